@@ -1,0 +1,568 @@
+/* python_calls.c - the hand-written part of snib._core: capsules, exceptions, text, and the calls that
+ * block, sit on the hot path, or return more than a number.
+ *
+ * A blocking call gives the GIL back once and stays in the core's fast synchronous path for one slice.
+ * Only when that was not enough it goes on in slices of snib_op_wait() and looks for signals between
+ * them, so that Ctrl-C always works; an operation that a signal ends is freed, and the core takes back
+ * what it may still be granted. */
+#include "python_calls.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    slice_main_ms = 50, /* how late the main thread may look for signals */
+    slice_other_ms = 1000, /* other threads never run signal handlers */
+    events_max = 64, /* events of one drain: a loop should have other things to do */
+    list_bytes = 64 * 1024
+};
+
+/* ---- Handles ------------------------------------------------------------------------------------- */
+
+#define CAPSULE(kind)                                                                                  \
+    static void kind##_drop(PyObject *capsule)                                                         \
+    {                                                                                                  \
+        snib_##kind##_free(PyCapsule_GetPointer(capsule, "snib_" #kind));                              \
+    }                                                                                                  \
+    PyObject *snib__py_##kind##_new(snib_##kind *handle)                                               \
+    {                                                                                                  \
+        PyObject *capsule = PyCapsule_New(handle, "snib_" #kind, kind##_drop);                         \
+        if (!capsule)                                                                                  \
+            snib_##kind##_free(handle);                                                                \
+        return capsule;                                                                                \
+    }                                                                                                  \
+    snib_##kind *snib__py_##kind##_get(PyObject *object)                                               \
+    {                                                                                                  \
+        if (!PyCapsule_IsValid(object, "snib_" #kind))                                                 \
+            return NULL;                                                                               \
+        return PyCapsule_GetPointer(object, "snib_" #kind);                                            \
+    }
+
+CAPSULE(client)
+CAPSULE(lock)
+CAPSULE(hold)
+CAPSULE(queue)
+
+PyObject *snib__py_op_new(snib_op *op)
+{
+    return PyLong_FromVoidPtr(op);
+}
+
+snib_op *snib__py_op_get(PyObject *object)
+{
+    return PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
+}
+
+/* ---- Exceptions ---------------------------------------------------------------------------------- */
+
+static PyObject *error_factory; /* (code, text, os_error) -> exception; set once by the package */
+
+void snib__py_raise(int32_t code, const char *text, int32_t os_error)
+{
+    PyObject *exception;
+
+    if (!error_factory) {
+        PyErr_SetString(PyExc_RuntimeError, text);
+        return;
+    }
+    exception = PyObject_CallFunction(error_factory, "isi", (int)code, text, (int)os_error);
+    if (!exception)
+        return;
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_DECREF(exception);
+}
+
+static PyObject *raise_error(const snib_error *err)
+{
+    snib__py_raise(err->code, err->text, err->os_error);
+    return NULL;
+}
+
+static PyObject *raise_event(const snib_event *event)
+{
+    snib__py_raise(event->code, event->text, event->os_error);
+    return NULL;
+}
+
+static PyObject *call_set_errors(PyObject *module, PyObject *factory)
+{
+    (void)module;
+    Py_INCREF(factory);
+    Py_XDECREF(error_factory);
+    error_factory = factory;
+    Py_RETURN_NONE;
+}
+
+/* ---- Text ---------------------------------------------------------------------------------------- */
+
+int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
+{
+    Py_ssize_t len;
+    const char *text;
+
+    if (!PyUnicode_Check(object)) {
+        PyErr_SetString(PyExc_TypeError, "expected a str");
+        return -1;
+    }
+    text = PyUnicode_AsUTF8AndSize(object, &len);
+    if (!text) {
+        if (PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+            PyErr_Clear();
+            snib__py_raise(code, "the text has lone surrogates, which UTF-8 cannot express", 0);
+        }
+        return -1;
+    }
+    *out_text = text;
+    *out_len = (size_t)len;
+    return 0;
+}
+
+int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
+{
+    size_t len;
+
+    *out_text = NULL;
+    if (object == Py_None)
+        return 0;
+    if (snib__py_text(object, code, out_text, &len))
+        return -1;
+    if (strlen(*out_text) != len) {
+        snib__py_raise(code, "the text has a NUL character", 0);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------------- */
+
+static int64_t slice_ms(void)
+{
+    return syscall(SYS_gettid) == getpid() ? slice_main_ms : slice_other_ms;
+}
+
+/* Waits for an operation without a queue.  Returns -1 with an exception set; the operation is gone in
+ * either case. */
+static int finish(snib_op *op, snib_event *event)
+{
+    int64_t slice = slice_ms();
+    snib_error err;
+    int rc = SNIB_AGAIN;
+
+    while (rc == SNIB_AGAIN) {
+        if (PyErr_CheckSignals()) {
+            snib_op_free(op);
+            return -1;
+        }
+        Py_BEGIN_ALLOW_THREADS
+        rc = snib_op_wait(op, slice, event, &err);
+        Py_END_ALLOW_THREADS
+    }
+    if (rc != SNIB_OK) {
+        raise_error(&err);
+        return -1;
+    }
+    return 0;
+}
+
+/* Waits for what a submit without a queue started, and raises what it or its result says. */
+static int finish_submit(int rc, snib_op *op, snib_event *event, const snib_error *err)
+{
+    if (rc != SNIB_OK) {
+        raise_error(err);
+        return -1;
+    }
+    return finish(op, event);
+}
+
+static int check_count(Py_ssize_t given, Py_ssize_t wanted)
+{
+    if (given == wanted)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "expected %zd arguments, not %zd", wanted, given);
+    return -1;
+}
+
+/* ---- Blocking calls ------------------------------------------------------------------------------ */
+
+/* acquire(lock, owner, wait_ms) -> hold, or None if the wait ended first */
+static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_lock *lock;
+    snib_hold *hold = NULL;
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    uint64_t owner;
+    int64_t wait_ms;
+    int rc;
+
+    (void)module;
+    if (check_count(count, 3))
+        return NULL;
+    lock = snib__py_lock_get(args[0]);
+    owner = PyLong_AsUnsignedLongLong(args[1]);
+    wait_ms = PyLong_AsLongLong(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rc = snib_lock_acquire_begin(lock, owner, wait_ms, slice_main_ms, NULL, 0, &hold, &op, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SNIB_AGAIN) {
+        if (finish(op, &event))
+            return NULL;
+        if (event.code < 0 || event.code == SNIB_CANCELLED)
+            return raise_event(&event);
+        rc = event.code;
+        hold = event.hold;
+    }
+    if (rc == SNIB_OK)
+        return snib__py_hold_new(hold);
+    if (rc == SNIB_BUSY || rc == SNIB_TIMEDOUT)
+        Py_RETURN_NONE;
+    return raise_error(&err);
+}
+
+/* release(hold) */
+static PyObject *call_release(PyObject *module, PyObject *object)
+{
+    snib_hold *hold = snib__py_hold_get(object);
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    int rc;
+
+    (void)module;
+    Py_BEGIN_ALLOW_THREADS
+    rc = snib_hold_release_begin(hold, slice_main_ms, NULL, 0, &op, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SNIB_AGAIN) {
+        if (finish(op, &event))
+            return NULL;
+        if (event.code != SNIB_OK)
+            return raise_event(&event);
+        rc = SNIB_OK;
+    }
+    if (rc != SNIB_OK)
+        return raise_error(&err);
+    Py_RETURN_NONE;
+}
+
+/* ping(client, wait_ms) */
+static PyObject *call_ping(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    int64_t wait_ms;
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    int rc;
+
+    (void)module;
+    if (check_count(count, 2))
+        return NULL;
+    wait_ms = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    rc = snib_client_ping_submit(snib__py_client_get(args[0]), wait_ms, NULL, 0, &op, &err);
+    if (finish_submit(rc, op, &event, &err))
+        return NULL;
+    if (event.code != SNIB_OK)
+        return raise_event(&event);
+    Py_RETURN_NONE;
+}
+
+static PyObject *info_tuple(const snib_event *event)
+{
+    return Py_BuildValue("NLLLNs", PyBool_FromLong(event->held), (long long)event->remaining_ms,
+                         (long long)event->count, (long long)event->waiting,
+                         PyBool_FromLong(event->mine), event->text);
+}
+
+/* lock_info(lock) -> (held, remaining_ms, count, waiting, mine, owner) */
+static PyObject *call_lock_info(PyObject *module, PyObject *object)
+{
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    int rc = snib_lock_info_submit(snib__py_lock_get(object), NULL, 0, &op, &err);
+
+    (void)module;
+    if (finish_submit(rc, op, &event, &err))
+        return NULL;
+    if (event.code != SNIB_OK)
+        return raise_event(&event);
+    return info_tuple(&event);
+}
+
+/* lock_force_release(lock) -> True if there was something to release */
+static PyObject *call_lock_force_release(PyObject *module, PyObject *object)
+{
+    snib_op *op = NULL;
+    snib_event event;
+    snib_error err;
+    int rc = snib_lock_force_release_submit(snib__py_lock_get(object), NULL, 0, &op, &err);
+
+    (void)module;
+    if (finish_submit(rc, op, &event, &err))
+        return NULL;
+    if (event.code != SNIB_OK && event.code != SNIB_NOT_HELD)
+        return raise_event(&event);
+    return PyBool_FromLong(event.code == SNIB_OK);
+}
+
+/* hold_wait(hold, timeout_ms) -> True if lost, False if released or the time is over */
+static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    int64_t timeout_ms, slice = slice_ms();
+    snib_hold *hold;
+    snib_error err;
+    int rc = SNIB_TIMEDOUT;
+
+    (void)module;
+    if (check_count(count, 2))
+        return NULL;
+    hold = snib__py_hold_get(args[0]);
+    timeout_ms = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    while (rc == SNIB_TIMEDOUT) {
+        int64_t now_ms = timeout_ms < 0 || timeout_ms > slice ? slice : timeout_ms;
+
+        Py_BEGIN_ALLOW_THREADS
+        rc = snib_hold_wait(hold, now_ms, NULL, &err);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals())
+            return NULL;
+        if (timeout_ms >= 0 && (timeout_ms -= now_ms) == 0)
+            break;
+    }
+    if (rc < 0)
+        return raise_error(&err);
+    return PyBool_FromLong(rc == SNIB_LOST);
+}
+
+/* client_close(client, timeout_ms).  A signal cannot end it; the package runs it where that is fine. */
+static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_client *client;
+    int64_t timeout_ms;
+    snib_error err;
+    int rc;
+
+    (void)module;
+    if (check_count(count, 2))
+        return NULL;
+    client = snib__py_client_get(args[0]);
+    timeout_ms = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rc = snib_client_close(client, timeout_ms, &err);
+    Py_END_ALLOW_THREADS
+    if (rc != SNIB_OK)
+        return raise_error(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *names_list(const char *names, uint32_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (uint32_t i = 0; list && i < count; i++) {
+        size_t len = strlen(names);
+        PyObject *name = PyUnicode_DecodeUTF8(names, (Py_ssize_t)len, "replace");
+
+        if (!name || PyList_SetItem(list, (Py_ssize_t)i, name))
+            Py_CLEAR(list);
+        names += len + 1;
+    }
+    return list;
+}
+
+/* client_list(client, pattern, cursor) -> (cursor, names).  One step of the scan; as client_close(). */
+static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_client *client;
+    const char *pattern;
+    size_t pattern_len, used;
+    uint32_t found;
+    uint64_t cursor;
+    snib_error err;
+    char *buffer;
+    PyObject *names = NULL;
+    int rc;
+
+    (void)module;
+    if (check_count(count, 3) || snib__py_text(args[1], SNIB_EINVAL, &pattern, &pattern_len))
+        return NULL;
+    client = snib__py_client_get(args[0]);
+    cursor = PyLong_AsUnsignedLongLong(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    buffer = PyMem_Malloc(list_bytes);
+    if (!buffer)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    rc = snib_client_list(client, pattern, pattern_len, &cursor, buffer, list_bytes, &used, &found, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SNIB_OK)
+        names = names_list(buffer, found);
+    else
+        raise_error(&err);
+    PyMem_Free(buffer);
+    return names ? Py_BuildValue("KN", (unsigned long long)cursor, names) : NULL;
+}
+
+/* ---- Events -------------------------------------------------------------------------------------- */
+
+/* What a finished operation is worth: a hold, a sentence, an info's tuple or None.  An info whose
+ * numbers are all 0 (free, nobody waits) gives None too; the caller knows what it asked. */
+static PyObject *event_value(const snib_event *event)
+{
+    if (event->hold && event->kind == SNIB_EVENT_DONE)
+        return snib__py_hold_new(event->hold);
+    if (event->code != SNIB_OK)
+        return PyUnicode_DecodeUTF8(event->text, (Py_ssize_t)strlen(event->text), "replace");
+    if (event->held || event->waiting)
+        return info_tuple(event);
+    Py_RETURN_NONE;
+}
+
+/* DONE: (kind, token, code, value).  LOST: (kind, hold_id() of the hold, reason, None). */
+static PyObject *event_tuple(const snib_event *event)
+{
+    int lost = event->kind == SNIB_EVENT_LOST;
+    uint64_t id = lost ? (uint64_t)(uintptr_t)event->hold : event->token;
+    PyObject *value = lost ? Py_NewRef(Py_None) : event_value(event);
+    PyObject *tuple = value ? PyTuple_New(4) : NULL;
+
+    if (!tuple) {
+        Py_XDECREF(value);
+        return NULL;
+    }
+    PyTuple_SetItem(tuple, 0, PyLong_FromLong(event->kind));
+    PyTuple_SetItem(tuple, 1, PyLong_FromUnsignedLongLong(id));
+    PyTuple_SetItem(tuple, 2, PyLong_FromLong(lost ? event->reason : event->code));
+    PyTuple_SetItem(tuple, 3, value);
+    return tuple;
+}
+
+/* queue_drain(queue) -> list of events, see event_tuple() */
+static PyObject *call_queue_drain(PyObject *module, PyObject *object)
+{
+    snib_event events[events_max];
+    snib_error err;
+    int count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
+    PyObject *list;
+
+    (void)module;
+    if (count < 0)
+        return raise_error(&err);
+    list = PyList_New(count);
+    for (int i = 0; i < count; i++) {
+        PyObject *tuple = list ? event_tuple(&events[i]) : NULL;
+
+        if (tuple)
+            PyList_SetItem(list, i, tuple);
+        else if (list)
+            Py_CLEAR(list); /* out of memory: the rest of the holds go back at once */
+        else if (events[i].kind == SNIB_EVENT_DONE)
+            snib_hold_free(events[i].hold);
+    }
+    return list;
+}
+
+/* hold_id(hold) -> the number that its LOST event brings */
+static PyObject *call_hold_id(PyObject *module, PyObject *object)
+{
+    (void)module;
+    return PyLong_FromVoidPtr(snib__py_hold_get(object));
+}
+
+/* ---- Statistics ---------------------------------------------------------------------------------- */
+
+#define STAT(name) { #name, offsetof(snib_client_stats_data, name) }
+static const struct { const char *name; size_t offset; } stat_fields[] = {
+    STAT(acquisitions), STAT(reentries), STAT(releases), STAT(waits), STAT(handovers), STAT(timeouts),
+    STAT(cancels), STAT(renewals), STAT(renewal_commands), STAT(renewal_failures), STAT(lost_expired),
+    STAT(lost_taken), STAT(lost_deleted), STAT(lost_unreachable), STAT(lost_max_hold),
+    STAT(lost_closed), STAT(rechecks), STAT(messages), STAT(polling), STAT(connects), STAT(reconnects),
+    STAT(commands), STAT(writes), STAT(reads), STAT(wakes), STAT(watchdog_late_us), STAT(held),
+    STAT(waiting), STAT(memory),
+};
+
+static int dict_put(PyObject *dict, const char *name, PyObject *value)
+{
+    int rc = value ? PyDict_SetItemString(dict, name, value) : -1;
+
+    Py_XDECREF(value);
+    return rc;
+}
+
+static PyObject *histogram_tuple(const uint64_t *buckets)
+{
+    PyObject *tuple = PyTuple_New(SNIB_HISTOGRAM_BUCKETS);
+
+    for (Py_ssize_t i = 0; tuple && i < SNIB_HISTOGRAM_BUCKETS; i++)
+        PyTuple_SetItem(tuple, i, PyLong_FromUnsignedLongLong(buckets[i]));
+    return tuple;
+}
+
+/* client_stats(client) -> dict by the names of snib_client_stats_data */
+static PyObject *call_client_stats(PyObject *module, PyObject *object)
+{
+    snib_client_stats_data data = { .size = sizeof data };
+    snib_error err;
+    PyObject *dict;
+    int bad = 0;
+
+    (void)module;
+    if (snib_client_stats(snib__py_client_get(object), &data, &err) != SNIB_OK)
+        return raise_error(&err);
+    dict = PyDict_New();
+    if (!dict)
+        return NULL;
+    for (size_t i = 0; i < sizeof stat_fields / sizeof stat_fields[0]; i++) {
+        uint64_t value;
+
+        memcpy(&value, (const char *)&data + stat_fields[i].offset, sizeof value);
+        bad |= dict_put(dict, stat_fields[i].name, PyLong_FromUnsignedLongLong(value));
+    }
+    bad |= dict_put(dict, "wait_time", histogram_tuple(data.wait_time));
+    bad |= dict_put(dict, "hold_time", histogram_tuple(data.hold_time));
+    if (bad)
+        Py_CLEAR(dict);
+    return dict;
+}
+
+/* check_interpreter() - the exceptions and the driver thread belong to one interpreter. */
+static PyObject *call_check_interpreter(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+#define FAST(name) { #name, (PyCFunction)(void (*)(void))call_##name, METH_FASTCALL, NULL }
+#define ONE(name) { #name, call_##name, METH_O, NULL }
+PyMethodDef snib__py_calls[] = {
+    FAST(acquire),
+    ONE(release),
+    FAST(ping),
+    ONE(lock_info),
+    ONE(lock_force_release),
+    FAST(hold_wait),
+    FAST(client_close),
+    FAST(client_list),
+    ONE(queue_drain),
+    ONE(hold_id),
+    ONE(client_stats),
+    ONE(set_errors),
+    { "check_interpreter", call_check_interpreter, METH_NOARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};

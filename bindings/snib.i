@@ -1,0 +1,159 @@
+/* snib.i - the private module snib._core: functions over handles, numbers, text and tuples.
+ *
+ * Nothing is generated but what this file names; the classes of the package are written by hand.
+ * Calls that block, sit on the hot path or return structs are in python_calls.c. */
+%module(package="snib") _core
+
+%{
+#include "python_calls.h"
+%}
+
+%include <stdint.i>
+
+%nothread;
+%rename("$ignore", regextarget=1, fullname=1) "";
+%define %wrap(name)
+%rename("%(strip:[snib_])s") snib_##name;
+%enddef
+
+/* ---- Typemaps ------------------------------------------------------------------------------------ */
+
+/* A result other than SNIB_OK raises; the error is the last argument, so the outputs come first. */
+%typemap(out) int { $result = Py_NewRef(Py_None); }
+%typemap(in, numinputs=0) snib_error *err (snib_error error) { $1 = &error; }
+%typemap(argout) snib_error *err {
+    if (result != SNIB_OK) {
+        snib__py_raise($1->code, $1->text, $1->os_error);
+        SWIG_fail;
+    }
+}
+
+%define %handle(kind)
+%typemap(in) snib_##kind * { $1 = snib__py_##kind##_get($input); }
+%typemap(in, numinputs=0) snib_##kind **out_##kind (snib_##kind *handle) { $1 = &handle; }
+%typemap(argout) snib_##kind **out_##kind {
+    if (result == SNIB_OK) {
+        Py_DECREF($result);
+        $result = snib__py_##kind##_new(*$1);
+    }
+}
+%enddef
+%handle(client)
+%handle(lock)
+%handle(hold)
+%handle(queue)
+%handle(op)
+
+/* A submit without its queue would never be heard of again. */
+%typemap(in) snib_queue *queue {
+    $1 = snib__py_queue_get($input);
+    if (!$1) {
+        PyErr_SetString(PyExc_TypeError, "expected a queue");
+        SWIG_fail;
+    }
+}
+
+%typemap(in) (const char *name, size_t name_len) {
+    if (snib__py_text($input, SNIB_ENAME, &$1, &$2))
+        SWIG_fail;
+}
+%typemap(in) const char *url {
+    if (snib__py_text_nul($input, SNIB_EURL, &$1))
+        SWIG_fail;
+}
+%typemap(in) const char *username, const char *password {
+    if (snib__py_text_nul($input, SNIB_EOPTION, &$1))
+        SWIG_fail;
+}
+%typemap(freearg) const char *url, const char *username, const char *password "";
+
+/* Text that the core writes into a buffer of the caller. */
+%typemap(in, numinputs=0) char out[ANY] (char buffer[$1_dim0]) { $1 = buffer; }
+%typemap(argout) char out[ANY] {
+    if (result == SNIB_OK) {
+        Py_DECREF($result);
+        $result = PyUnicode_FromString($1);
+    }
+}
+
+/* Functions that answer with a number >= 0 or with an error code. */
+%typemap(out) int number, int64_t snib_hold_remaining_ms, int64_t snib_hold_token {
+    if (result < 0) {
+        snib__py_raise((int32_t)result, snib_code_text((int32_t)result), 0);
+        SWIG_fail;
+    }
+    $result = PyLong_FromLongLong((long long)result);
+}
+%apply int number { int snib_hold_state, int snib_queue_fd };
+%typemap(in, numinputs=0) int32_t *out_reason (int32_t reason) { reason = 0; $1 = &reason; }
+%typemap(argout) int32_t *out_reason {
+    PyObject *pair = Py_BuildValue("Ni", $result, (int)*$1);
+    $result = pair;
+}
+%typemap(out) int snib_op_cancel, int snib_code_is { $result = PyBool_FromLong(result); }
+
+/* ---- What is wrapped ----------------------------------------------------------------------------- */
+
+/* Options cross as arguments; 0 and NULL take the core's defaults. */
+%rename("client_open") snib__py_client_open;
+%rename("lock_new") snib__py_lock_new_named;
+%inline %{
+static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t connect_timeout_ms,
+                                int64_t reply_timeout_ms, int64_t patience_ms, int64_t recheck_ms,
+                                int64_t max_hold_ms, int32_t handover_max, int32_t waiters_max,
+                                const char *username, const char *password,
+                                snib_client **out_client, snib_error *err)
+{
+    snib_client_options options;
+
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.connect_timeout_ms = connect_timeout_ms;
+    options.reply_timeout_ms = reply_timeout_ms;
+    options.patience_ms = patience_ms;
+    options.recheck_ms = recheck_ms;
+    options.max_hold_ms = max_hold_ms;
+    options.handover_max = handover_max;
+    options.waiters_max = waiters_max;
+    options.username = username;
+    options.password = password;
+    return snib_client_open(url, &options, out_client, err);
+}
+
+static int snib__py_lock_new_named(snib_client *client, const char *name, size_t name_len,
+                                   int64_t lease_ms, int64_t max_hold_ms, snib_lock **out_lock,
+                                   snib_error *err)
+{
+    snib_lock_options options;
+
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.max_hold_ms = max_hold_ms;
+    return snib_lock_new(client, SNIB_MUTEX, name, name_len, &options, out_lock, err);
+}
+%}
+
+%wrap(code_name)
+%wrap(code_text)
+%wrap(code_is)
+%wrap(reason_text)
+%wrap(version_number)
+%wrap(version_string)
+%wrap(build_id)
+%wrap(features)
+%wrap(client_id)
+%wrap(client_ping_submit)
+%wrap(lock_acquire_submit)
+%wrap(lock_info_submit)
+%wrap(lock_force_release_submit)
+%wrap(hold_state)
+%wrap(hold_check)
+%wrap(hold_remaining_ms)
+%wrap(hold_token)
+%wrap(hold_owner)
+%wrap(hold_release_submit)
+%wrap(op_cancel)
+%wrap(queue_new)
+%wrap(queue_fd)
+#define SNIB_API
+%include "snib.h"

@@ -1,0 +1,81 @@
+/* error.c - see error.h. */
+#include "api/error.h"
+
+#include "api/utf8.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Make text printable in place: a control character or a broken one becomes question marks.  If the
+ * text was cut, a broken character at its end is the cut's and is dropped. */
+static void error_clean(char *text, int is_cut)
+{
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n;) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(text + i, n - i, &c);
+        size_t step = len > 0 ? len : 1;
+        if (len == 0 && is_cut && n - i < 4) {
+            text[i] = '\0';
+            return;
+        }
+        if (len == 0 || snib__is_control(c))
+            memset(text + i, '?', step);
+        i += step;
+    }
+}
+
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+{
+    if (!err)
+        return code;
+    int n = -1;
+    if (fmt) {
+        va_list args;
+        va_start(args, fmt);
+        n = vsnprintf(err->text, sizeof err->text, fmt, args);
+        va_end(args);
+    }
+    if (n < 0)
+        n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
+    error_clean(err->text, n >= (int)sizeof err->text);
+    err->code = code;
+    err->os_error = os_error;
+    return code;
+}
+
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
+    assert(cap >= 16);
+    size_t used = 0;
+    size_t i = 0;
+    out[used++] = '"';
+    while (i < n) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(s + i, n - i, &c);
+        int escape = len == 0 || snib__is_control(c);
+        size_t step = len > 0 ? len : 1;
+        size_t need = escape ? 4 * step : c == '"' || c == '\\' ? 2 : step;
+        if (used + need + sizeof "\"..." > cap)
+            break;
+        for (size_t k = 0; k < step; k++) {
+            unsigned char byte = (unsigned char)s[i + k];
+            if (escape) {
+                out[used++] = '\\';
+                out[used++] = 'x';
+                out[used++] = hex[byte >> 4];
+                out[used++] = hex[byte & 15];
+            } else {
+                if (byte == '"' || byte == '\\')
+                    out[used++] = '\\';
+                out[used++] = (char)byte;
+            }
+        }
+        i += step;
+    }
+    memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
+    return out;
+}

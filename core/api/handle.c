@@ -1,0 +1,213 @@
+/* handle.c - see handle.h.
+ *
+ * One atomic word per slot decides everything:
+ *
+ *     63..32 generation | 31 ended | 30..0 references
+ *
+ *     state     word            left by
+ *     free      (g, 1, 0)       new:   object stored, then (g, 0, 1)
+ *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n)
+ *     ended     (g, 1, n > 0)   put:   n - 1;  at 0 destroy, then free with g + 1
+ *
+ * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and it
+ * does so once.  A slot whose generations are used up is not used again (16 bytes in 2^32 handles).
+ *
+ * Free slots are linked through their object fields; the list and the table's growth are guarded by
+ * handle_mutex.  It is held over a fork, so the child finds both whole.  References of threads that
+ * the child does not have are never put there: their objects stay, unused.
+ */
+#include "api/handle.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+_Static_assert(sizeof(void *) == 8, "a handle needs 64 bits");
+
+#define HANDLE_ENDED 0x80000000U
+#define HANDLE_REFERENCES 0x7fffffffU
+#define HANDLE_KINDS 16
+#define HANDLE_CHUNK_BITS 8 /* the first chunk has 256 slots, each next one twice as many */
+#define HANDLE_CHUNKS (28 - HANDLE_CHUNK_BITS)
+#define HANDLE_NO_SLOT UINT32_MAX
+
+struct handle_slot {
+    _Atomic uint64_t word;
+    union {
+        void *object;       /* live and ended: constant */
+        uint32_t next_free; /* free: guarded by handle_mutex */
+    };
+};
+
+_Static_assert(sizeof(struct handle_slot) == 16, "16 bytes a slot");
+
+_Atomic uint32_t snib__fork_generation;
+
+static pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
+static uint32_t handle_chunks_used;                  /* guarded by handle_mutex */
+static uint32_t handle_first_free = HANDLE_NO_SLOT;  /* guarded by handle_mutex */
+static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
+
+static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
+static int handle_fork_result;
+
+/* ---- Fork --------------------------------------------------------------------------------------- */
+
+static void handle_fork_prepare(void)
+{
+    pthread_mutex_lock(&handle_mutex);
+}
+
+static void handle_fork_parent(void)
+{
+    pthread_mutex_unlock(&handle_mutex);
+}
+
+static void handle_fork_child(void)
+{
+    atomic_fetch_add_explicit(&snib__fork_generation, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&handle_mutex);
+}
+
+static void handle_fork_register(void)
+{
+    handle_fork_result = pthread_atfork(handle_fork_prepare, handle_fork_parent, handle_fork_child);
+}
+
+int snib__fork_init(void)
+{
+    pthread_once(&handle_fork_once, handle_fork_register);
+    return handle_fork_result;
+}
+
+/* ---- Slots -------------------------------------------------------------------------------------- */
+
+/* The slot of an index, or NULL if the table has not grown so far. */
+static struct handle_slot *handle_slot_at(uint32_t index)
+{
+    uint32_t n = index + (1U << HANDLE_CHUNK_BITS);
+    uint32_t chunk = 31U - (uint32_t)__builtin_clz(n) - HANDLE_CHUNK_BITS;
+    if (chunk >= HANDLE_CHUNKS)
+        return NULL;
+    struct handle_slot *slots = atomic_load_explicit(&handle_chunks[chunk], memory_order_acquire);
+    return slots ? &slots[n - (1U << (chunk + HANDLE_CHUNK_BITS))] : NULL;
+}
+
+static struct handle_slot *handle_slot_of(const void *handle)
+{
+    return handle_slot_at((uint32_t)((uintptr_t)handle >> 32) & 0x0fffffffU);
+}
+
+static int handle_kind_of(const void *handle)
+{
+    return (int)((uintptr_t)handle >> 60);
+}
+
+/* Add a chunk to the free list, lowest index first.  Caller holds handle_mutex. */
+static int handle_grow(void)
+{
+    if (handle_chunks_used == HANDLE_CHUNKS)
+        return 0;
+    uint32_t count = 1U << (handle_chunks_used + HANDLE_CHUNK_BITS);
+    uint32_t base = count - (1U << HANDLE_CHUNK_BITS);
+    struct handle_slot *slots = malloc(count * sizeof *slots);
+    if (!slots)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        atomic_init(&slots[i].word, (uint64_t)1 << 32 | HANDLE_ENDED);
+        slots[i].next_free = i + 1 < count ? base + i + 1 : handle_first_free;
+    }
+    handle_first_free = base;
+    atomic_store_explicit(&handle_chunks[handle_chunks_used++], slots, memory_order_release);
+    return 1;
+}
+
+/* Return an ended slot without references to the free list. */
+static void handle_recycle(struct handle_slot *slot, uint32_t index, uint32_t generation)
+{
+    if (generation == UINT32_MAX)
+        return;
+    pthread_mutex_lock(&handle_mutex);
+    slot->next_free = handle_first_free;
+    handle_first_free = index;
+    atomic_store_explicit(&slot->word, (uint64_t)(generation + 1) << 32 | HANDLE_ENDED,
+                          memory_order_relaxed);
+    pthread_mutex_unlock(&handle_mutex);
+}
+
+/* ---- Handles ------------------------------------------------------------------------------------ */
+
+void *snib__handle_new(int kind, void *object)
+{
+    assert(kind > 0 && kind < HANDLE_KINDS && object);
+    if (snib__fork_init() != 0)
+        return NULL;
+    pthread_mutex_lock(&handle_mutex);
+    if (handle_first_free == HANDLE_NO_SLOT && !handle_grow()) {
+        pthread_mutex_unlock(&handle_mutex);
+        return NULL;
+    }
+    uint32_t index = handle_first_free;
+    struct handle_slot *slot = handle_slot_at(index);
+    handle_first_free = slot->next_free;
+    pthread_mutex_unlock(&handle_mutex);
+
+    uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> 32;
+    slot->object = object;
+    atomic_store_explicit(&slot->word, generation << 32 | 1, memory_order_release);
+    return (void *)((uintptr_t)kind << 60 | (uintptr_t)index << 32 | (uintptr_t)generation);
+}
+
+void *snib__handle_get(int kind, const void *handle)
+{
+    struct handle_slot *slot = handle_slot_of(handle);
+    if (handle_kind_of(handle) != kind || !slot)
+        return NULL;
+    uint32_t generation = (uint32_t)(uintptr_t)handle;
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    do {
+        if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED))
+            return NULL;
+        assert((word & HANDLE_REFERENCES) < HANDLE_REFERENCES);
+    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word + 1,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return slot->object;
+}
+
+void snib__handle_put(const void *handle)
+{
+    struct handle_slot *slot = handle_slot_of(handle);
+    uint64_t before = atomic_fetch_sub_explicit(&slot->word, 1, memory_order_acq_rel);
+    assert((uint32_t)(before >> 32) == (uint32_t)(uintptr_t)handle);
+    assert((before & HANDLE_REFERENCES) > 0);
+    if ((uint32_t)before != (HANDLE_ENDED | 1))
+        return;
+    void (*destroy)(void *) =
+        atomic_load_explicit(&handle_destroy[handle_kind_of(handle)], memory_order_acquire);
+    if (destroy)
+        destroy(slot->object);
+    handle_recycle(slot, (uint32_t)((uintptr_t)handle >> 32) & 0x0fffffffU, (uint32_t)(before >> 32));
+}
+
+void *snib__handle_take(int kind, const void *handle)
+{
+    struct handle_slot *slot = handle_slot_of(handle);
+    if (handle_kind_of(handle) != kind || !slot)
+        return NULL;
+    uint32_t generation = (uint32_t)(uintptr_t)handle;
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    do {
+        if ((uint32_t)(word >> 32) != generation || (word & HANDLE_ENDED))
+            return NULL;
+    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word | HANDLE_ENDED,
+                                                    memory_order_acquire, memory_order_relaxed));
+    return slot->object;
+}
+
+void snib__handle_free_fn(int kind, void (*destroy)(void *object))
+{
+    assert(kind > 0 && kind < HANDLE_KINDS);
+    atomic_store_explicit(&handle_destroy[kind], destroy, memory_order_release);
+}

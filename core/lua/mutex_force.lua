@@ -1,0 +1,15 @@
+-- Delete the mutex whoever holds it, and wake the waiters.
+-- KEYS[1] lock   ARGV[1] channel
+-- Reply: 1 deleted, 0 there was nothing.  Anything that does not look like a lock is left alone.
+local fields = redis.call('hkeys', KEYS[1])
+if #fields == 0 then
+    return 0
+end
+for i = 1, #fields do
+    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then
+        return redis.error_reply('WRONGTYPE the hash is not a lock')
+    end
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[1], '0')
+return 1

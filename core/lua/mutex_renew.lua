@@ -1,0 +1,22 @@
+-- Renew many mutexes, each only if its owner still holds it.
+-- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
+-- Reply: an array with two integers for every lock that its owner does not hold: the index i and
+-- 1 (somebody else holds it, or it is no lock any more) or 0 (it is gone).  Empty: all renewed.
+local lost = {}
+for i = 1, #KEYS do
+    local held = redis.pcall('hexists', KEYS[i], ARGV[i + 1])
+    if held == 1 then
+        if ARGV[1] ~= '0' then
+            redis.call('pexpire', KEYS[i], ARGV[1])
+        end
+    elseif held == 0 then
+        lost[#lost + 1] = i
+        lost[#lost + 1] = redis.call('exists', KEYS[i])
+    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
+        lost[#lost + 1] = i
+        lost[#lost + 1] = 1
+    else
+        return held
+    end
+end
+return lost

@@ -1,0 +1,14 @@
+-- Hand the mutex from one owner of this client to the next, without a message.
+-- KEYS[1] lock   ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms
+-- Reply: 1 the new owner holds it (also when an earlier try of this request did it); 0 the old owner
+-- did not hold it.
+if redis.call('hdel', KEYS[1], ARGV[1]) == 0 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+    return 0
+end
+redis.call('hset', KEYS[1], ARGV[2], 1)
+local set = redis.pcall('pexpire', KEYS[1], ARGV[3])
+if set ~= 1 then
+    redis.call('hdel', KEYS[1], ARGV[2])
+    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+end
+return 1

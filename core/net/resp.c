@@ -1,0 +1,222 @@
+#include "net/resp.h"
+
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* hiredis 1.x counts array elements in size_t and knows two more types; we ask for RESP2 only. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t resp_count;
+#else
+typedef int resp_count;
+#endif
+
+struct snib__resp {
+    redisReader *reader;
+    size_t unanswered; /* bytes fed since the last complete reply */
+    uint32_t n;
+    uint32_t cap;
+    struct snib__value *values;
+    struct snib__buf text;
+};
+
+/* Objects are built in this struct, so hiredis gets a mark that is not NULL instead of a pointer. */
+static char resp_built;
+
+static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
+{
+    struct snib__resp *resp = task->privdata;
+    if (resp->n == resp->cap) {
+        uint32_t cap = resp->cap ? resp->cap * 2 : 16;
+        if (cap > SNIB__RESP_VALUES_MAX)
+            return NULL;
+        struct snib__value *values = realloc(resp->values, cap * sizeof *values);
+        if (!values)
+            return NULL;
+        resp->values = values;
+        resp->cap = cap;
+    }
+    struct snib__value *value = &resp->values[resp->n++];
+    *value = (struct snib__value){.type = type};
+    return value;
+}
+
+static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
+{
+    struct snib__resp *resp = task->privdata;
+    struct snib__value *value = resp_push(task, task->type == REDIS_REPLY_ERROR ? SNIB__RESP_ERROR
+                                          : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
+                                                                             : SNIB__RESP_STRING);
+    if (!value || n > SNIB__RESP_BYTES_MAX)
+        return NULL;
+    value->count = (uint32_t)n;
+    value->integer = (int64_t)resp->text.len;
+    if (snib__buf_append(&resp->text, bytes, n) < 0 || snib__buf_append(&resp->text, "", 1) < 0)
+        return NULL;
+    return &resp_built;
+}
+
+static void *resp_array(const redisReadTask *task, resp_count count)
+{
+    struct snib__value *value = resp_push(task, SNIB__RESP_ARRAY);
+    if (!value || (int64_t)count < 0 || (int64_t)count > SNIB__RESP_VALUES_MAX)
+        return NULL;
+    value->count = (uint32_t)count;
+    return &resp_built;
+}
+
+static void *resp_integer(const redisReadTask *task, long long number)
+{
+    struct snib__value *value = resp_push(task, SNIB__RESP_INTEGER);
+    if (!value)
+        return NULL;
+    value->integer = number;
+    return &resp_built;
+}
+
+static void *resp_nil(const redisReadTask *task)
+{
+    return resp_push(task, SNIB__RESP_NIL) ? &resp_built : NULL;
+}
+
+static void resp_free_object(void *object)
+{
+    (void)object;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *resp_double(const redisReadTask *task, double number, char *bytes, size_t n)
+{
+    (void)number;
+    return resp_string(task, bytes, n);
+}
+
+static void *resp_bool(const redisReadTask *task, int number)
+{
+    return resp_integer(task, number);
+}
+#endif
+
+static redisReplyObjectFunctions resp_functions = {
+    .createString = resp_string,
+    .createArray = resp_array,
+    .createInteger = resp_integer,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = resp_double,
+    .createBool = resp_bool,
+#endif
+    .createNil = resp_nil,
+    .freeObject = resp_free_object,
+};
+
+struct snib__resp *snib__resp_new(void)
+{
+    struct snib__resp *resp = calloc(1, sizeof *resp);
+    if (!resp)
+        return NULL;
+    resp->reader = redisReaderCreateWithFunctions(&resp_functions);
+    if (!resp->reader) {
+        free(resp);
+        return NULL;
+    }
+    resp->reader->privdata = resp;
+    resp->reader->maxbuf = 0; /* keep the buffer when idle: it will be wanted again */
+    return resp;
+}
+
+void snib__resp_free(struct snib__resp *resp)
+{
+    if (!resp)
+        return;
+    redisReaderFree(resp->reader);
+    free(resp->values);
+    snib__buf_free(&resp->text);
+    free(resp);
+}
+
+int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n)
+{
+    resp->unanswered += n;
+    return redisReaderFeed(resp->reader, bytes, n) == REDIS_OK ? 0 : -1;
+}
+
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken)
+{
+    void *object = NULL;
+    *out_broken = 0;
+    /* A new reply begins only when the last one was complete; hiredis goes on where it stopped. */
+    if (resp->reader->ridx == -1) {
+        resp->n = 0;
+        resp->text.head = resp->text.len = 0;
+    }
+    if (redisReaderGetReply(resp->reader, &object) != REDIS_OK ||
+        (!object && resp->unanswered > 2 * SNIB__RESP_BYTES_MAX)) {
+        *out_broken = 1;
+        return NULL;
+    }
+    if (!object)
+        return NULL;
+    resp->unanswered = 0;
+    *out_n = resp->n;
+    return resp->values;
+}
+
+const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value)
+{
+    return resp->text.data + value->integer;
+}
+
+size_t snib__decimal(char *out, int64_t number)
+{
+    char digits[20];
+    size_t n = 0, length = 0;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do {
+        digits[n++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (number < 0)
+        out[length++] = '-';
+    while (n > 0)
+        out[length++] = digits[--n];
+    return length;
+}
+
+/* "<mark><number>\r\n" */
+static size_t resp_header(char *out, char mark, uint64_t number)
+{
+    out[0] = mark;
+    size_t n = 1 + snib__decimal(out + 1, (int64_t)number);
+    out[n++] = '\r';
+    out[n++] = '\n';
+    return n;
+}
+
+int snib__resp_begin(struct snib__buf *out, uint32_t argc)
+{
+    char *place = snib__buf_reserve(out, 24);
+    if (!place)
+        return -1;
+    out->len += resp_header(place, '*', argc);
+    return 0;
+}
+
+int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n)
+{
+    char *place = snib__buf_reserve(out, n + 26);
+    if (!place)
+        return -1;
+    size_t at = resp_header(place, '$', n);
+    memcpy(place + at, bytes, n);
+    at += n;
+    place[at++] = '\r';
+    place[at++] = '\n';
+    out->len += at;
+    return 0;
+}
+
+int snib__resp_arg_int(struct snib__buf *out, int64_t number)
+{
+    char digits[20];
+    return snib__resp_arg(out, digits, snib__decimal(digits, number));
+}

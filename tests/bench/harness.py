@@ -1,0 +1,341 @@
+"""What the benchmark rows stand on: builds, a private server, and subjects that take turns.
+
+A subject is one or several processes that prepare their work, say "ready" and then answer each line
+"go SECONDS" by working for so long and printing one line of JSON with at least "done" and "seconds".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "tests" / "bench"
+LINE_TIMEOUT = 120.0  # for one answer of a subject, over the seconds it was told to work
+
+
+class Missing(Exception):
+    """Something that a row needs cannot be had on this machine."""
+
+
+class Failed(Exception):
+    """A subject ended, answered nonsense or broke a rule: the row has no figures."""
+
+
+# ---- The server ------------------------------------------------------------------------------------
+
+
+class Server:
+    """A private Redis or Valkey on a free loopback port, without persistence."""
+
+    def __init__(self, folder: Path) -> None:
+        binary = os.environ.get("SNIB_BENCH_SERVER") or shutil.which("redis-server")
+        binary = binary or shutil.which("valkey-server")
+        if not binary:
+            raise Missing("no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)")
+        self.binary = binary
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        options = ["--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        options += ["--daemonize", "no", "--dir", folder, "--loglevel", "warning", "--maxclients", 4000]
+        log = open(folder / "server.log", "wb")
+        self.process = subprocess.Popen([binary, *map(str, options)], stdout=log, stderr=log)
+        log.close()
+        self._connect()
+
+    def _connect(self) -> None:
+        until = time.monotonic() + 10
+        while True:
+            try:
+                self._socket = socket.create_connection(("127.0.0.1", self.port))
+                break
+            except OSError:
+                if time.monotonic() > until or self.process.poll() is not None:
+                    raise Missing(f"{self.binary} does not start") from None
+                time.sleep(0.01)
+        self._replies = self._socket.makefile("rb")
+        self.command("PING")
+
+    def command(self, *words: str) -> str:
+        """Sends one command; only replies of a single string or number are understood."""
+        parts = [b"$%d\r\n%s\r\n" % (len(w), w) for w in (word.encode() for word in words)]
+        self._socket.sendall(b"*%d\r\n" % len(parts) + b"".join(parts))
+        line = self._replies.readline()
+        if line[:1] == b"-":
+            raise Failed(f"{words[0]}: {line[1:].decode().strip()}")
+        if line[:1] != b"$":
+            return line[1:].decode().strip()
+        return self._replies.read(int(line[1:]) + 2)[:-2].decode()
+
+    def info(self, section: str) -> dict[str, str]:
+        lines = self.command("INFO", section).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def calls(self) -> dict[str, int]:
+        """How often each command was called so far, those inside scripts included."""
+        stats = self.info("commandstats")
+        return {
+            name.removeprefix("cmdstat_"): int(text.split(",")[0].removeprefix("calls="))
+            for name, text in stats.items()
+        }
+
+    def cpu(self) -> float:
+        cpu = self.info("cpu")
+        return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
+
+    def version(self) -> str:
+        info = self.info("server")
+        name = "Valkey" if "valkey_version" in info else "Redis"
+        return f"{name} {info.get('valkey_version', info['redis_version'])}"
+
+    def empty(self) -> None:
+        self.command("FLUSHALL", "SYNC")
+
+    def await_empty(self) -> None:
+        """A release that left its key would make the next one look fast."""
+        until = time.monotonic() + 5
+        while self.command("DBSIZE") != "0":
+            if time.monotonic() > until:
+                raise Failed("keys were left in the server")
+            time.sleep(0.005)
+
+    def pin(self, cores: set[int]) -> None:
+        for task in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(task), cores)
+
+    def stop(self) -> None:
+        self._socket.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+# ---- Subjects --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sample:
+    """One subject's turn in one round."""
+
+    rate: float  # done per second
+    commands: float  # sent by clients, per done
+    client_us: float  # CPU time per done
+    server_us: float
+    extra: dict = field(default_factory=dict)  # the subject's own fields, summed over its processes
+
+
+class Subject:
+    """The processes of one contender in one row, alive for all its rounds."""
+
+    def __init__(self, argv: list[str], folder: Path, cores: set[int], processes: int = 1) -> None:
+        self._errors = tempfile.TemporaryFile(dir=folder)
+        self._processes = [
+            subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
+            for _ in range(processes)
+        ]
+        try:
+            for process in self._processes:
+                if self._line(process, LINE_TIMEOUT) != "ready":
+                    raise Failed(f"{argv[0]} is not ready: {self._complaint()}")
+        except Failed:
+            self.stop()
+            raise
+
+    def _complaint(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def _line(self, process: subprocess.Popen, timeout: float) -> str:
+        # A subject writes whole lines, one per turn: nothing can be left in the reader's buffer.
+        if not select.select([process.stdout], [], [], timeout)[0]:
+            raise Failed(f"no answer within {timeout:.0f} s: {self._complaint()}")
+        line = process.stdout.readline().decode().strip()
+        if not line:
+            raise Failed(self._complaint())
+        return line
+
+    def go(self, seconds: float) -> list[dict]:
+        for process in self._processes:
+            process.stdin.write(b"go %.3f\n" % seconds)
+            process.stdin.flush()
+        return [json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self._processes]
+
+    def cpu(self) -> float:
+        ticks = 0
+        for process in self._processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.stdin.close()
+        for process in self._processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        self._errors.close()
+
+
+def merge(answers: list[dict]) -> dict:
+    """Sums the processes' fields; lists are joined, times take the longest, the oracle is shared."""
+    merged: dict = {}
+    for answer in answers:
+        for key, value in answer.items():
+            if key in merged:
+                value = max(merged[key], value) if key in ("seconds", "violations") else merged[key] + value
+            merged[key] = value
+    return merged
+
+
+def client_commands(calls: dict[str, int], releases: int) -> int:
+    """Commands that came from clients.  The server's statistics count those inside scripts as well, but
+    of all commands that clients send only DEL is also used inside: once for each release by Redisson,
+    and never by ours, which delete by HDEL."""
+    sent = sum(calls.get(name, 0) for name in ("evalsha", "eval", "subscribe", "unsubscribe", "set"))
+    return sent + max(0, calls.get("del", 0) - releases)
+
+
+def measure(subject: Subject, server: Server, seconds: float, keeps_keys: bool = False) -> Sample:
+    """One turn of a subject on an empty server."""
+    if not keeps_keys:
+        server.empty()
+    calls, server_cpu, client_cpu = server.calls(), server.cpu(), subject.cpu()
+    extra = merge(subject.go(seconds))
+    client_cpu, server_cpu = subject.cpu() - client_cpu, server.cpu() - server_cpu
+    calls = {name: n - calls.get(name, 0) for name, n in server.calls().items()}
+    done = extra["done"]
+    if extra.get("violations"):
+        raise Failed(f"{extra['violations']} times two held the lock at once")
+    if done == 0:
+        raise Failed("nothing was done")
+    if not keeps_keys:
+        server.await_empty()
+    return Sample(
+        rate=done / extra["seconds"],
+        commands=client_commands(calls, done) / done,
+        client_us=client_cpu / done * 1e6,
+        server_us=server_cpu / done * 1e6,
+        extra=extra,
+    )
+
+
+# ---- Builds ----------------------------------------------------------------------------------------
+
+
+class Builder:
+    """Builds each kind of program once, when the first row asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._done: dict[str, Missing | None] = {}
+
+    def need(self, kind: str) -> None:
+        if kind not in self._done:
+            print(f"building: {kind}", file=sys.stderr, flush=True)
+            try:
+                getattr(self, f"_{kind}")()
+                self._done[kind] = None
+            except Missing as missing:
+                self._done[kind] = missing
+        problem = self._done[kind]
+        if problem is not None:
+            raise problem
+
+    def _run(self, kind: str, *words: object, cwd: Path = ROOT) -> None:
+        log = self.folder / f"{kind}.log"
+        with open(log, "ab") as out:
+            result = subprocess.run([str(w) for w in words], cwd=cwd, stdout=out, stderr=out)
+        if result.returncode != 0:
+            raise Missing(f"{kind}: {words[0]} failed, see {log}")
+
+    def _tool(self, kind: str, name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            raise Missing(f"{kind}: no {name} on the PATH")
+        return path
+
+    @property
+    def scripts(self) -> Path:
+        """The scripts as the library sends them: without comment lines and blank lines."""
+        out = self.folder / "scripts"
+        out.mkdir(exist_ok=True)
+        for name in ("mutex_acquire", "mutex_release"):
+            lines = (ROOT / "core" / "lua" / f"{name}.lua").read_text().splitlines()
+            kept = [line for line in lines if line.strip() and not line.lstrip().startswith("--")]
+            (out / f"{name}.lua").write_text("".join(line + "\n" for line in kept))
+        return out
+
+    def _c(self) -> None:
+        cmake, build = self._tool("c", "cmake"), self.folder / "c"
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DSNIB_BENCH=ON"]
+        self._run("c", cmake, "-S", ROOT, "-B", build, *options)
+        self._run("c", cmake, "--build", build, "--target", "snib_bench", "-j2")
+
+    @property
+    def c(self) -> Path:
+        return next((self.folder / "c").rglob("snib_bench"))
+
+    def _python(self) -> None:
+        if not self.python.exists():
+            self._run("python", sys.executable, "-m", "venv", self.folder / "venv")
+        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        self._run("python", *pip, "redis>=5", "hiredis>=3", "uvloop")
+        self._run("python", *pip, "--force-reinstall", "--no-deps", ROOT)
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "venv" / "bin" / "python"
+
+    def _go(self) -> None:
+        self._run("go", self._tool("go", "go"), "build", "-o", self.go, ".", cwd=BENCH / "go")
+
+    @property
+    def go(self) -> Path:
+        return self.folder / "gobench"
+
+    def _java(self) -> None:
+        self._tool("java", "java")
+        maven, pom = self._tool("java", "mvn"), BENCH / "java" / "pom.xml"
+        goals = ["package", "dependency:copy-dependencies"]
+        self._run("java", maven, "-q", "-B", "-f", pom, f"-Dbench.build={self.folder / 'java'}", *goals)
+
+    @property
+    def java(self) -> list[str]:
+        classes, jars = self.folder / "java" / "classes", self.folder / "java" / "dependency"
+        return ["java", "-cp", f"{classes}:{jars}/*", "RedissonBench"]
+
+    def plotter(self) -> Path:
+        """The environment's Python, with what the picture needs."""
+        if not self.python.exists():
+            self._run("plot", sys.executable, "-m", "venv", self.folder / "venv")
+        self._run("plot", self.python, "-m", "pip", "install", "--quiet", "matplotlib")
+        return self.python
+
+    def source_hash(self) -> str:
+        """Names the state of the core that was measured."""
+        digest = hashlib.sha256()
+        for path in sorted((ROOT / "core").rglob("*")):
+            if path.suffix in (".c", ".h", ".lua"):
+                digest.update(path.read_bytes())
+        return digest.hexdigest()[:12]

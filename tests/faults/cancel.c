@@ -1,0 +1,172 @@
+/* cancel.c - an acquire is cancelled at every moment of its life.
+ *
+ * Cancel is atomic with completion: it wins, and the operation ends as cancelled without the lock, or it
+ * loses, and the result is there.  Either way nothing of the operation stays in the server.
+ */
+#include "../support/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES = 16 };
+
+struct tally {
+    int cancelled, granted, busy;
+};
+
+/* The one event of an operation.  A grant is given back. */
+static void settle(const snib_event *event, bool cancel_won, struct tally *tally)
+{
+    assert_int_equal(event->kind, SNIB_EVENT_DONE);
+    if (cancel_won) {
+        assert_int_equal(event->code, SNIB_CANCELLED);
+        assert_null(event->hold);
+        tally->cancelled++;
+    } else if (event->code == SNIB_OK) {
+        must_release(event->hold);
+        tally->granted++;
+    } else {
+        assert_int_equal(event->code, SNIB_TIMEDOUT);
+        tally->busy++;
+    }
+}
+
+/* Cancel after 0 to a few hundred microseconds: before, while and after the request is on its way. */
+static void cancel_one(snib_lock *lock, snib_queue *queue, int64_t after_us, struct tally *tally)
+{
+    static uint64_t token;
+    snib_op *op = NULL;
+    EXPECT(snib_lock_acquire_submit(lock, 0, after_us % 3 ? -1 : 5, queue, ++token, &op, err), SNIB_OK);
+    for (int64_t end_ns = now_ns() + after_us * 1000; now_ns() < end_ns;)
+        ;
+    int code = snib_op_cancel(op);
+    assert_true(code == SNIB_OK || code == SNIB_EHANDLE);
+    if (queue) {
+        snib_event event = must_event(queue, 3000);
+        assert_int_equal(event.token, token);
+        settle(&event, code == SNIB_OK, tally);
+    } else {
+        snib_event event = {.size = sizeof event};
+        EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+        settle(&event, code == SNIB_OK, tally);
+    }
+}
+
+static void nothing_is_left(struct server *server)
+{
+    AWAIT(server_is_empty(server) && server_channels(server) == 0, 1000);
+}
+
+static void at_every_moment(struct server *server, int64_t span_us, int runs, bool contended)
+{
+    snib_client *client = must_open(server->url), *other = must_open(server->url);
+    snib_queue *queue = must_queue(client);
+    snib_lock *locks[NAMES], *rivals[NAMES];
+    for (int i = 0; i < NAMES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cancel:%d", i);
+        locks[i] = must_lock(client, name);
+        rivals[i] = must_lock(other, name);
+    }
+    struct tally tally = {0, 0, 0};
+    for (int run = 0; run < runs; run++) {
+        int i = run % NAMES;
+        snib_hold *rival = contended ? must_acquire(rivals[i], 1000) : NULL;
+        cancel_one(locks[i], run % 2 ? queue : NULL, random() % span_us, &tally);
+        if (rival)
+            must_release(rival);
+    }
+    nothing_is_left(server);
+    print_message("          %d cancelled, %d granted, %d timed out\n", tally.cancelled, tally.granted,
+                  tally.busy);
+    assert_true(tally.cancelled > runs / 20); /* the race was really run, from both ends */
+    assert_true(contended || tally.granted > runs / 20);
+    snib_client_stats_data stats = must_stats(client);
+    assert_int_equal(stats.held, 0);
+    assert_int_equal(stats.waiting, 0);
+    snib_client_free(client);
+    snib_client_free(other);
+}
+
+static void free_lock(void **state)
+{
+    at_every_moment(*state, 200, count_of(10000, 5000), false);
+}
+
+static void held_lock(void **state)
+{
+    at_every_moment(*state, 600, count_of(10000, 5000), true);
+}
+
+/* The waiter is cancelled while the lock comes free: hand-over and cancel race. */
+static void while_the_lock_comes_free(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open(server->url), *other = must_open(server->url);
+    snib_lock *lock = must_lock(client, "free"), *rival = must_lock(other, "free");
+    snib_queue *queue = must_queue(client);
+    struct tally tally = {0, 0, 0};
+    for (int run = 0; run < count_of(10000, 2000); run++) {
+        snib_hold *hold = must_acquire(run % 2 ? lock : rival, 1000);
+        snib_op *op = NULL;
+        EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 1, &op, err), SNIB_OK);
+        EXPECT(snib_hold_release_submit(hold, NULL, 0, NULL, err), SNIB_OK);
+        for (int64_t end_ns = now_ns() + random() % 400 * 1000; now_ns() < end_ns;)
+            ;
+        int code = snib_op_cancel(op);
+        snib_event event = must_event(queue, 3000);
+        settle(&event, code == SNIB_OK, &tally);
+        snib_hold_free(hold);
+    }
+    print_message("          %d cancelled, %d granted\n", tally.cancelled, tally.granted);
+    assert_true(tally.cancelled > 0 && tally.granted > 0);
+    nothing_is_left(server);
+    snib_client_free(client);
+    snib_client_free(other);
+}
+
+/* Queue and client end under running operations: each still ends, and gives back what it got. */
+static void by_queue_free_and_close(void **state)
+{
+    struct server *server = *state;
+    for (int run = 0; run < count_of(500, 100); run++) {
+        snib_client *client = must_open(server->url);
+        snib_queue *queue = must_queue(client);
+        for (int i = 0; i < NAMES; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "end:%d", i / 2);
+            EXPECT(snib_lock_acquire_submit(must_lock(client, name), 0, -1, queue, 0, NULL, err), SNIB_OK);
+        }
+        nap_us(random() % 2000);
+        if (run % 2)
+            snib_queue_free(queue);
+        EXPECT(snib_client_close(client, 1000, err), SNIB_OK);
+        snib_client_free(client);
+    }
+    nothing_is_left(server);
+}
+
+static int start(void **state)
+{
+    static struct server server;
+    server_start(&server, NULL);
+    *state = &server;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(free_lock),
+        cmocka_unit_test(held_lock),
+        cmocka_unit_test(while_the_lock_comes_free),
+        cmocka_unit_test(by_queue_free_and_close),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,324 @@
+/* fork.c - a process forks, or exits, in every state of its clients.
+ *
+ * The parent keeps its locks.  The child can neither renew nor release them, is told SNIB_EFORKED at once
+ * by every call, frees what it inherited safely, and can open a client of its own.
+ */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LEASE_MS = 400, CHILD_S = 10, QUICK_MS = 1000 };
+
+/* Everything a child may have inherited. */
+struct inherited {
+    struct server *server;
+    snib_client *client;
+    snib_lock *lock;
+    snib_hold *hold; /* NULL if the state has none, and so on */
+    snib_op *op;
+    snib_queue *queue;
+};
+
+/* In the child there is no test framework to return to: say what is wrong and end. */
+#define CHILD(condition)                                                                            \
+    do {                                                                                            \
+        if (!(condition)) {                                                                         \
+            dprintf(2, "child, line %d: %s\n", __LINE__, #condition);                               \
+            _exit(1);                                                                               \
+        }                                                                                           \
+    } while (0)
+
+static void child_calls(const struct inherited *in)
+{
+    snib_hold *hold = NULL;
+    snib_op *op = NULL;
+    snib_queue *queue = NULL;
+    snib_lock *lock = NULL;
+    snib_event event = {.size = sizeof event};
+    snib_lock_info_data info = {.size = sizeof info};
+    snib_client_stats_data stats = {.size = sizeof stats};
+    char id[37], buffer[65536];
+    uint64_t cursor = 0;
+    size_t used;
+    uint32_t count;
+    CHILD(snib_client_ping(in->client, -1, NULL) == SNIB_EFORKED);
+    CHILD(snib_client_id(in->client, id, NULL) == SNIB_EFORKED);
+    CHILD(snib_client_stats(in->client, &stats, NULL) == SNIB_EFORKED);
+    CHILD(snib_client_list(in->client, "", 0, &cursor, buffer, sizeof buffer, &used, &count, NULL) ==
+          SNIB_EFORKED);
+    CHILD(snib_lock_new(in->client, SNIB_MUTEX, "x", 1, NULL, &lock, NULL) == SNIB_EFORKED);
+    CHILD(snib_queue_new(in->client, &queue, NULL) == SNIB_EFORKED);
+    CHILD(snib_lock_acquire(in->lock, 0, -1, &hold, NULL) == SNIB_EFORKED);
+    CHILD(snib_lock_acquire_submit(in->lock, 0, -1, NULL, 0, &op, NULL) == SNIB_EFORKED);
+    CHILD(snib_lock_info(in->lock, &info, NULL) == SNIB_EFORKED);
+    CHILD(snib_lock_force_release(in->lock, NULL) == SNIB_EFORKED);
+    if (in->hold) {
+        CHILD(snib_hold_state(in->hold, NULL) == SNIB_EFORKED);
+        CHILD(snib_hold_check(in->hold, NULL) == SNIB_EFORKED);
+        CHILD(snib_hold_remaining_ms(in->hold) == SNIB_EFORKED);
+        CHILD(snib_hold_wait(in->hold, -1, NULL, NULL) == SNIB_EFORKED);
+        CHILD(snib_hold_release(in->hold, NULL) == SNIB_EFORKED);
+        CHILD(snib_hold_release_submit(in->hold, NULL, 0, &op, NULL) == SNIB_EFORKED);
+    }
+    if (in->op) {
+        CHILD(snib_op_wait(in->op, -1, &event, NULL) == SNIB_EFORKED);
+        CHILD(snib_op_cancel(in->op) == SNIB_EFORKED);
+    }
+    if (in->queue) {
+        CHILD(snib_queue_fd(in->queue, NULL) == SNIB_EFORKED);
+        CHILD(snib_queue_drain(in->queue, &event, 1, NULL) == SNIB_EFORKED);
+        CHILD(snib_queue_wait(in->queue, &event, 1, -1, NULL) == SNIB_EFORKED);
+    }
+    CHILD(snib_client_close(in->client, -1, NULL) == SNIB_EFORKED);
+}
+
+/* A client of the child's own finds the parent's lock held, and works. */
+static void child_own_client(const struct inherited *in, bool held)
+{
+    snib_client *client = NULL;
+    snib_lock *mine = NULL, *theirs = NULL;
+    snib_hold *hold = NULL;
+    char name[32];
+    snprintf(name, sizeof name, "child:%d", getpid());
+    CHILD(snib_client_open(in->server->url, NULL, &client, NULL) == SNIB_OK);
+    CHILD(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), NULL, &mine, NULL) == SNIB_OK);
+    CHILD(snib_lock_new(client, SNIB_MUTEX, "fork", 4, NULL, &theirs, NULL) == SNIB_OK);
+    CHILD(snib_lock_acquire(mine, 0, 1000, &hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
+    if (held)
+        CHILD(snib_lock_acquire(theirs, 0, 0, &hold, NULL) == SNIB_BUSY);
+    CHILD(snib_client_close(client, -1, NULL) == SNIB_OK);
+    snib_client_free(client);
+}
+
+static void fork_once(const struct inherited *in, int run)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(CHILD_S); /* a hang ends as SIGALRM */
+        int64_t start = now_ms();
+        child_calls(in);
+        snib_op_free(in->op);
+        snib_hold_free(in->hold);
+        snib_queue_free(in->queue);
+        snib_lock_free(in->lock);
+        snib_client_free(in->client);
+        CHILD(now_ms() - start < QUICK_MS);
+        if (run % 4 == 0)
+            child_own_client(in, in->hold != NULL);
+        run % 8 == 0 ? exit(0) : _exit(0); /* with and without the exit handlers */
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status != 0)
+        fail_msg("child ended with status 0x%x", (unsigned)status);
+}
+
+static struct inherited inherit(struct server *server)
+{
+    struct inherited in = {.server = server, .client = must_open_lease(server->url, LEASE_MS)};
+    in.lock = must_lock(in.client, "fork");
+    return in;
+}
+
+static void idle(void **state)
+{
+    for (int run = 0; run < count_of(200, 60); run++) {
+        struct inherited in = inherit(*state);
+        if (run % 2) /* before and after the first operation started the thread */
+            EXPECT(snib_client_ping(in.client, -1, err), SNIB_OK);
+        in.queue = must_queue(in.client);
+        fork_once(&in, run);
+        must_release(must_acquire(in.lock, 0));
+        snib_client_free(in.client);
+    }
+}
+
+static void holding(void **state)
+{
+    struct inherited in = inherit(*state);
+    in.queue = must_queue(in.client);
+    in.hold = must_acquire(in.lock, 0);
+    char owner[128];
+    EXPECT(snib_hold_owner(in.hold, owner, err), SNIB_OK);
+    int64_t start = now_ms();
+    for (int run = 0; run < count_of(200, 60) || now_ms() - start < 3 * LEASE_MS; run++) {
+        fork_once(&in, run);
+        assert_int_not_equal(snib_hold_state(in.hold, NULL), SNIB_HOLD_LOST);
+        expect_held_by(in.server, "fork", owner);
+    }
+    must_release(in.hold);
+    expect_free(in.server, "fork");
+    snib_client_free(in.client);
+}
+
+/* An operation of this process waits for a lock of another client while the process forks. */
+static void waiting(void **state)
+{
+    struct inherited in = inherit(*state);
+    snib_client *rival = must_open_lease(in.server->url, LEASE_MS);
+    snib_hold *theirs = must_acquire(must_lock(rival, "fork"), 0);
+    in.queue = must_queue(in.client);
+    EXPECT(snib_lock_acquire_submit(in.lock, 0, -1, in.queue, 7, &in.op, err), SNIB_OK);
+    AWAIT(server_channels(in.server) == 1, 1000);
+    for (int run = 0; run < count_of(200, 60); run++)
+        fork_once(&in, run);
+    must_release(theirs);
+    snib_event event = must_event(in.queue, 1000);
+    assert_int_equal(event.code, SNIB_OK);
+    must_release(event.hold);
+    snib_client_free(in.client);
+    snib_client_free(rival);
+}
+
+struct traffic {
+    snib_lock *lock;
+    atomic_bool stop;
+    atomic_int pairs;
+};
+
+static void *traffic_run(void *argument)
+{
+    struct traffic *traffic = argument;
+    while (!traffic->stop) {
+        must_release(must_acquire(traffic->lock, -1));
+        traffic->pairs++;
+    }
+    return NULL;
+}
+
+/* Other threads are inside acquire and release when this one forks. */
+static void acquiring(void **state)
+{
+    struct inherited in = inherit(*state);
+    struct traffic traffic[3];
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        traffic[i] = (struct traffic){.lock = must_lock(in.client, i ? "traffic" : "other")};
+        assert_int_equal(pthread_create(&threads[i], NULL, traffic_run, &traffic[i]), 0);
+    }
+    for (int run = 0; run < count_of(200, 60); run++) {
+        int before = traffic[0].pairs;
+        fork_once(&in, run);
+        AWAIT(traffic[0].pairs > before, 2000);
+    }
+    for (int i = 0; i < 3; i++) {
+        traffic[i].stop = true;
+        pthread_join(threads[i], NULL);
+    }
+    snib_client_free(in.client);
+    assert_true(server_is_empty(in.server));
+}
+
+static void *close_run(void *argument)
+{
+    struct inherited *in = argument;
+    nap_us(random() % 300);
+    EXPECT(snib_client_close(in->client, 1000, err), SNIB_OK);
+    return NULL;
+}
+
+static void closing(void **state)
+{
+    for (int run = 0; run < count_of(200, 60); run++) {
+        struct inherited in = inherit(*state);
+        snib_hold *hold = must_acquire(in.lock, 0);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, close_run, &in), 0);
+        nap_us(random() % 300);
+        fork_once(&in, run);
+        pthread_join(thread, NULL);
+        expect_free(in.server, "fork");
+        snib_hold_free(hold);
+        snib_client_free(in.client);
+    }
+}
+
+/* ---- Exit --------------------------------------------------------------------------------------- */
+
+static void *wait_run(void *lock)
+{
+    snib_hold *hold;
+    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process ends */
+    return NULL;
+}
+
+/* How a process is when it leaves by exit(): holding renewed and fixed locks, waiting, losing. */
+static void leave(struct server *server, int run)
+{
+    alarm(CHILD_S);
+    snib_client *client = NULL;
+    snib_lock *held = NULL, *contended = NULL;
+    snib_lock_options options;
+    snib_hold *hold = NULL;
+    pthread_t thread;
+    CHILD(snib_client_open(server->url, NULL, &client, NULL) == SNIB_OK);
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 100;
+    char name[32];
+    snprintf(name, sizeof name, "leave:%d", getpid());
+    CHILD(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), &options, &held, NULL) == SNIB_OK);
+    CHILD(snib_lock_new(client, SNIB_MUTEX, "fork", 4, NULL, &contended, NULL) == SNIB_OK);
+    CHILD(snib_lock_acquire(held, 0, 0, &hold, NULL) == SNIB_OK);
+    if (run % 3 >= 1)
+        CHILD(pthread_create(&thread, NULL, wait_run, contended) == 0);
+    if (run % 3 == 2)
+        nap_us(85000 + random() % 10000 + run * 37 % 10000); /* about when the hold is lost */
+    else
+        nap_us(random() % 3000);
+    if (run % 2)
+        snib_client_free(client);
+    exit(0);
+}
+
+static void exit_in_every_state(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open(server->url);
+    snib_hold *hold = must_acquire(must_lock(client, "fork"), 0);
+    for (int run = 0; run < count_of(300, 90); run++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            leave(server, run);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (status != 0)
+            fail_msg("process ended with status 0x%x in state %d", (unsigned)status, run % 3);
+    }
+    must_release(hold);
+    AWAIT(server_is_empty(server) && server_channels(server) == 0, 1000);
+    snib_client_free(client);
+}
+
+static int start(void **state)
+{
+    static struct server server;
+    server_start(&server, NULL);
+    *state = &server;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle),      cmocka_unit_test(holding), cmocka_unit_test(waiting),
+        cmocka_unit_test(acquiring), cmocka_unit_test(closing), cmocka_unit_test(exit_in_every_state),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

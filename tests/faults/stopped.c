@@ -1,0 +1,194 @@
+/* stopped.c - the server stops answering while locks are held: every holder is told before its lease ends.
+ *
+ * The harness knows both clocks.  It asks the server for the rest of each lease immediately before it
+ * stops it, so a lease ends at (time before the question) + (the answer) at the earliest; a renewal that
+ * slips in between only moves the end further away.  Each holder is told in three ways.
+ */
+#include "../support/support.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOLDS = 40, CLIENTS = 4 };
+enum way { BY_WAIT, BY_QUEUE, BY_STATE, WAYS };
+
+struct holder {
+    char name[32];
+    snib_hold *hold;
+    int64_t end_ns; /* no lease of this hold ends before */
+    int64_t told_ns[WAYS];
+    int32_t reason[WAYS];
+    pthread_t thread;
+};
+
+struct world {
+    struct server server;
+    snib_client *clients[CLIENTS];
+    snib_queue *queues[CLIENTS];
+    struct holder holders[HOLDS];
+};
+
+static void *holder_wait(void *argument)
+{
+    struct holder *holder = argument;
+    if (snib_hold_wait(holder->hold, 10000, &holder->reason[BY_WAIT], NULL) == SNIB_LOST)
+        holder->told_ns[BY_WAIT] = now_ns();
+    return NULL;
+}
+
+static void acquire_all(struct world *world, int64_t lease_ms)
+{
+    memset(world->holders, 0, sizeof world->holders);
+    for (int i = 0; i < HOLDS; i++) {
+        struct holder *holder = &world->holders[i];
+        snprintf(holder->name, sizeof holder->name, "stopped:%d", i);
+        snib_lock *lock = must_lock_lease(world->clients[i % CLIENTS], holder->name, lease_ms, 0);
+        snib_queue *queue = world->queues[i % CLIENTS];
+        EXPECT(snib_lock_acquire_submit(lock, 0, 2000, queue, (uint64_t)i, NULL, err), SNIB_OK);
+        snib_event event = must_event(queue, 2000);
+        assert_int_equal(event.kind, SNIB_EVENT_DONE);
+        assert_int_equal(event.code, SNIB_OK);
+        holder->hold = event.hold;
+        assert_int_equal(pthread_create(&holder->thread, NULL, holder_wait, holder), 0);
+        snib_lock_free(lock);
+    }
+}
+
+static void stop_server(struct world *world)
+{
+    int64_t before_ns = now_ns();
+    for (int i = 0; i < HOLDS; i++)
+        redisAppendCommand(world->server.admin, "PTTL %s", world->holders[i].name);
+    for (int i = 0; i < HOLDS; i++) {
+        redisReply *reply;
+        assert_int_equal(redisGetReply(world->server.admin, (void **)&reply), REDIS_OK);
+        assert_true(reply->integer > 0);
+        world->holders[i].end_ns = before_ns + reply->integer * 1000000;
+        freeReplyObject(reply);
+    }
+    server_pause(&world->server);
+}
+
+static int drain_queue(struct world *world, snib_queue *queue)
+{
+    snib_event events[HOLDS];
+    int n = snib_queue_drain(queue, events, HOLDS, NULL);
+    for (int e = 0; e < n; e++) {
+        struct holder *holder = &world->holders[events[e].token];
+        assert_int_equal(events[e].kind, SNIB_EVENT_LOST);
+        assert_ptr_equal(events[e].hold, holder->hold);
+        assert_true(holder->told_ns[BY_QUEUE] == 0); /* comes once */
+        holder->told_ns[BY_QUEUE] = now_ns();
+        holder->reason[BY_QUEUE] = events[e].reason;
+    }
+    return n;
+}
+
+/* Look at every state and queue until all are lost or limit_ms has passed. */
+static void watch_all(struct world *world, int64_t limit_ms)
+{
+    int64_t end_ms = now_ms() + limit_ms;
+    for (int told = 0; told < 2 * HOLDS && now_ms() < end_ms; nap_us(300)) {
+        for (int i = 0; i < HOLDS; i++) {
+            struct holder *holder = &world->holders[i];
+            if (holder->told_ns[BY_STATE] == 0 &&
+                snib_hold_state(holder->hold, &holder->reason[BY_STATE]) == SNIB_HOLD_LOST) {
+                holder->told_ns[BY_STATE] = now_ns();
+                told++;
+            }
+        }
+        for (int c = 0; c < CLIENTS; c++)
+            told += drain_queue(world, world->queues[c]);
+    }
+}
+
+static void check_all(struct world *world, int32_t reason, int64_t *least_ns)
+{
+    for (int i = 0; i < HOLDS; i++) {
+        struct holder *holder = &world->holders[i];
+        pthread_join(holder->thread, NULL);
+        for (enum way way = BY_WAIT; way < WAYS; way++) {
+            assert_true(holder->told_ns[way] > 0);
+            assert_int_equal(holder->reason[way], reason);
+            int64_t early_ns = holder->end_ns - holder->told_ns[way];
+            if (early_ns < 0)
+                fail_msg("told %d us after the lease's end, way %d", (int)(-early_ns / 1000), (int)way);
+            *least_ns = early_ns < *least_ns ? early_ns : *least_ns;
+        }
+        EXPECT(snib_hold_check(holder->hold, err), SNIB_LOST);
+        assert_int_equal(snib_hold_remaining_ms(holder->hold), 0);
+    }
+}
+
+/* Leases of 300 to 1000 ms; renewed ones are stopped at a random moment of their renewals. */
+static void told_before_the_end(bool renewed, int runs)
+{
+    static struct world world;
+    int64_t least_ns = INT64_MAX;
+    for (int run = 0; run < runs; run += HOLDS) {
+        int64_t lease_ms = 300 + random() % 701;
+        server_start(&world.server, NULL);
+        for (int c = 0; c < CLIENTS; c++) {
+            world.clients[c] = must_open_lease(world.server.url, renewed ? lease_ms : 0);
+            world.queues[c] = must_queue(world.clients[c]);
+        }
+        acquire_all(&world, renewed ? 0 : lease_ms);
+        if (renewed)
+            nap_us(random() % (lease_ms * 1000));
+        stop_server(&world);
+        watch_all(&world, lease_ms + 2000);
+        check_all(&world, renewed ? SNIB_REASON_UNREACHABLE : SNIB_REASON_EXPIRED, &least_ns);
+        server_continue(&world.server);
+        for (int i = 0; i < HOLDS; i++)
+            snib_hold_free(world.holders[i].hold);
+        for (int c = 0; c < CLIENTS; c++)
+            snib_client_free(world.clients[c]);
+        AWAIT(server_is_empty(&world.server), 2000);
+        server_stop(&world.server);
+    }
+    print_message("          %d holds lost, told at least %d us early\n", runs, (int)(least_ns / 1000));
+}
+
+static void renewed_holds(void **state)
+{
+    (void)state;
+    told_before_the_end(true, count_of(1000, 320));
+}
+
+static void fixed_holds(void **state)
+{
+    (void)state;
+    told_before_the_end(false, count_of(1000, 160));
+}
+
+/* A stop shorter than the lease costs nothing: at risk at most, then valid again. */
+static void short_stop_is_survived(void **state)
+{
+    (void)state;
+    struct server server;
+    server_start(&server, NULL);
+    snib_client *client = must_open_lease(server.url, 1500);
+    snib_hold *hold = must_acquire(must_lock(client, "short"), 0);
+    for (int i = 0; i < 3; i++) {
+        server_pause(&server);
+        nap_us(700000);
+        assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
+        server_continue(&server);
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID && snib_hold_remaining_ms(hold) > 900, 1500);
+    }
+    must_release(hold);
+    expect_free(&server, "short");
+    snib_client_free(client);
+    server_stop(&server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renewed_holds),
+        cmocka_unit_test(fixed_holds),
+        cmocka_unit_test(short_stop_is_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

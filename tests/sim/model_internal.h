@@ -1,0 +1,130 @@
+/* model_internal.h - what the model server's files share.  See model_server.h. */
+#ifndef SNIB_TESTS_MODEL_INTERNAL_H
+#define SNIB_TESTS_MODEL_INTERNAL_H
+
+#include "model_server.h"
+
+#include <lua.h>
+
+typedef struct buffer {
+    char *p;
+    size_t n, cap;
+} buffer;
+
+/* One element of a value: a string has one, a list has many without a field. */
+typedef struct item {
+    buffer field, value;
+} item;
+
+typedef struct key {
+    buffer name;
+    int db;
+    int type;
+    int64_t expire_ms; /* wall clock; the key is gone when the clock is past it; -1: never */
+    item *items;       /* in the order of insertion, as small hashes answer on a real server */
+    size_t count, cap;
+} key;
+
+typedef struct connection {
+    uint64_t id;
+    bool open;
+    bool closing; /* closes when its reply is written */
+    bool authenticated;
+    int db;
+    buffer in, out, sent;
+    buffer *channels;
+    size_t channel_count;
+} connection;
+
+struct model {
+    uint64_t now_ns;
+    unsigned faults;
+    const char *password;
+    key *keys;
+    size_t key_count, key_cap;
+    connection **connections;
+    size_t connection_count;
+    uint64_t last_id;
+    uint64_t requests;
+    uint64_t run;
+    lua_State *lua;
+    struct call *script; /* the EVAL that runs, or NULL */
+    bool script_wrote;   /* from its first write on a script is not refused for lack of memory */
+    bool script_oom;
+};
+
+/* A request being executed: arguments, who asked, where the reply goes. */
+typedef struct call {
+    model *m;
+    connection *from;
+    const model_text *argv;
+    size_t argc;
+    buffer *reply;
+} call;
+
+enum command_flag {
+    COMMAND_WRITE = 1,
+    COMMAND_GROWS = 2,     /* refused when out of memory */
+    COMMAND_NOSCRIPT = 4,
+    COMMAND_LOADING = 8,   /* answered while loading */
+    COMMAND_SUBSCRIBED = 16, /* allowed on a connection that has subscriptions */
+    COMMAND_NOAUTH = 32    /* allowed before AUTH */
+};
+
+typedef struct command {
+    const char *name; /* lower case */
+    void (*run)(call *c);
+    int arity; /* as in COMMAND INFO: negative is a minimum; the name counts */
+    unsigned flags;
+} command;
+
+/* model_server.c */
+const command *model__command(model_text name);
+bool model__arity_fits(const command *cmd, size_t argc);
+bool model__text_is(model_text text, const char *word); /* case-insensitive */
+void model__subscribe(call *c);
+void model__unsubscribe(call *c);
+void model__publish(call *c);
+void model__pubsub(call *c);
+void model__client(call *c);
+void model__auth(call *c);
+void model__quit(call *c);
+
+/* model_reply.c */
+void model__append(buffer *b, const void *p, size_t n);
+void model__consume(buffer *b, size_t n);
+void model__set(buffer *b, const void *p, size_t n);
+void model__drop(buffer *b);
+void *model__grow(void *p, size_t n);
+bool model__equal(const buffer *b, model_text text);
+void model__status(call *c, const char *text);
+void model__error(call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void model__integer(call *c, long long value);
+void model__bulk(call *c, const char *p, size_t n);
+void model__null(call *c);
+void model__array(call *c, size_t n);
+bool model__parse_integer(model_text text, long long *out);
+
+/* model_keys.c */
+extern const command model__key_commands[];
+key *model__find(model *m, int db, model_text name); /* NULL if absent or expired */
+void model__remove(model *m, key *k);
+int64_t model__now_ms(const model *m);
+
+/* model_lua.c */
+void model__lua_open(model *m);
+void model__lua_forget(model *m);
+void model__eval(call *c);
+void model__evalsha(call *c);
+void model__script(call *c);
+
+#define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
+#define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."
+#define MODEL_READONLY_TEXT "READONLY You can't write against a read only replica."
+#define MODEL_MISCONF_TEXT                                                                             \
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. " \
+    "Commands that may modify the data set are disabled, because this instance is configured to "      \
+    "report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). "     \
+    "Please check the Redis logs for details about the RDB error."
+
+#endif

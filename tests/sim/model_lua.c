@@ -1,0 +1,473 @@
+/* model_lua.c - the model server's scripting: EVAL, EVALSHA, SCRIPT, and redis.* for the scripts.
+ *
+ * A script calls commands through the same table as a client; their RESP2 replies are translated to Lua
+ * and the script's result back to RESP2 by the server's rules: nil and false are null, numbers lose
+ * their fraction, a table is an error, a status or an array that ends at its first nil.
+ */
+#include "model_internal.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCRIPTS "snib.scripts" /* registry: sha1 -> function */
+#define HANDLER "snib.handler" /* registry: the error handler */
+#define MODEL "snib.model"     /* registry: the model */
+
+/* An error becomes a table that knows where it was raised. */
+static const char handler_text[] =
+    "local info = debug.getinfo\n"
+    "return function(err)\n"
+    "  local at = info(2, 'nSl')\n"
+    "  if at and at.what == 'C' then at = info(3, 'nSl') end\n"
+    "  if type(err) ~= 'table' then err = {err = 'ERR ' .. tostring(err)} end\n"
+    "  if at then err.source = at.source; err.line = at.currentline end\n"
+    "  return err\n"
+    "end\n";
+
+/* ---- Replies to Lua ----------------------------------------------------------------------------- */
+
+static const char *to_lua(lua_State *lua, const char *reply)
+{
+    const char *end = strstr(reply, "\r\n");
+    long long number = strtoll(reply + 1, NULL, 10);
+    const char *rest = end + 2;
+    switch (*reply) {
+    case ':':
+        lua_pushnumber(lua, (lua_Number)number);
+        break;
+    case '$':
+        if (number < 0) {
+            lua_pushboolean(lua, 0);
+        } else {
+            lua_pushlstring(lua, rest, (size_t)number);
+            rest += number + 2;
+        }
+        break;
+    case '*':
+        lua_newtable(lua);
+        for (int i = 1; i <= number; i++) {
+            rest = to_lua(lua, rest);
+            lua_rawseti(lua, -2, i);
+        }
+        break;
+    default:
+        lua_newtable(lua);
+        lua_pushlstring(lua, reply + 1, (size_t)(end - reply - 1));
+        lua_setfield(lua, -2, *reply == '-' ? "err" : "ok");
+    }
+    return rest;
+}
+
+static bool field_text(lua_State *lua, const char *name, char *out, size_t cap)
+{
+    lua_pushstring(lua, name);
+    lua_rawget(lua, -2);
+    bool is_text = lua_type(lua, -1) == LUA_TSTRING;
+    if (is_text) {
+        snprintf(out, cap, "%s", lua_tostring(lua, -1));
+    }
+    lua_pop(lua, 1);
+    return is_text;
+}
+
+/* The value on top of the stack, which it pops. */
+static void from_lua(call *c, lua_State *lua)
+{
+    char text[1024];
+    size_t n;
+    const char *p;
+    switch (lua_type(lua, -1)) {
+    case LUA_TSTRING:
+        p = lua_tolstring(lua, -1, &n);
+        model__bulk(c, p, n);
+        break;
+    case LUA_TBOOLEAN:
+        if (lua_toboolean(lua, -1)) {
+            model__integer(c, 1);
+        } else {
+            model__null(c);
+        }
+        break;
+    case LUA_TNUMBER:
+        model__integer(c, (long long)lua_tonumber(lua, -1));
+        break;
+    case LUA_TTABLE:
+        if (field_text(lua, "err", text, sizeof text)) {
+            model__error(c, "%s", text);
+        } else if (field_text(lua, "ok", text, sizeof text)) {
+            model__status(c, text);
+        } else {
+            size_t count = 0;
+            buffer elements = {0};
+            buffer *reply = c->reply;
+            c->reply = &elements;
+            luaL_checkstack(lua, 4, "nested too deeply");
+            for (lua_rawgeti(lua, -1, 1); !lua_isnil(lua, -1); lua_rawgeti(lua, -1, (int)count + 1)) {
+                from_lua(c, lua);
+                count++;
+            }
+            lua_pop(lua, 1);
+            c->reply = reply;
+            model__array(c, count);
+            model__append(reply, elements.p, elements.n);
+            model__drop(&elements);
+        }
+        break;
+    default:
+        model__null(c);
+    }
+    lua_pop(lua, 1);
+}
+
+/* ---- redis.* ------------------------------------------------------------------------------------ */
+
+static model *running_model(lua_State *lua)
+{
+    lua_getfield(lua, LUA_REGISTRYINDEX, MODEL);
+    model *m = lua_touserdata(lua, -1);
+    lua_pop(lua, 1);
+    return m;
+}
+
+/* "-CODE text" keeps its code, anything else is an ERR. */
+static void push_error(lua_State *lua, const char *text)
+{
+    const char *space = strchr(text, ' ');
+    lua_newtable(lua);
+    if (text[0] == '-' && space != NULL) {
+        lua_pushstring(lua, text + 1);
+    } else {
+        lua_pushfstring(lua, "ERR %s", text[0] == '-' ? text + 1 : text);
+    }
+    lua_setfield(lua, -2, "err");
+}
+
+static const char *refusal(const model *m, const command *cmd, size_t argc)
+{
+    if (cmd == NULL) {
+        return "ERR Unknown Redis command called from script";
+    }
+    if (!model__arity_fits(cmd, argc)) {
+        return "ERR Wrong number of args calling Redis command from script";
+    }
+    if (cmd->flags & COMMAND_NOSCRIPT) {
+        return "ERR This Redis command is not allowed from script";
+    }
+    if (m->faults & MODEL_NO_CHANNELS && cmd->run == model__publish) {
+        return "ERR The user executing the script can't publish to the channel mentioned in the command";
+    }
+    if (m->faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
+        return MODEL_READONLY_TEXT;
+    }
+    if (m->faults & MODEL_MISCONF && cmd->flags & COMMAND_WRITE) {
+        return MODEL_MISCONF_TEXT;
+    }
+    if (m->script_oom && !m->script_wrote && cmd->flags & COMMAND_GROWS) {
+        return MODEL_OOM_TEXT;
+    }
+    return NULL;
+}
+
+/* Runs the command on the stack and pushes its reply; true if that is an error. */
+static bool call_command(lua_State *lua)
+{
+    model *m = running_model(lua);
+    model_text argv[256];
+    int argc = lua_gettop(lua);
+    if (argc == 0 || argc > 256) {
+        push_error(lua, "Please specify at least one argument for this redis.call() call");
+        return true;
+    }
+    for (int i = 0; i < argc; i++) {
+        if (lua_type(lua, i + 1) == LUA_TNUMBER) {
+            lua_pushfstring(lua, "%s", ""); /* room for the text, which must stay on the stack */
+            char text[64];
+            snprintf(text, sizeof text, "%.17g", lua_tonumber(lua, i + 1));
+            lua_pop(lua, 1);
+            lua_pushstring(lua, text);
+            lua_replace(lua, i + 1);
+        }
+        if (lua_type(lua, i + 1) != LUA_TSTRING) {
+            push_error(lua, "Lua redis lib command arguments must be strings or integers");
+            return true;
+        }
+        argv[i].p = lua_tolstring(lua, i + 1, &argv[i].n);
+    }
+    buffer reply = {0};
+    call c = {m, m->script->from, argv, (size_t)argc, &reply};
+    const command *cmd = model__command(argv[0]);
+    const char *why_not = refusal(m, cmd, (size_t)argc);
+    if (why_not != NULL) {
+        model__error(&c, "%s", why_not);
+    } else {
+        m->script_wrote |= (cmd->flags & COMMAND_WRITE) != 0;
+        cmd->run(&c);
+    }
+    model__append(&reply, "", 1);
+    bool is_error = reply.p[0] == '-';
+    to_lua(lua, reply.p);
+    model__drop(&reply);
+    return is_error;
+}
+
+static int redis_call(lua_State *lua)
+{
+    return call_command(lua) ? lua_error(lua) : 1;
+}
+
+static int redis_pcall(lua_State *lua)
+{
+    call_command(lua);
+    return 1;
+}
+
+static int redis_error_reply(lua_State *lua)
+{
+    if (lua_gettop(lua) != 1 || lua_type(lua, 1) != LUA_TSTRING) {
+        push_error(lua, "wrong number or type of arguments");
+        return 1;
+    }
+    const char *text = lua_tostring(lua, 1);
+    push_error(lua, text[0] == '-' ? text : lua_pushfstring(lua, "-%s", text));
+    return 1;
+}
+
+static int redis_status_reply(lua_State *lua)
+{
+    if (lua_gettop(lua) != 1 || lua_type(lua, 1) != LUA_TSTRING) {
+        push_error(lua, "wrong number or type of arguments");
+        return 1;
+    }
+    lua_newtable(lua);
+    lua_pushvalue(lua, 1);
+    lua_setfield(lua, -2, "ok");
+    return 1;
+}
+
+static int redis_replicate_commands(lua_State *lua)
+{
+    lua_pushboolean(lua, 1);
+    return 1;
+}
+
+static int missing_global(lua_State *lua)
+{
+    return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'",
+                      lua_tostring(lua, 2));
+}
+
+static int new_global(lua_State *lua)
+{
+    return luaL_error(lua, "Attempt to modify a readonly table");
+}
+
+static void open_library(lua_State *lua, const char *name, lua_CFunction open)
+{
+    lua_pushcfunction(lua, open);
+    lua_pushstring(lua, name);
+    lua_call(lua, 1, 0);
+}
+
+void model__lua_open(model *m)
+{
+    static const luaL_Reg redis[] = {{"call", redis_call},
+                                     {"pcall", redis_pcall},
+                                     {"error_reply", redis_error_reply},
+                                     {"status_reply", redis_status_reply},
+                                     {"replicate_commands", redis_replicate_commands},
+                                     {NULL, NULL}};
+    lua_State *lua = luaL_newstate();
+    if (lua == NULL) {
+        abort();
+    }
+    m->lua = lua;
+    open_library(lua, "", luaopen_base);
+    open_library(lua, LUA_TABLIBNAME, luaopen_table);
+    open_library(lua, LUA_STRLIBNAME, luaopen_string);
+    open_library(lua, LUA_MATHLIBNAME, luaopen_math);
+    open_library(lua, LUA_DBLIBNAME, luaopen_debug);
+    lua_pushlightuserdata(lua, m);
+    lua_setfield(lua, LUA_REGISTRYINDEX, MODEL);
+    if (luaL_loadbuffer(lua, handler_text, sizeof handler_text - 1, "@handler") != 0) {
+        abort();
+    }
+    lua_call(lua, 0, 1);
+    lua_setfield(lua, LUA_REGISTRYINDEX, HANDLER);
+    luaL_register(lua, "redis", redis);
+    lua_pushnil(lua);
+    lua_setglobal(lua, LUA_DBLIBNAME);
+    model__lua_forget(m);
+    lua_newtable(lua);
+    lua_pushcfunction(lua, missing_global);
+    lua_setfield(lua, -2, "__index");
+    lua_pushcfunction(lua, new_global);
+    lua_setfield(lua, -2, "__newindex");
+    lua_setmetatable(lua, LUA_GLOBALSINDEX);
+    lua_settop(lua, 0);
+}
+
+void model__lua_forget(model *m)
+{
+    lua_newtable(m->lua);
+    lua_setfield(m->lua, LUA_REGISTRYINDEX, SCRIPTS);
+}
+
+/* ---- Scripts ------------------------------------------------------------------------------------ */
+
+/* Pushes the function of this sha1; false (and nothing pushed) if it is unknown. */
+static bool push_script(lua_State *lua, const char sha1[41])
+{
+    lua_getfield(lua, LUA_REGISTRYINDEX, SCRIPTS);
+    lua_getfield(lua, -1, sha1);
+    lua_remove(lua, -2);
+    if (lua_isnil(lua, -1)) {
+        lua_pop(lua, 1);
+        return false;
+    }
+    return true;
+}
+
+static bool load_script(call *c, model_text body, char sha1[41])
+{
+    lua_State *lua = c->m->lua;
+    model_sha1(body.p, body.n, sha1);
+    if (push_script(lua, sha1)) {
+        lua_pop(lua, 1);
+        return true;
+    }
+    if (luaL_loadbuffer(lua, body.p, body.n, "@user_script") != 0) {
+        model__error(c, "ERR Error compiling script (new function): %s", lua_tostring(lua, -1));
+        lua_pop(lua, 1);
+        return false;
+    }
+    lua_getfield(lua, LUA_REGISTRYINDEX, SCRIPTS);
+    lua_insert(lua, -2);
+    lua_setfield(lua, -2, sha1);
+    lua_pop(lua, 1);
+    return true;
+}
+
+static void set_global_array(lua_State *lua, const char *name, const model_text *texts, size_t n)
+{
+    lua_createtable(lua, (int)n, 0);
+    for (size_t i = 0; i < n; i++) {
+        lua_pushlstring(lua, texts[i].p, texts[i].n);
+        lua_rawseti(lua, -2, (int)i + 1);
+    }
+    lua_pushstring(lua, name);
+    lua_insert(lua, -2);
+    lua_rawset(lua, LUA_GLOBALSINDEX);
+}
+
+static bool key_count(call *c, size_t *out)
+{
+    long long n;
+    if (!model__parse_integer(c->argv[2], &n)) {
+        model__error(c, "ERR value is not an integer or out of range");
+    } else if (n > (long long)c->argc - 3) {
+        model__error(c, "ERR Number of keys can't be greater than number of args");
+    } else if (n < 0) {
+        model__error(c, "ERR Number of keys can't be negative");
+    } else {
+        *out = (size_t)n;
+        return true;
+    }
+    return false;
+}
+
+static void reply_script_error(call *c, lua_State *lua, const char *sha1)
+{
+    char text[512], source[128];
+    if (!field_text(lua, "err", text, sizeof text)) {
+        snprintf(text, sizeof text, "ERR unknown error");
+    }
+    lua_getfield(lua, -1, "line");
+    int line = (int)lua_tointeger(lua, -1);
+    lua_pop(lua, 1);
+    if (field_text(lua, "source", source, sizeof source)) {
+        model__error(c, "%s script: %s, on %s:%d.", text, sha1, source, line);
+    } else {
+        model__error(c, "%s", text);
+    }
+    lua_pop(lua, 1);
+}
+
+static void run_script(call *c, const char sha1[41], size_t keys)
+{
+    model *m = c->m;
+    lua_State *lua = m->lua;
+    lua_getfield(lua, LUA_REGISTRYINDEX, HANDLER);
+    push_script(lua, sha1);
+    set_global_array(lua, "KEYS", c->argv + 3, keys);
+    set_global_array(lua, "ARGV", c->argv + 3 + keys, c->argc - 3 - keys);
+    m->script = c;
+    m->script_wrote = false;
+    m->script_oom = (m->faults & MODEL_OOM) != 0;
+    if (lua_pcall(lua, 0, 1, -2) != 0) {
+        reply_script_error(c, lua, sha1);
+    } else {
+        from_lua(c, lua);
+    }
+    m->script = NULL;
+    lua_settop(lua, 0);
+}
+
+void model__eval(call *c)
+{
+    char sha1[41];
+    size_t keys;
+    if (key_count(c, &keys) && load_script(c, c->argv[1], sha1)) {
+        run_script(c, sha1, keys);
+    }
+}
+
+void model__evalsha(call *c)
+{
+    char sha1[41] = "";
+    size_t keys;
+    for (size_t i = 0; i < 40 && c->argv[1].n == 40; i++) {
+        char x = c->argv[1].p[i];
+        sha1[i] = x >= 'A' && x <= 'Z' ? (char)(x + 'a' - 'A') : x;
+    }
+    if (c->argv[1].n != 40 || !push_script(c->m->lua, sha1)) {
+        model__error(c, "NOSCRIPT No matching script. Please use EVAL.");
+        return;
+    }
+    lua_pop(c->m->lua, 1);
+    if (key_count(c, &keys)) {
+        run_script(c, sha1, keys);
+    }
+}
+
+static void script_exists(call *c)
+{
+    model__array(c, c->argc - 2);
+    for (size_t i = 2; i < c->argc; i++) {
+        char sha1[41];
+        snprintf(sha1, sizeof sha1, "%.*s", (int)c->argv[i].n, c->argv[i].p);
+        bool known = push_script(c->m->lua, sha1);
+        lua_settop(c->m->lua, 0);
+        model__integer(c, known);
+    }
+}
+
+void model__script(call *c)
+{
+    char sha1[41];
+    if (model__text_is(c->argv[1], "load") && c->argc == 3) {
+        if (load_script(c, c->argv[2], sha1)) {
+            model__bulk(c, sha1, 40);
+        }
+    } else if (model__text_is(c->argv[1], "exists") && c->argc > 2) {
+        script_exists(c);
+    } else if (model__text_is(c->argv[1], "flush") && c->argc == 2) {
+        model__lua_forget(c->m);
+        model__status(c, "OK");
+    } else {
+        model__error(c, "ERR unknown subcommand '%.*s'. Try SCRIPT HELP.", (int)c->argv[1].n,
+                     c->argv[1].p);
+    }
+}

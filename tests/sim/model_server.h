@@ -1,0 +1,93 @@
+/* model_server.h - a Redis server as a plain data structure.
+ *
+ * Bytes go in, bytes come out, and the caller owns the clock: no thread, socket, file or time call.
+ * It runs the project's real Lua scripts in a real Lua 5.1 and answers as a redis-server 7.0 does,
+ * error texts included; model_check.c holds it to that, reply by reply.
+ *
+ * Not thread-safe: one model belongs to one caller.  Running out of memory aborts.
+ */
+#ifndef SNIB_TESTS_MODEL_SERVER_H
+#define SNIB_TESTS_MODEL_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct model model;
+
+enum model_fault {
+    MODEL_OOM = 1,          /* over maxmemory with noeviction */
+    MODEL_READONLY = 2,     /* a replica */
+    MODEL_LOADING = 4,      /* still loading its data */
+    MODEL_MISCONF = 8,      /* the last snapshot failed: writes are refused */
+    MODEL_NO_CHANNELS = 16, /* the user may not touch any channel */
+    MODEL_MUTE = 32         /* messages count their receivers but do not arrive */
+};
+
+model *model_new(void);
+void model_free(model *m);
+
+/* model_time - set the server's wall clock, in nanoseconds since the epoch. */
+void model_time(model *m, uint64_t now_ns);
+
+/* model_connect - accept a connection.  Returns its number, which CLIENT ID answers too; numbers are
+ * never reused, not even by a restart. */
+uint64_t model_connect(model *m);
+
+/* model_input - the server reads these bytes and executes every complete request.  Input to a closed
+ * connection is dropped. */
+void model_input(model *m, uint64_t connection, const char *bytes, size_t n);
+
+/* model_output - what the server has written since the last call; the bytes live until the next call
+ * into the model. */
+size_t model_output(model *m, uint64_t connection, const char **bytes);
+
+/* model_is_open - false once the server has closed the connection (CLIENT KILL, QUIT, a protocol error,
+ * a restart).  Output written before a QUIT can still be fetched. */
+bool model_is_open(const model *m, uint64_t connection);
+
+/* model_close - the client's end is gone. */
+void model_close(model *m, uint64_t connection);
+
+/* ---- Faults ------------------------------------------------------------------------------------- */
+
+void model_set_faults(model *m, unsigned faults); /* a set of enum model_fault */
+void model_restart(model *m);        /* connections, keys and scripts are gone, as after kill -9 */
+void model_flush_keys(model *m);
+void model_flush_scripts(model *m);
+bool model_delete(model *m, int db, const char *name, size_t n); /* an eviction: silent */
+void model_require_password(model *m, const char *password);     /* must outlive the model */
+
+/* ---- Inspection: the truth, for oracles --------------------------------------------------------- */
+
+enum model_type { MODEL_STRING = 1, MODEL_HASH = 2, MODEL_LIST = 3 };
+
+typedef struct model_text {
+    const char *p;
+    size_t n;
+} model_text;
+
+typedef struct model_key {
+    model_text name;
+    int db;
+    int type;
+    size_t fields;       /* strings: 1; lists: the length */
+    uint64_t expires_ns; /* the first instant at which the key is gone; UINT64_MAX: it has no TTL */
+} model_key;
+
+size_t model_key_count(model *m); /* live keys of all databases */
+bool model_key_at(model *m, size_t index, model_key *out);
+bool model_key_find(model *m, int db, const char *name, size_t n, model_key *out);
+bool model_field_at(model *m, int db, const char *name, size_t n, size_t index, model_text *out_field,
+                    model_text *out_value);
+size_t model_channel_count(const model *m); /* distinct channels with a subscriber */
+size_t model_subscribers(const model *m, const char *channel, size_t n);
+uint64_t model_requests(const model *m); /* top-level requests executed so far */
+
+/* model_digest - a hash over keys, TTLs, subscriptions and counters, for determinism checks. */
+uint64_t model_digest(model *m);
+
+/* model_sha1 - the SHA-1 of n bytes as 40 hex digits and a NUL. */
+void model_sha1(const char *bytes, size_t n, char out[41]);
+
+#endif

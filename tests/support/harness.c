@@ -1,0 +1,129 @@
+/* harness.c - time, counts and short forms of snib.h for tests. */
+#include "support.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t now_ms(void)
+{
+    return now_ns() / 1000000;
+}
+
+void nap_us(int64_t us)
+{
+    struct timespec rest = {us / 1000000, us % 1000000 * 1000};
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
+}
+
+int count_of(int all, int by_default)
+{
+    const char *value = getenv("SNIB_TEST_ALL");
+    return value && *value && *value != '0' ? all : by_default;
+}
+
+void expect_code_at(int got, int want, const snib_error *err, const char *file, int line)
+{
+    if (got == want)
+        return;
+    print_error("%s, expected %s: \"%s\"\n", snib_code_name(got), snib_code_name(want), err->text);
+    _fail(file, line);
+}
+
+snib_client *must_open_lease(const char *url, int64_t lease_ms)
+{
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    snib_client *client = NULL;
+    EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+snib_client *must_open(const char *url)
+{
+    return must_open_lease(url, 0);
+}
+
+snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms, int64_t max_hold_ms)
+{
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.max_hold_ms = max_hold_ms;
+    snib_lock *lock = NULL;
+    EXPECT(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), &options, &lock, err), SNIB_OK);
+    return lock;
+}
+
+snib_lock *must_lock(snib_client *client, const char *name)
+{
+    return must_lock_lease(client, name, 0, 0);
+}
+
+snib_hold *must_acquire(snib_lock *lock, int64_t wait_ms)
+{
+    snib_hold *hold = NULL;
+    EXPECT(snib_lock_acquire(lock, 0, wait_ms, &hold, err), SNIB_OK);
+    return hold;
+}
+
+void must_release(snib_hold *hold)
+{
+    EXPECT(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+}
+
+snib_client_stats_data must_stats(snib_client *client)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    EXPECT(snib_client_stats(client, &stats, err), SNIB_OK);
+    return stats;
+}
+
+snib_queue *must_queue(snib_client *client)
+{
+    snib_queue *queue = NULL;
+    EXPECT(snib_queue_new(client, &queue, err), SNIB_OK);
+    return queue;
+}
+
+snib_event must_event(snib_queue *queue, int64_t limit_ms)
+{
+    snib_event event = {.size = sizeof event};
+    snib_error error = {0, 0, ""};
+    int64_t end = now_ms() + limit_ms;
+    int got;
+    do {
+        int64_t left = end - now_ms();
+        got = snib_queue_wait(queue, &event, 1, left > 0 ? left : 0, &error);
+    } while (got == 0 && now_ms() < end);
+    if (got != 1)
+        fail_msg("no event within %d ms: %d \"%s\"", (int)limit_ms, got, error.text);
+    return event;
+}
+
+void expect_held_by(struct server *server, const char *name, const char *owner)
+{
+    redisReply *reply = server_command(server, "HGETALL %s", name);
+    assert_int_equal(reply->elements, 2);
+    assert_string_equal(reply->element[0]->str, owner);
+    assert_string_equal(reply->element[1]->str, "1");
+    freeReplyObject(reply);
+    assert_true(server_integer(server, "PTTL %s", name) > 0);
+}
+
+void expect_free(struct server *server, const char *name)
+{
+    assert_int_equal(server_integer(server, "EXISTS %s", name), 0);
+}

@@ -1,0 +1,229 @@
+/* server.c - a private Redis or Valkey for one test, on a unix socket in a folder of its own.
+ *
+ * The binary is $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH.  The server dies with the
+ * test program, whatever happens to that.
+ */
+#define _GNU_SOURCE
+#include "support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void server_find(struct server *server)
+{
+    const char *given = getenv("SNIB_TEST_SERVER");
+    if (given && *given) {
+        snprintf(server->binary, sizeof server->binary, "%s", given);
+        return;
+    }
+    static const char *const names[] = {"redis-server", "valkey-server"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s", getenv("PATH") ? getenv("PATH") : "/usr/bin");
+        char *rest = path;
+        for (char *dir; (dir = strsep(&rest, ":"));) {
+            snprintf(server->binary, sizeof server->binary, "%s/%s", dir, names[i]);
+            if (access(server->binary, X_OK) == 0)
+                return;
+        }
+    }
+    fail_msg("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server");
+}
+
+static void server_exec(struct server *server, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    char *arguments[40] = {server->binary, "--port", "0", "--unixsocket", server->socket, "--save", "",
+                           "--appendonly", "no", "--dir", server->dir};
+    size_t n = 11;
+    for (char **more = server->arguments; *more; more++)
+        arguments[n++] = *more;
+    char log[96];
+    snprintf(log, sizeof log, "%s/log", server->dir);
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(fd, 1);
+    dup2(fd, 2);
+    execv(server->binary, arguments);
+    _exit(127);
+}
+
+static void server_launch(struct server *server)
+{
+    pid_t parent = getpid();
+    server->pid = fork();
+    assert_true(server->pid >= 0);
+    if (server->pid == 0)
+        server_exec(server, parent);
+    int64_t end = now_ms() + 10000;
+    for (;;) {
+        server->admin = redisConnectUnix(server->socket);
+        if (server->admin && !server->admin->err)
+            return;
+        redisFree(server->admin);
+        if (waitpid(server->pid, NULL, WNOHANG) != 0 || now_ms() > end)
+            fail_msg("%s does not start; see %s/log", server->binary, server->dir);
+        nap_us(2000);
+    }
+}
+
+void server_start(struct server *server, ...)
+{
+    memset(server, 0, sizeof *server);
+    server_find(server);
+    snprintf(server->dir, sizeof server->dir, "/tmp/snib-test-XXXXXX");
+    if (!mkdtemp(server->dir))
+        fail_msg("mkdtemp: %s", strerror(errno));
+    snprintf(server->socket, sizeof server->socket, "%s/s", server->dir);
+    snprintf(server->url, sizeof server->url, "unix://%s", server->socket);
+    va_list list;
+    va_start(list, server);
+    for (size_t n = 0; (server->arguments[n] = va_arg(list, char *)); n++)
+        assert_true(n + 2 < sizeof server->arguments / sizeof *server->arguments);
+    va_end(list);
+    server_launch(server);
+}
+
+static void server_kill(struct server *server)
+{
+    redisFree(server->admin);
+    kill(server->pid, SIGKILL);
+    waitpid(server->pid, NULL, 0);
+    unlink(server->socket);
+}
+
+void server_stop(struct server *server)
+{
+    server_kill(server);
+    DIR *dir = opendir(server->dir);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    rmdir(server->dir);
+}
+
+void server_restart(struct server *server)
+{
+    server_kill(server);
+    server_launch(server);
+}
+
+void server_pause(struct server *server)
+{
+    int status;
+    kill(server->pid, SIGSTOP);
+    assert_int_equal(waitpid(server->pid, &status, WUNTRACED), server->pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+void server_continue(struct server *server)
+{
+    kill(server->pid, SIGCONT);
+}
+
+static redisReply *server_vcommand(struct server *server, const char *format, va_list list)
+{
+    redisReply *reply = redisvCommand(server->admin, format, list);
+    if (!reply)
+        fail_msg("%s: %s", format, server->admin->errstr);
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s: %s", format, reply->str);
+    return reply;
+}
+
+redisReply *server_command(struct server *server, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    redisReply *reply = server_vcommand(server, format, list);
+    va_end(list);
+    return reply;
+}
+
+long long server_integer(struct server *server, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    redisReply *reply = server_vcommand(server, format, list);
+    va_end(list);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    long long value = reply->integer;
+    freeReplyObject(reply);
+    return value;
+}
+
+void server_do(struct server *server, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    freeReplyObject(server_vcommand(server, format, list));
+    va_end(list);
+}
+
+bool server_is_empty(struct server *server)
+{
+    redisReply *reply = server_command(server, "INFO keyspace");
+    bool empty = !strstr(reply->str, "db");
+    freeReplyObject(reply);
+    return empty;
+}
+
+long long server_channels(struct server *server)
+{
+    redisReply *reply = server_command(server, "PUBSUB CHANNELS");
+    long long count = (long long)reply->elements;
+    freeReplyObject(reply);
+    return count;
+}
+
+long long server_calls(struct server *server, const char *command)
+{
+    char field[64];
+    snprintf(field, sizeof field, "cmdstat_%s:calls=", command);
+    redisReply *reply = server_command(server, "INFO commandstats");
+    const char *at = strstr(reply->str, field);
+    long long calls = at ? strtoll(at + strlen(field), NULL, 10) : 0;
+    freeReplyObject(reply);
+    return calls;
+}
+
+/* Comment lines and blank lines are for readers and never reach the server. */
+static size_t server_read_script(const char *name, char *text, size_t cap)
+{
+    char path[512], line[1024];
+    snprintf(path, sizeof path, "%s/core/lua/%s.lua", SNIB_SOURCE_DIR, name);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s: %s", path, strerror(errno));
+    size_t used = 0;
+    while (fgets(line, sizeof line, file)) {
+        const char *start = line + strspn(line, " \t");
+        if (*start == '\n' || strncmp(start, "--", 2) == 0)
+            continue;
+        size_t n = strlen(line);
+        assert_true(used + n < cap);
+        memcpy(text + used, line, n + 1);
+        used += n;
+    }
+    fclose(file);
+    return used;
+}
+
+void server_script(struct server *server, const char *name, char out_sha1[41])
+{
+    char text[8192];
+    size_t n = server_read_script(name, text, sizeof text);
+    redisReply *reply = server_command(server, "SCRIPT LOAD %b", text, n);
+    snprintf(out_sha1, 41, "%s", reply->str);
+    freeReplyObject(reply);
+}
