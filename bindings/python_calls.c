@@ -1,10 +1,10 @@
-/* python_calls.c - the hand-written part of snib._core: capsules, exceptions, text, and the calls that
- * block, sit on the hot path, or return more than a number.
+/* python_calls.c - the hand-written part of snib._core: capsules, exceptions, text, and the calls
+ * that block, sit on the hot path, or return more than a number.
  *
- * A blocking call gives the GIL back once and stays in the core's fast synchronous path for one slice.
- * Only when that was not enough it goes on in slices of snib_op_wait() and looks for signals between
- * them, so that Ctrl-C always works; an operation that a signal ends is freed, and the core takes back
- * what it may still be granted. */
+ * A blocking call gives the GIL back once and stays in the core's fast synchronous path for one
+ * slice. Only when that was not enough it goes on in slices of snib_op_wait() and looks for signals
+ * between them, so that Ctrl-C always works; an operation that a signal ends is freed, and the core
+ * takes back what it may still be granted. */
 #include "python_calls.h"
 
 #include <stdio.h>
@@ -13,31 +13,32 @@
 #include <unistd.h>
 
 enum {
-    slice_main_ms = 50, /* how late the main thread may look for signals */
+    slice_main_ms = 50,    /* how late the main thread may look for signals */
     slice_other_ms = 1000, /* other threads never run signal handlers */
-    events_max = 64, /* events of one drain: a loop should have other things to do */
+    events_max = 64,       /* events of one drain: a loop should have other things to do */
     list_bytes = 64 * 1024
 };
 
-/* ---- Handles ------------------------------------------------------------------------------------- */
+/* ---- Handles
+ * ------------------------------------------------------------------------------------- */
 
-#define CAPSULE(kind)                                                                                  \
-    static void kind##_drop(PyObject *capsule)                                                         \
-    {                                                                                                  \
-        snib_##kind##_free(PyCapsule_GetPointer(capsule, "snib_" #kind));                              \
-    }                                                                                                  \
-    PyObject *snib__py_##kind##_new(snib_##kind *handle)                                               \
-    {                                                                                                  \
-        PyObject *capsule = PyCapsule_New(handle, "snib_" #kind, kind##_drop);                         \
-        if (!capsule)                                                                                  \
-            snib_##kind##_free(handle);                                                                \
-        return capsule;                                                                                \
-    }                                                                                                  \
-    snib_##kind *snib__py_##kind##_get(PyObject *object)                                               \
-    {                                                                                                  \
-        if (!PyCapsule_IsValid(object, "snib_" #kind))                                                 \
-            return NULL;                                                                               \
-        return PyCapsule_GetPointer(object, "snib_" #kind);                                            \
+#define CAPSULE(kind)                                                                              \
+    static void kind##_drop(PyObject *capsule)                                                     \
+    {                                                                                              \
+        snib_##kind##_free(PyCapsule_GetPointer(capsule, "snib_" #kind));                          \
+    }                                                                                              \
+    PyObject *snib__py_##kind##_new(snib_##kind *handle)                                           \
+    {                                                                                              \
+        PyObject *capsule = PyCapsule_New(handle, "snib_" #kind, kind##_drop);                     \
+        if (!capsule)                                                                              \
+            snib_##kind##_free(handle);                                                            \
+        return capsule;                                                                            \
+    }                                                                                              \
+    snib_##kind *snib__py_##kind##_get(PyObject *object)                                           \
+    {                                                                                              \
+        if (!PyCapsule_IsValid(object, "snib_" #kind))                                             \
+            return NULL;                                                                           \
+        return PyCapsule_GetPointer(object, "snib_" #kind);                                        \
     }
 
 CAPSULE(client)
@@ -55,19 +56,22 @@ snib_op *snib__py_op_get(PyObject *object)
     return PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
 }
 
-/* ---- Exceptions ---------------------------------------------------------------------------------- */
+/* ---- Exceptions
+ * ---------------------------------------------------------------------------------- */
 
 static PyObject *error_factory; /* (code, text, os_error) -> exception; set once by the package */
 
+static PyObject *make_error(int32_t code, const char *text, int32_t os_error)
+{
+    if (!error_factory)
+        return PyObject_CallFunction(PyExc_RuntimeError, "s", text);
+    return PyObject_CallFunction(error_factory, "isi", (int)code, text, (int)os_error);
+}
+
 void snib__py_raise(int32_t code, const char *text, int32_t os_error)
 {
-    PyObject *exception;
+    PyObject *exception = make_error(code, text, os_error);
 
-    if (!error_factory) {
-        PyErr_SetString(PyExc_RuntimeError, text);
-        return;
-    }
-    exception = PyObject_CallFunction(error_factory, "isi", (int)code, text, (int)os_error);
     if (!exception)
         return;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -95,7 +99,8 @@ static PyObject *call_set_errors(PyObject *module, PyObject *factory)
     Py_RETURN_NONE;
 }
 
-/* ---- Text ---------------------------------------------------------------------------------------- */
+/* ---- Text
+ * ---------------------------------------------------------------------------------------- */
 
 int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
 {
@@ -135,15 +140,16 @@ int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
     return 0;
 }
 
-/* ---- Waiting ------------------------------------------------------------------------------------- */
+/* ---- Waiting
+ * ------------------------------------------------------------------------------------- */
 
 static int64_t slice_ms(void)
 {
     return syscall(SYS_gettid) == getpid() ? slice_main_ms : slice_other_ms;
 }
 
-/* Waits for an operation without a queue.  Returns -1 with an exception set; the operation is gone in
- * either case. */
+/* Waits for an operation without a queue.  Returns -1 with an exception set; the operation is gone
+ * in either case. */
 static int finish(snib_op *op, snib_event *event)
 {
     int64_t slice = slice_ms();
@@ -155,8 +161,7 @@ static int finish(snib_op *op, snib_event *event)
             snib_op_free(op);
             return -1;
         }
-        Py_BEGIN_ALLOW_THREADS
-        rc = snib_op_wait(op, slice, event, &err);
+        Py_BEGIN_ALLOW_THREADS rc = snib_op_wait(op, slice, event, &err);
         Py_END_ALLOW_THREADS
     }
     if (rc != SNIB_OK) {
@@ -184,7 +189,8 @@ static int check_count(Py_ssize_t given, Py_ssize_t wanted)
     return -1;
 }
 
-/* ---- Blocking calls ------------------------------------------------------------------------------ */
+/* ---- Blocking calls
+ * ------------------------------------------------------------------------------ */
 
 /* acquire(lock, owner, wait_ms) -> hold, or None if the wait ended first */
 static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -206,10 +212,10 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
     wait_ms = PyLong_AsLongLong(args[2]);
     if (PyErr_Occurred())
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rc = snib_lock_acquire_begin(lock, owner, wait_ms, slice_main_ms, NULL, 0, &hold, &op, &err);
-    Py_END_ALLOW_THREADS
-    if (rc == SNIB_AGAIN) {
+    Py_BEGIN_ALLOW_THREADS rc =
+        snib_lock_acquire_begin(lock, owner, wait_ms, slice_main_ms, NULL, 0, &hold, &op, &err);
+    Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
+    {
         if (finish(op, &event))
             return NULL;
         if (event.code < 0 || event.code == SNIB_CANCELLED)
@@ -234,10 +240,9 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
-    Py_BEGIN_ALLOW_THREADS
-    rc = snib_hold_release_begin(hold, slice_main_ms, NULL, 0, &op, &err);
-    Py_END_ALLOW_THREADS
-    if (rc == SNIB_AGAIN) {
+    Py_BEGIN_ALLOW_THREADS rc = snib_hold_release_begin(hold, slice_main_ms, NULL, 0, &op, &err);
+    Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
+    {
         if (finish(op, &event))
             return NULL;
         if (event.code != SNIB_OK)
@@ -329,11 +334,8 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
     while (rc == SNIB_TIMEDOUT) {
         int64_t now_ms = timeout_ms < 0 || timeout_ms > slice ? slice : timeout_ms;
 
-        Py_BEGIN_ALLOW_THREADS
-        rc = snib_hold_wait(hold, now_ms, NULL, &err);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals())
-            return NULL;
+        Py_BEGIN_ALLOW_THREADS rc = snib_hold_wait(hold, now_ms, NULL, &err);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals()) return NULL;
         if (timeout_ms >= 0 && (timeout_ms -= now_ms) == 0)
             break;
     }
@@ -342,7 +344,8 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
     return PyBool_FromLong(rc == SNIB_LOST);
 }
 
-/* client_close(client, timeout_ms).  A signal cannot end it; the package runs it where that is fine. */
+/* client_close(client, timeout_ms).  A signal cannot end it; the package runs it where that is
+ * fine. */
 static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     snib_client *client;
@@ -357,11 +360,8 @@ static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_s
     timeout_ms = PyLong_AsLongLong(args[1]);
     if (PyErr_Occurred())
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rc = snib_client_close(client, timeout_ms, &err);
-    Py_END_ALLOW_THREADS
-    if (rc != SNIB_OK)
-        return raise_error(&err);
+    Py_BEGIN_ALLOW_THREADS rc = snib_client_close(client, timeout_ms, &err);
+    Py_END_ALLOW_THREADS if (rc != SNIB_OK) return raise_error(&err);
     Py_RETURN_NONE;
 }
 
@@ -380,7 +380,8 @@ static PyObject *names_list(const char *names, uint32_t count)
     return list;
 }
 
-/* client_list(client, pattern, cursor) -> (cursor, names).  One step of the scan; as client_close(). */
+/* client_list(client, pattern, cursor) -> (cursor, names).  One step of the scan; as
+ * client_close(). */
 static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     snib_client *client;
@@ -403,38 +404,35 @@ static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ss
     buffer = PyMem_Malloc(list_bytes);
     if (!buffer)
         return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS
-    rc = snib_client_list(client, pattern, pattern_len, &cursor, buffer, list_bytes, &used, &found, &err);
-    Py_END_ALLOW_THREADS
-    if (rc == SNIB_OK)
-        names = names_list(buffer, found);
-    else
-        raise_error(&err);
+    Py_BEGIN_ALLOW_THREADS rc = snib_client_list(client, pattern, pattern_len, &cursor, buffer,
+                                                 list_bytes, &used, &found, &err);
+    Py_END_ALLOW_THREADS if (rc == SNIB_OK) names = names_list(buffer, found);
+    else raise_error(&err);
     PyMem_Free(buffer);
     return names ? Py_BuildValue("KN", (unsigned long long)cursor, names) : NULL;
 }
 
-/* ---- Events -------------------------------------------------------------------------------------- */
+/* ---- Events
+ * -------------------------------------------------------------------------------------- */
 
-/* What a finished operation is worth: a hold, a sentence, an info's tuple or None.  An info whose
+/* What a finished operation is worth: a hold, an exception, an info's tuple or None.  An info whose
  * numbers are all 0 (free, nobody waits) gives None too; the caller knows what it asked. */
 static PyObject *event_value(const snib_event *event)
 {
     if (event->hold && event->kind == SNIB_EVENT_DONE)
         return snib__py_hold_new(event->hold);
     if (event->code != SNIB_OK)
-        return PyUnicode_DecodeUTF8(event->text, (Py_ssize_t)strlen(event->text), "replace");
+        return make_error(event->code, event->text, event->os_error);
     if (event->held || event->waiting)
         return info_tuple(event);
     Py_RETURN_NONE;
 }
 
-/* DONE: (kind, token, code, value).  LOST: (kind, hold_id() of the hold, reason, None). */
+/* DONE: (kind, token, code, value).  LOST: (kind, token, reason, hold_id() of the hold). */
 static PyObject *event_tuple(const snib_event *event)
 {
     int lost = event->kind == SNIB_EVENT_LOST;
-    uint64_t id = lost ? (uint64_t)(uintptr_t)event->hold : event->token;
-    PyObject *value = lost ? Py_NewRef(Py_None) : event_value(event);
+    PyObject *value = lost ? PyLong_FromVoidPtr(event->hold) : event_value(event);
     PyObject *tuple = value ? PyTuple_New(4) : NULL;
 
     if (!tuple) {
@@ -442,10 +440,20 @@ static PyObject *event_tuple(const snib_event *event)
         return NULL;
     }
     PyTuple_SetItem(tuple, 0, PyLong_FromLong(event->kind));
-    PyTuple_SetItem(tuple, 1, PyLong_FromUnsignedLongLong(id));
+    PyTuple_SetItem(tuple, 1, PyLong_FromUnsignedLongLong(event->token));
     PyTuple_SetItem(tuple, 2, PyLong_FromLong(lost ? event->reason : event->code));
     PyTuple_SetItem(tuple, 3, value);
     return tuple;
+}
+
+/* queue_fd(queue) -> the descriptor to watch */
+static PyObject *call_queue_fd(PyObject *module, PyObject *object)
+{
+    snib_error err;
+    int fd = snib_queue_fd(snib__py_queue_get(object), &err);
+
+    (void)module;
+    return fd < 0 ? raise_error(&err) : PyLong_FromLong(fd);
 }
 
 /* queue_drain(queue) -> list of events, see event_tuple() */
@@ -480,16 +488,57 @@ static PyObject *call_hold_id(PyObject *module, PyObject *object)
     return PyLong_FromVoidPtr(snib__py_hold_get(object));
 }
 
-/* ---- Statistics ---------------------------------------------------------------------------------- */
+/* hold_drop(object) - release without waiting for the answer; what is no hold is left alone. */
+static PyObject *call_hold_drop(PyObject *module, PyObject *object)
+{
+    snib_hold *hold = snib__py_hold_get(object);
 
-#define STAT(name) { #name, offsetof(snib_client_stats_data, name) }
-static const struct { const char *name; size_t offset; } stat_fields[] = {
-    STAT(acquisitions), STAT(reentries), STAT(releases), STAT(waits), STAT(handovers), STAT(timeouts),
-    STAT(cancels), STAT(renewals), STAT(renewal_commands), STAT(renewal_failures), STAT(lost_expired),
-    STAT(lost_taken), STAT(lost_deleted), STAT(lost_unreachable), STAT(lost_max_hold),
-    STAT(lost_closed), STAT(rechecks), STAT(messages), STAT(polling), STAT(connects), STAT(reconnects),
-    STAT(commands), STAT(writes), STAT(reads), STAT(wakes), STAT(watchdog_late_us), STAT(held),
-    STAT(waiting), STAT(memory),
+    (void)module;
+    if (hold)
+        snib_hold_release_submit(hold, NULL, 0, NULL, NULL);
+    Py_RETURN_NONE;
+}
+
+/* ---- Statistics
+ * ---------------------------------------------------------------------------------- */
+
+#define STAT(name)                                                                                 \
+    {                                                                                              \
+#name, offsetof(snib_client_stats_data, name)                                              \
+    }
+static const struct {
+    const char *name;
+    size_t offset;
+} stat_fields[] = {
+    STAT(acquisitions),
+    STAT(reentries),
+    STAT(releases),
+    STAT(waits),
+    STAT(handovers),
+    STAT(timeouts),
+    STAT(cancels),
+    STAT(renewals),
+    STAT(renewal_commands),
+    STAT(renewal_failures),
+    STAT(lost_expired),
+    STAT(lost_taken),
+    STAT(lost_deleted),
+    STAT(lost_unreachable),
+    STAT(lost_max_hold),
+    STAT(lost_closed),
+    STAT(rechecks),
+    STAT(messages),
+    STAT(polling),
+    STAT(connects),
+    STAT(reconnects),
+    STAT(commands),
+    STAT(writes),
+    STAT(reads),
+    STAT(wakes),
+    STAT(watchdog_late_us),
+    STAT(held),
+    STAT(waiting),
+    STAT(memory),
 };
 
 static int dict_put(PyObject *dict, const char *name, PyObject *value)
@@ -512,7 +561,7 @@ static PyObject *histogram_tuple(const uint64_t *buckets)
 /* client_stats(client) -> dict by the names of snib_client_stats_data */
 static PyObject *call_client_stats(PyObject *module, PyObject *object)
 {
-    snib_client_stats_data data = { .size = sizeof data };
+    snib_client_stats_data data = {.size = sizeof data};
     snib_error err;
     PyObject *dict;
     int bad = 0;
@@ -536,20 +585,14 @@ static PyObject *call_client_stats(PyObject *module, PyObject *object)
     return dict;
 }
 
-/* check_interpreter() - the exceptions and the driver thread belong to one interpreter. */
-static PyObject *call_check_interpreter(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
-        return NULL;
+#define FAST(name)                                                                                 \
+    {                                                                                              \
+#name, (PyCFunction)(void (*)(void))call_##name, METH_FASTCALL, NULL                       \
     }
-    Py_RETURN_NONE;
-}
-
-#define FAST(name) { #name, (PyCFunction)(void (*)(void))call_##name, METH_FASTCALL, NULL }
-#define ONE(name) { #name, call_##name, METH_O, NULL }
+#define ONE(name)                                                                                  \
+    {                                                                                              \
+#name, call_##name, METH_O, NULL                                                           \
+    }
 PyMethodDef snib__py_calls[] = {
     FAST(acquire),
     ONE(release),
@@ -559,10 +602,11 @@ PyMethodDef snib__py_calls[] = {
     FAST(hold_wait),
     FAST(client_close),
     FAST(client_list),
+    ONE(queue_fd),
     ONE(queue_drain),
     ONE(hold_id),
+    ONE(hold_drop),
     ONE(client_stats),
     ONE(set_errors),
-    { "check_interpreter", call_check_interpreter, METH_NOARGS, NULL },
-    { NULL, NULL, 0, NULL },
+    {NULL, NULL, 0, NULL},
 };

@@ -1,8 +1,9 @@
 /* python_calls.h - what the SWIG wrapper and the hand-written calls of snib._core share.
  *
- * Handles cross the border as capsules that give themselves back.  So an object that Python drops, in
- * whatever order, at interpreter exit or in a forked child, frees what it owned and never blocks.
- * A capsule of another kind, or no capsule at all, becomes NULL, and the core answers SNIB_EHANDLE. */
+ * Handles cross the border as capsules that give themselves back.  So an object that Python drops,
+ * in whatever order, at interpreter exit or in a forked child, frees what it owned and never
+ * blocks. A capsule of another kind, or no capsule at all, becomes NULL, and the core answers
+ * SNIB_EHANDLE. */
 #ifndef SNIB_PYTHON_CALLS_H
 #define SNIB_PYTHON_CALLS_H
 
@@ -29,8 +30,8 @@ snib_op *snib__py_op_get(PyObject *object);
 /* Set the Python exception that belongs to a result. */
 void snib__py_raise(int32_t code, const char *text, int32_t os_error);
 
-/* The UTF-8 of a str.  Returns -1 with TypeError for another type, or with the exception of `code` for
- * text that has no UTF-8 (lone surrogates). */
+/* The UTF-8 of a str.  Returns -1 with TypeError for another type, or with the exception of `code`
+ * for text that has no UTF-8 (lone surrogates). */
 int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len);
 
 /* The same for what C takes up to a NUL; None gives NULL. */

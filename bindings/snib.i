@@ -8,6 +8,16 @@
 #include "python_calls.h"
 %}
 
+/* The exceptions belong to the interpreter that set them. */
+%init %{
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
+        return -1;
+    }
+    if (PyModule_AddFunctions(m, snib__py_calls))
+        return -1;
+%}
+
 %include <stdint.i>
 
 %nothread;
@@ -23,6 +33,7 @@
 %typemap(in, numinputs=0) snib_error *err (snib_error error) { $1 = &error; }
 %typemap(argout) snib_error *err {
     if (result != SNIB_OK) {
+        Py_DECREF($result);
         snib__py_raise($1->code, $1->text, $1->os_error);
         SWIG_fail;
     }
@@ -77,20 +88,19 @@
 }
 
 /* Functions that answer with a number >= 0 or with an error code. */
-%typemap(out) int number, int64_t snib_hold_remaining_ms, int64_t snib_hold_token {
+%typemap(out) int snib_hold_state, int64_t snib_hold_remaining_ms, int64_t snib_hold_token {
     if (result < 0) {
         snib__py_raise((int32_t)result, snib_code_text((int32_t)result), 0);
         SWIG_fail;
     }
     $result = PyLong_FromLongLong((long long)result);
 }
-%apply int number { int snib_hold_state, int snib_queue_fd };
 %typemap(in, numinputs=0) int32_t *out_reason (int32_t reason) { reason = 0; $1 = &reason; }
 %typemap(argout) int32_t *out_reason {
-    PyObject *pair = Py_BuildValue("Ni", $result, (int)*$1);
-    $result = pair;
+    $result = Py_BuildValue("Ni", $result, (int)*$1);
 }
-%typemap(out) int snib_op_cancel, int snib_code_is { $result = PyBool_FromLong(result); }
+%typemap(out) int snib_op_cancel { $result = PyBool_FromLong(result == SNIB_OK); }
+%typemap(out) int snib_code_is { $result = PyBool_FromLong(result); }
 
 /* ---- What is wrapped ----------------------------------------------------------------------------- */
 
@@ -154,6 +164,5 @@ static int snib__py_lock_new_named(snib_client *client, const char *name, size_t
 %wrap(hold_release_submit)
 %wrap(op_cancel)
 %wrap(queue_new)
-%wrap(queue_fd)
 #define SNIB_API
 %include "snib.h"

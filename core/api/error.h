@@ -8,14 +8,16 @@
  *
  * err   NULL is fine.
  * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
- *       without control characters; names and other foreign bytes go through snib__quote() first. */
+ *       without control characters; names and other foreign bytes go through snib__quote()
+ *       first. */
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
- * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not fit
- * is cut at a character and marked by three dots after the closing quote; cap must be at least 16. */
+ * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not
+ * fit is cut at a character and marked by three dots after the closing quote; cap must be at least
+ * 16. */
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif

@@ -9,8 +9,9 @@
  *     live      (g, 0, n > 0)   get:   n + 1;  put: n - 1;  take: (g, 1, n)
  *     ended     (g, 1, n > 0)   put:   n - 1;  at 0 destroy, then free with g + 1
  *
- * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and it
- * does so once.  A slot whose generations are used up is not used again (16 bytes in 2^32 handles).
+ * A live slot has n >= 1 because the handle owns a reference, so only an ended one can reach 0, and
+ * it does so once.  A slot whose generations are used up is not used again (16 bytes in 2^32
+ * handles).
  *
  * Free slots are linked through their object fields; the list and the table's growth are guarded by
  * handle_mutex.  It is held over a fork, so the child finds both whole.  References of threads that
@@ -53,7 +54,7 @@ static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
 static int handle_fork_result;
 
-/* ---- Fork --------------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void handle_fork_prepare(void)
 {
@@ -82,7 +83,7 @@ int snib__fork_init(void)
     return handle_fork_result;
 }
 
-/* ---- Slots -------------------------------------------------------------------------------------- */
+/* ---- Slots ----------------------------------------------------------------------------------- */
 
 /* The slot of an index, or NULL if the table has not grown so far. */
 static struct handle_slot *handle_slot_at(uint32_t index)
@@ -95,9 +96,14 @@ static struct handle_slot *handle_slot_at(uint32_t index)
     return slots ? &slots[n - (1U << (chunk + HANDLE_CHUNK_BITS))] : NULL;
 }
 
+static uint32_t handle_index_of(const void *handle)
+{
+    return (uint32_t)((uintptr_t)handle >> 32) & 0x0fffffffU;
+}
+
 static struct handle_slot *handle_slot_of(const void *handle)
 {
-    return handle_slot_at((uint32_t)((uintptr_t)handle >> 32) & 0x0fffffffU);
+    return handle_slot_at(handle_index_of(handle));
 }
 
 static int handle_kind_of(const void *handle)
@@ -137,7 +143,7 @@ static void handle_recycle(struct handle_slot *slot, uint32_t index, uint32_t ge
     pthread_mutex_unlock(&handle_mutex);
 }
 
-/* ---- Handles ------------------------------------------------------------------------------------ */
+/* ---- Handles --------------------------------------------------------------------------------- */
 
 void *snib__handle_new(int kind, void *object)
 {
@@ -188,7 +194,7 @@ void snib__handle_put(const void *handle)
         atomic_load_explicit(&handle_destroy[handle_kind_of(handle)], memory_order_acquire);
     if (destroy)
         destroy(slot->object);
-    handle_recycle(slot, (uint32_t)((uintptr_t)handle >> 32) & 0x0fffffffU, (uint32_t)(before >> 32));
+    handle_recycle(slot, handle_index_of(handle), (uint32_t)(before >> 32));
 }
 
 void *snib__handle_take(int kind, const void *handle)

@@ -4,12 +4,12 @@
  *
  *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
  *
- * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without touching
- * freed memory.  When a handle ends its slot's generation moves on, and what is left of the old handle
- * finds nothing.
+ * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
+ * touching freed memory.  When a handle ends its slot's generation moves on, and what is left of
+ * the old handle finds nothing.
  *
- * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one back.
- * The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
+ * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
+ * back. The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
  * reference to its caller.  The last put after a take calls the kind's destructor.
  *
  *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
@@ -30,11 +30,12 @@
 
 enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
 
-/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of memory. */
+/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
+ * memory. */
 void *snib__handle_new(int kind, void *object);
 
-/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or it
- * has ended. */
+/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
+ * it has ended. */
 void *snib__handle_get(int kind, const void *handle);
 
 /* snib__handle_put - give back a reference from get or take. */
@@ -43,12 +44,12 @@ void snib__handle_put(const void *handle);
 /* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
 void *snib__handle_take(int kind, const void *handle);
 
-/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in the
- * thread of the last put, under no mutex of this table. */
+/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
+ * the thread of the last put, under no mutex of this table. */
 void snib__handle_free_fn(int kind, void (*destroy)(void *object));
 
-/* Counts the forks between the first process and this one.  What belongs to a process notes the value
- * at its birth and is inherited if it differs. */
+/* Counts the forks between the first process and this one.  What belongs to a process notes the
+ * value at its birth and is inherited if it differs. */
 extern _Atomic uint32_t snib__fork_generation;
 
 /* snib__fork_init - have forks counted from now on and the table usable in the child.  Returns 0 or

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* What is wrong with the braces, or NULL.  The server hashes the text between the first opening brace
- * and the first closing one after it. */
+/* What is wrong with the braces, or NULL.  The server hashes the text between the first opening
+ * brace and the first closing one after it. */
 static const char *name_brace_fault(const char *name, size_t n)
 {
     const char *open = memchr(name, '{', n);
@@ -36,7 +36,8 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
             return snib__fail(err, SNIB_ENAME, 0, "the lock name %s is not UTF-8 at byte %zu",
                               snib__quote(quoted, sizeof quoted, name, n), i);
         if (snib__is_control(c))
-            return snib__fail(err, SNIB_ENAME, 0, "the lock name %s has a control character at byte %zu",
+            return snib__fail(err, SNIB_ENAME, 0,
+                              "the lock name %s has a control character at byte %zu",
                               snib__quote(quoted, sizeof quoted, name, n), i);
         i += len;
     }

@@ -16,8 +16,8 @@ struct snib__url {
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
- * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No message
- * quotes the URL, so none can show a password. */
+ * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
+ * message quotes the URL, so none can show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
 
 /* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */

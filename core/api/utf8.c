@@ -7,8 +7,8 @@ size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
     const unsigned char *p = (const unsigned char *)s;
     if (n == 0)
         return 0;
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (len == 0 || len > n)
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc0 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (len == 0 || len > n || p[0] >= 0xf8)
         return 0;
     uint32_t c = len == 1 ? p[0] : p[0] & (0x7fU >> len);
     for (size_t i = 1; i < len; i++) {

@@ -17,14 +17,10 @@
 
 enum { LEASE_MS = 400, CHILD_S = 10, QUICK_MS = 1000 };
 
-/* Everything a child may have inherited. */
+/* What a child inherits; handles that the state has not are NULL. */
 struct inherited {
     struct server *server;
-    snib_client *client;
-    snib_lock *lock;
-    snib_hold *hold; /* NULL if the state has none, and so on */
-    snib_op *op;
-    snib_queue *queue;
+    struct handles h;
 };
 
 /* In the child there is no test framework to return to: say what is wrong and end. */
@@ -36,48 +32,16 @@ struct inherited {
         }                                                                                           \
     } while (0)
 
-static void child_calls(const struct inherited *in)
+/* Every call on what was inherited says so. */
+static void child_calls(const struct handles *h)
 {
-    snib_hold *hold = NULL;
-    snib_op *op = NULL;
-    snib_queue *queue = NULL;
-    snib_lock *lock = NULL;
-    snib_event event = {.size = sizeof event};
-    snib_lock_info_data info = {.size = sizeof info};
-    snib_client_stats_data stats = {.size = sizeof stats};
-    char id[37], buffer[65536];
-    uint64_t cursor = 0;
-    size_t used;
-    uint32_t count;
-    CHILD(snib_client_ping(in->client, -1, NULL) == SNIB_EFORKED);
-    CHILD(snib_client_id(in->client, id, NULL) == SNIB_EFORKED);
-    CHILD(snib_client_stats(in->client, &stats, NULL) == SNIB_EFORKED);
-    CHILD(snib_client_list(in->client, "", 0, &cursor, buffer, sizeof buffer, &used, &count, NULL) ==
-          SNIB_EFORKED);
-    CHILD(snib_lock_new(in->client, SNIB_MUTEX, "x", 1, NULL, &lock, NULL) == SNIB_EFORKED);
-    CHILD(snib_queue_new(in->client, &queue, NULL) == SNIB_EFORKED);
-    CHILD(snib_lock_acquire(in->lock, 0, -1, &hold, NULL) == SNIB_EFORKED);
-    CHILD(snib_lock_acquire_submit(in->lock, 0, -1, NULL, 0, &op, NULL) == SNIB_EFORKED);
-    CHILD(snib_lock_info(in->lock, &info, NULL) == SNIB_EFORKED);
-    CHILD(snib_lock_force_release(in->lock, NULL) == SNIB_EFORKED);
-    if (in->hold) {
-        CHILD(snib_hold_state(in->hold, NULL) == SNIB_EFORKED);
-        CHILD(snib_hold_check(in->hold, NULL) == SNIB_EFORKED);
-        CHILD(snib_hold_remaining_ms(in->hold) == SNIB_EFORKED);
-        CHILD(snib_hold_wait(in->hold, -1, NULL, NULL) == SNIB_EFORKED);
-        CHILD(snib_hold_release(in->hold, NULL) == SNIB_EFORKED);
-        CHILD(snib_hold_release_submit(in->hold, NULL, 0, &op, NULL) == SNIB_EFORKED);
+    unsigned kinds = CLIENT_CALLS | LOCK_CALLS | (h->hold ? HOLD_CALLS : 0u) | (h->op ? OP_CALLS : 0u) |
+                     (h->queue ? QUEUE_CALLS : 0u);
+    const char *wrong = calls_answer(h, kinds, SNIB_EFORKED);
+    if (wrong) {
+        dprintf(2, "child: not SNIB_EFORKED: %s\n", wrong);
+        _exit(1);
     }
-    if (in->op) {
-        CHILD(snib_op_wait(in->op, -1, &event, NULL) == SNIB_EFORKED);
-        CHILD(snib_op_cancel(in->op) == SNIB_EFORKED);
-    }
-    if (in->queue) {
-        CHILD(snib_queue_fd(in->queue, NULL) == SNIB_EFORKED);
-        CHILD(snib_queue_drain(in->queue, &event, 1, NULL) == SNIB_EFORKED);
-        CHILD(snib_queue_wait(in->queue, &event, 1, -1, NULL) == SNIB_EFORKED);
-    }
-    CHILD(snib_client_close(in->client, -1, NULL) == SNIB_EFORKED);
 }
 
 /* A client of the child's own finds the parent's lock held, and works. */
@@ -106,15 +70,11 @@ static void fork_once(const struct inherited *in, int run)
     if (pid == 0) {
         alarm(CHILD_S); /* a hang ends as SIGALRM */
         int64_t start = now_ms();
-        child_calls(in);
-        snib_op_free(in->op);
-        snib_hold_free(in->hold);
-        snib_queue_free(in->queue);
-        snib_lock_free(in->lock);
-        snib_client_free(in->client);
+        child_calls(&in->h);
+        handles_free(&in->h);
         CHILD(now_ms() - start < QUICK_MS);
         if (run % 4 == 0)
-            child_own_client(in, in->hold != NULL);
+            child_own_client(in, in->h.hold != NULL);
         run % 8 == 0 ? exit(0) : _exit(0); /* with and without the exit handlers */
     }
     int status;
@@ -125,8 +85,8 @@ static void fork_once(const struct inherited *in, int run)
 
 static struct inherited inherit(struct server *server)
 {
-    struct inherited in = {.server = server, .client = must_open_lease(server->url, LEASE_MS)};
-    in.lock = must_lock(in.client, "fork");
+    struct inherited in = {.server = server, .h.client = must_open_lease(server->url, LEASE_MS)};
+    in.h.lock = must_lock(in.h.client, "fork");
     return in;
 }
 
@@ -135,30 +95,30 @@ static void idle(void **state)
     for (int run = 0; run < count_of(200, 60); run++) {
         struct inherited in = inherit(*state);
         if (run % 2) /* before and after the first operation started the thread */
-            EXPECT(snib_client_ping(in.client, -1, err), SNIB_OK);
-        in.queue = must_queue(in.client);
+            EXPECT(snib_client_ping(in.h.client, -1, err), SNIB_OK);
+        in.h.queue = must_queue(in.h.client);
         fork_once(&in, run);
-        must_release(must_acquire(in.lock, 0));
-        snib_client_free(in.client);
+        must_release(must_acquire(in.h.lock, 0));
+        snib_client_free(in.h.client);
     }
 }
 
 static void holding(void **state)
 {
     struct inherited in = inherit(*state);
-    in.queue = must_queue(in.client);
-    in.hold = must_acquire(in.lock, 0);
+    in.h.queue = must_queue(in.h.client);
+    in.h.hold = must_acquire(in.h.lock, 0);
     char owner[128];
-    EXPECT(snib_hold_owner(in.hold, owner, err), SNIB_OK);
+    EXPECT(snib_hold_owner(in.h.hold, owner, err), SNIB_OK);
     int64_t start = now_ms();
     for (int run = 0; run < count_of(200, 60) || now_ms() - start < 3 * LEASE_MS; run++) {
         fork_once(&in, run);
-        assert_int_not_equal(snib_hold_state(in.hold, NULL), SNIB_HOLD_LOST);
+        assert_int_not_equal(snib_hold_state(in.h.hold, NULL), SNIB_HOLD_LOST);
         expect_held_by(in.server, "fork", owner);
     }
-    must_release(in.hold);
+    must_release(in.h.hold);
     expect_free(in.server, "fork");
-    snib_client_free(in.client);
+    snib_client_free(in.h.client);
 }
 
 /* An operation of this process waits for a lock of another client while the process forks. */
@@ -167,16 +127,16 @@ static void waiting(void **state)
     struct inherited in = inherit(*state);
     snib_client *rival = must_open_lease(in.server->url, LEASE_MS);
     snib_hold *theirs = must_acquire(must_lock(rival, "fork"), 0);
-    in.queue = must_queue(in.client);
-    EXPECT(snib_lock_acquire_submit(in.lock, 0, -1, in.queue, 7, &in.op, err), SNIB_OK);
+    in.h.queue = must_queue(in.h.client);
+    EXPECT(snib_lock_acquire_submit(in.h.lock, 0, -1, in.h.queue, 7, &in.h.op, err), SNIB_OK);
     AWAIT(server_channels(in.server) == 1, 1000);
     for (int run = 0; run < count_of(200, 60); run++)
         fork_once(&in, run);
     must_release(theirs);
-    snib_event event = must_event(in.queue, 1000);
+    snib_event event = must_event(in.h.queue, 1000);
     assert_int_equal(event.code, SNIB_OK);
     must_release(event.hold);
-    snib_client_free(in.client);
+    snib_client_free(in.h.client);
     snib_client_free(rival);
 }
 
@@ -203,7 +163,7 @@ static void acquiring(void **state)
     struct traffic traffic[3];
     pthread_t threads[3];
     for (int i = 0; i < 3; i++) {
-        traffic[i] = (struct traffic){.lock = must_lock(in.client, i ? "traffic" : "other")};
+        traffic[i] = (struct traffic){.lock = must_lock(in.h.client, i ? "traffic" : "other")};
         assert_int_equal(pthread_create(&threads[i], NULL, traffic_run, &traffic[i]), 0);
     }
     for (int run = 0; run < count_of(200, 60); run++) {
@@ -215,7 +175,7 @@ static void acquiring(void **state)
         traffic[i].stop = true;
         pthread_join(threads[i], NULL);
     }
-    snib_client_free(in.client);
+    snib_client_free(in.h.client);
     assert_true(server_is_empty(in.server));
 }
 
@@ -223,7 +183,7 @@ static void *close_run(void *argument)
 {
     struct inherited *in = argument;
     nap_us(random() % 300);
-    EXPECT(snib_client_close(in->client, 1000, err), SNIB_OK);
+    EXPECT(snib_client_close(in->h.client, 1000, err), SNIB_OK);
     return NULL;
 }
 
@@ -231,7 +191,7 @@ static void closing(void **state)
 {
     for (int run = 0; run < count_of(200, 60); run++) {
         struct inherited in = inherit(*state);
-        snib_hold *hold = must_acquire(in.lock, 0);
+        snib_hold *hold = must_acquire(in.h.lock, 0);
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, close_run, &in), 0);
         nap_us(random() % 300);
@@ -239,7 +199,7 @@ static void closing(void **state)
         pthread_join(thread, NULL);
         expect_free(in.server, "fork");
         snib_hold_free(hold);
-        snib_client_free(in.client);
+        snib_client_free(in.h.client);
     }
 }
 

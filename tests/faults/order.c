@@ -23,7 +23,7 @@ static int world_new(void **state)
     server_script(&world.server, "mutex_acquire", world.acquire);
     server_script(&world.server, "mutex_release", world.release);
     server_script(&world.server, "mutex_transfer", world.transfer);
-    server_script(&world.server, "renew", world.renew);
+    server_script(&world.server, "mutex_renew", world.renew);
     *state = &world;
     return 0;
 }
@@ -36,9 +36,11 @@ static int world_free(void **state)
     return 0;
 }
 
-static bool ends_hold(struct world *world, const struct record *record)
+/* Both scripts name the owner that gives the lock back in their first argument. */
+static bool ends_hold(struct world *world, const struct record *record, const char *owner)
 {
-    return record_is(record, world->release) || record_is(record, world->transfer);
+    return (record_is(record, world->release) || record_is(record, world->transfer)) &&
+           strcmp(record->argv[4], owner) == 0;
 }
 
 /* No renewal names the owner after its release.  Returns how many renewals named it before. */
@@ -50,7 +52,7 @@ static int renewals_before_release(struct world *world, const char *owner, bool 
         const struct record *record = proxy_record(world->proxy, i);
         if (!record_names(record, owner))
             continue;
-        if (ends_hold(world, record) && (!record->argv[5] || strcmp(record->argv[5], owner) != 0))
+        if (ends_hold(world, record, owner))
             released = true;
         if (record_is(record, world->renew)) {
             if (released)

@@ -72,23 +72,17 @@ enum command_flag {
 };
 
 typedef struct command {
-    const char *name; /* lower case */
+    const char *name; /* lower case; "client|id" for a subcommand */
     void (*run)(call *c);
     int arity; /* as in COMMAND INFO: negative is a minimum; the name counts */
     unsigned flags;
 } command;
 
 /* model_server.c */
-const command *model__command(model_text name);
+const command *model__command(const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
 bool model__text_is(model_text text, const char *word); /* case-insensitive */
-void model__subscribe(call *c);
-void model__unsubscribe(call *c);
 void model__publish(call *c);
-void model__pubsub(call *c);
-void model__client(call *c);
-void model__auth(call *c);
-void model__quit(call *c);
 
 /* model_reply.c */
 void model__append(buffer *b, const void *p, size_t n);
@@ -116,7 +110,9 @@ void model__lua_open(model *m);
 void model__lua_forget(model *m);
 void model__eval(call *c);
 void model__evalsha(call *c);
-void model__script(call *c);
+void model__script_load(call *c);
+void model__script_exists(call *c);
+void model__script_flush(call *c);
 
 #define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."

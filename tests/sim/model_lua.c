@@ -183,10 +183,8 @@ static bool call_command(lua_State *lua)
     }
     for (int i = 0; i < argc; i++) {
         if (lua_type(lua, i + 1) == LUA_TNUMBER) {
-            lua_pushfstring(lua, "%s", ""); /* room for the text, which must stay on the stack */
             char text[64];
             snprintf(text, sizeof text, "%.17g", lua_tonumber(lua, i + 1));
-            lua_pop(lua, 1);
             lua_pushstring(lua, text);
             lua_replace(lua, i + 1);
         }
@@ -198,7 +196,7 @@ static bool call_command(lua_State *lua)
     }
     buffer reply = {0};
     call c = {m, m->script->from, argv, (size_t)argc, &reply};
-    const command *cmd = model__command(argv[0]);
+    const command *cmd = model__command(argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
     if (why_not != NULL) {
         model__error(&c, "%s", why_not);
@@ -442,32 +440,27 @@ void model__evalsha(call *c)
     }
 }
 
-static void script_exists(call *c)
+void model__script_load(call *c)
+{
+    char sha1[41];
+    if (load_script(c, c->argv[2], sha1)) {
+        model__bulk(c, sha1, 40);
+    }
+}
+
+void model__script_exists(call *c)
 {
     model__array(c, c->argc - 2);
     for (size_t i = 2; i < c->argc; i++) {
         char sha1[41];
         snprintf(sha1, sizeof sha1, "%.*s", (int)c->argv[i].n, c->argv[i].p);
-        bool known = push_script(c->m->lua, sha1);
+        model__integer(c, push_script(c->m->lua, sha1));
         lua_settop(c->m->lua, 0);
-        model__integer(c, known);
     }
 }
 
-void model__script(call *c)
+void model__script_flush(call *c)
 {
-    char sha1[41];
-    if (model__text_is(c->argv[1], "load") && c->argc == 3) {
-        if (load_script(c, c->argv[2], sha1)) {
-            model__bulk(c, sha1, 40);
-        }
-    } else if (model__text_is(c->argv[1], "exists") && c->argc > 2) {
-        script_exists(c);
-    } else if (model__text_is(c->argv[1], "flush") && c->argc == 2) {
-        model__lua_forget(c->m);
-        model__status(c, "OK");
-    } else {
-        model__error(c, "ERR unknown subcommand '%.*s'. Try SCRIPT HELP.", (int)c->argv[1].n,
-                     c->argv[1].p);
-    }
+    model__lua_forget(c->m);
+    model__status(c, "OK");
 }

@@ -117,11 +117,63 @@ size_t model_output(model *m, uint64_t id, const char **bytes)
     return c->sent.n;
 }
 
-/* ---- Dispatch ----------------------------------------------------------------------------------- */
-
 bool model__text_is(model_text text, const char *word)
 {
     return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
+}
+
+/* ---- Connection commands ------------------------------------------------------------------------ */
+
+static void run_quit(call *c)
+{
+    model__status(c, "OK");
+    c->from->closing = true;
+}
+
+static void run_auth(call *c)
+{
+    model_text user = c->argc == 3 ? c->argv[1] : (model_text){"default", 7};
+    model_text password = c->argv[c->argc - 1];
+    if (c->argc > 3) {
+        model__error(c, "ERR syntax error");
+    } else if (c->argc == 2 && c->m->password == NULL) {
+        model__error(c, "ERR AUTH <password> called without any password configured for the default "
+                        "user. Are you sure your configuration is correct?");
+    } else if (user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
+               (c->m->password != NULL && (password.n != strlen(c->m->password) ||
+                                           memcmp(password.p, c->m->password, password.n) != 0))) {
+        model__error(c, "WRONGPASS invalid username-password pair or user is disabled.");
+    } else {
+        c->from->authenticated = true;
+        model__status(c, "OK");
+    }
+}
+
+static void run_client_kill(call *c)
+{
+    long long id;
+    if (c->argc != 4 || !model__text_is(c->argv[2], "id")) {
+        model__error(c, "ERR syntax error");
+        return;
+    }
+    if (!model__parse_integer(c->argv[3], &id) || id < 1) {
+        model__error(c, "ERR client-id should be greater than 0");
+        return;
+    }
+    connection *victim = find_connection(c->m, (uint64_t)id);
+    bool found = victim != NULL && victim->open;
+    if (found && victim == c->from) {
+        victim->closing = true;
+    } else if (found) {
+        shut(victim);
+        victim->out.n = 0;
+    }
+    model__integer(c, found);
+}
+
+static void run_client_id(call *c)
+{
+    model__integer(c, (long long)c->from->id);
 }
 
 static void run_ping(call *c)
@@ -181,30 +233,187 @@ static void run_info(call *c)
     model__bulk(c, text, (size_t)n);
 }
 
+/* ---- Pub/sub ------------------------------------------------------------------------------------ */
+
+static buffer *find_channel(const connection *c, model_text name)
+{
+    for (size_t i = 0; i < c->channel_count; i++) {
+        if (model__equal(&c->channels[i], name)) {
+            return &c->channels[i];
+        }
+    }
+    return NULL;
+}
+
+static void confirm(call *c, const char *kind, model_text channel)
+{
+    model__array(c, 3);
+    model__bulk(c, kind, strlen(kind));
+    if (channel.p == NULL) {
+        model__null(c);
+    } else {
+        model__bulk(c, channel.p, channel.n);
+    }
+    model__integer(c, (long long)c->from->channel_count);
+}
+
+static void run_subscribe(call *c)
+{
+    connection *from = c->from;
+    for (size_t i = 1; i < c->argc; i++) {
+        if (find_channel(from, c->argv[i]) == NULL) {
+            from->channels =
+                model__grow(from->channels, (from->channel_count + 1) * sizeof *from->channels);
+            buffer *added = &from->channels[from->channel_count++];
+            *added = (buffer){0};
+            model__set(added, c->argv[i].p, c->argv[i].n);
+        }
+        confirm(c, "subscribe", c->argv[i]);
+    }
+}
+
+static void unsubscribe_one(call *c, model_text name)
+{
+    buffer *channel = find_channel(c->from, name);
+    if (channel != NULL) {
+        buffer gone = *channel;
+        *channel = c->from->channels[--c->from->channel_count];
+        confirm(c, "unsubscribe", name); /* the name may lie in the buffer that goes */
+        model__drop(&gone);
+        return;
+    }
+    confirm(c, "unsubscribe", name);
+}
+
+static void run_unsubscribe(call *c)
+{
+    if (c->argc == 1 && c->from->channel_count == 0) {
+        confirm(c, "unsubscribe", (model_text){NULL, 0});
+    }
+    while (c->argc == 1 && c->from->channel_count > 0) {
+        unsubscribe_one(c, (model_text){c->from->channels[0].p, c->from->channels[0].n});
+    }
+    for (size_t i = 1; i < c->argc; i++) {
+        unsubscribe_one(c, c->argv[i]);
+    }
+}
+
+void model__publish(call *c)
+{
+    long long receivers = 0;
+    for (size_t i = 0; i < c->m->connection_count; i++) {
+        connection *to = c->m->connections[i];
+        if (find_channel(to, c->argv[1]) == NULL) {
+            continue;
+        }
+        receivers++;
+        if (!(c->m->faults & MODEL_MUTE)) {
+            call message = {.m = c->m, .from = to, .reply = &to->out};
+            model__array(&message, 3);
+            model__bulk(&message, "message", 7);
+            model__bulk(&message, c->argv[1].p, c->argv[1].n);
+            model__bulk(&message, c->argv[2].p, c->argv[2].n);
+        }
+    }
+    model__integer(c, receivers);
+}
+
+size_t model_subscribers(const model *m, const char *channel, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->connection_count; i++) {
+        count += find_channel(m->connections[i], (model_text){channel, n}) != NULL;
+    }
+    return count;
+}
+
+/* The subscriber that counts for a channel is the first that has it. */
+static bool is_first(const model *m, size_t at, model_text name)
+{
+    for (size_t i = 0; i < at; i++) {
+        if (find_channel(m->connections[i], name) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t each_channel(const model *m, call *c)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->connection_count; i++) {
+        for (size_t j = 0; j < m->connections[i]->channel_count; j++) {
+            const buffer *channel = &m->connections[i]->channels[j];
+            if (is_first(m, i, (model_text){channel->p, channel->n})) {
+                count++;
+                if (c != NULL) {
+                    model__bulk(c, channel->p, channel->n);
+                }
+            }
+        }
+    }
+    return count;
+}
+
+size_t model_channel_count(const model *m)
+{
+    return each_channel(m, NULL);
+}
+
+static void run_pubsub_channels(call *c)
+{
+    model__array(c, model_channel_count(c->m));
+    each_channel(c->m, c);
+}
+
+static void run_pubsub_numsub(call *c)
+{
+    model__array(c, 2 * (c->argc - 2));
+    for (size_t i = 2; i < c->argc; i++) {
+        model__bulk(c, c->argv[i].p, c->argv[i].n);
+        model__integer(c, (long long)model_subscribers(c->m, c->argv[i].p, c->argv[i].n));
+    }
+}
+
+/* ---- Dispatch --------------------------------------------------------------------------------------- */
+
 static const command server_commands[] = {
-    {"auth", model__auth, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_NOAUTH},
-    {"client", model__client, -2, COMMAND_NOSCRIPT | COMMAND_LOADING},
+    {"auth", run_auth, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_NOAUTH},
+    {"client|id", run_client_id, 2, COMMAND_NOSCRIPT | COMMAND_LOADING},
+    {"client|kill", run_client_kill, -3, COMMAND_NOSCRIPT | COMMAND_LOADING},
     {"eval", model__eval, -3, COMMAND_NOSCRIPT},
     {"evalsha", model__evalsha, -3, COMMAND_NOSCRIPT},
     {"info", run_info, -1, COMMAND_LOADING},
     {"ping", run_ping, -1, COMMAND_SUBSCRIBED},
     {"publish", model__publish, 3, COMMAND_LOADING},
-    {"pubsub", model__pubsub, -2, COMMAND_LOADING},
-    {"quit", model__quit, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
+    {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING},
+    {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING},
+    {"quit", run_quit, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
     {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING},
-    {"script", model__script, -2, COMMAND_NOSCRIPT},
+    {"script|exists", model__script_exists, -3, COMMAND_NOSCRIPT},
+    {"script|flush", model__script_flush, 2, COMMAND_NOSCRIPT},
+    {"script|load", model__script_load, 3, COMMAND_NOSCRIPT},
     {"select", run_select, 2, COMMAND_LOADING},
-    {"subscribe", model__subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
-    {"unsubscribe", model__unsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
+    {"subscribe", run_subscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
+    {"unsubscribe", run_unsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {NULL, NULL, 0, 0},
 };
 
-const command *model__command(model_text name)
+/* "name" or, for a command that contains others, "name|subcommand". */
+static bool is_called(const char *name, const model_text *argv, size_t argc)
+{
+    const char *bar = strchr(name, '|');
+    size_t n = bar == NULL ? strlen(name) : (size_t)(bar - name);
+    return argv[0].n == n && strncasecmp(argv[0].p, name, n) == 0 &&
+           (bar == NULL || (argc > 1 && model__text_is(argv[1], bar + 1)));
+}
+
+const command *model__command(const model_text *argv, size_t argc)
 {
     const command *tables[] = {model__key_commands, server_commands};
     for (size_t i = 0; i < 2; i++) {
         for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
-            if (model__text_is(name, cmd->name)) {
+            if (is_called(cmd->name, argv, argc)) {
                 return cmd;
             }
         }
@@ -219,8 +428,20 @@ bool model__arity_fits(const command *cmd, size_t argc)
 
 static void unknown_command(call *c)
 {
+    static const char *const containers[] = {"client", "pubsub", "script"};
     char arguments[256] = "";
     size_t n = 0;
+    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
+        if (model__text_is(c->argv[0], containers[i]) && c->argc == 1) {
+            model__error(c, "ERR wrong number of arguments for '%s' command", containers[i]);
+            return;
+        }
+        if (model__text_is(c->argv[0], containers[i])) {
+            model__error(c, "ERR unknown subcommand '%.*s'. Try %.*s HELP.", (int)c->argv[1].n,
+                         c->argv[1].p, (int)c->argv[0].n, c->argv[0].p);
+            return;
+        }
+    }
     for (size_t i = 1; i < c->argc && n < 128; i++) {
         n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", 128 - (int)n,
                               c->argv[i].p);
@@ -235,7 +456,7 @@ static bool refused(call *c, const command *cmd)
     unsigned faults = c->m->faults;
     if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
         model__error(c, "NOAUTH Authentication required.");
-    } else if (faults & MODEL_NO_CHANNELS && (cmd->run == model__subscribe || cmd->run == model__publish)) {
+    } else if (faults & MODEL_NO_CHANNELS && (cmd->run == run_subscribe || cmd->run == model__publish)) {
         model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
                         "arguments");
     } else if (faults & MODEL_OOM && cmd->flags & COMMAND_GROWS) {
@@ -260,7 +481,7 @@ static bool refused(call *c, const command *cmd)
 static void execute(model *m, connection *from, const model_text *argv, size_t argc)
 {
     call c = {m, from, argv, argc, &from->out};
-    const command *cmd = model__command(argv[0]);
+    const command *cmd = model__command(argv, argc);
     m->requests++;
     if (cmd == NULL) {
         unknown_command(&c);
@@ -345,213 +566,6 @@ void model_input(model *m, uint64_t id, const char *bytes, size_t n)
         if (c->open) {
             model__consume(&c->in, used);
         }
-    }
-}
-
-/* ---- Connection commands ------------------------------------------------------------------------ */
-
-void model__quit(call *c)
-{
-    model__status(c, "OK");
-    c->from->closing = true;
-}
-
-void model__auth(call *c)
-{
-    model_text user = c->argc == 3 ? c->argv[1] : (model_text){"default", 7};
-    model_text password = c->argv[c->argc - 1];
-    if (c->argc > 3) {
-        model__error(c, "ERR syntax error");
-    } else if (c->argc == 2 && c->m->password == NULL) {
-        model__error(c, "ERR AUTH <password> called without any password configured for the default "
-                        "user. Are you sure your configuration is correct?");
-    } else if (user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
-               (c->m->password != NULL && (password.n != strlen(c->m->password) ||
-                                           memcmp(password.p, c->m->password, password.n) != 0))) {
-        model__error(c, "WRONGPASS invalid username-password pair or user is disabled.");
-    } else {
-        c->from->authenticated = true;
-        model__status(c, "OK");
-    }
-}
-
-static void kill_client(call *c)
-{
-    long long id;
-    if (c->argc != 4 || !model__text_is(c->argv[2], "id")) {
-        model__error(c, "ERR syntax error");
-        return;
-    }
-    if (!model__parse_integer(c->argv[3], &id) || id < 1) {
-        model__error(c, "ERR client-id should be greater than 0");
-        return;
-    }
-    connection *victim = find_connection(c->m, (uint64_t)id);
-    bool found = victim != NULL && victim->open;
-    if (found && victim == c->from) {
-        victim->closing = true;
-    } else if (found) {
-        shut(victim);
-        victim->out.n = 0;
-    }
-    model__integer(c, found);
-}
-
-void model__client(call *c)
-{
-    if (model__text_is(c->argv[1], "id") && c->argc == 2) {
-        model__integer(c, (long long)c->from->id);
-    } else if (model__text_is(c->argv[1], "kill") && c->argc > 3) {
-        kill_client(c);
-    } else if (model__text_is(c->argv[1], "setname") && c->argc == 3) {
-        model__status(c, "OK");
-    } else {
-        model__error(c, "ERR unknown subcommand '%.*s'. Try CLIENT HELP.", (int)c->argv[1].n,
-                     c->argv[1].p);
-    }
-}
-
-/* ---- Pub/sub ------------------------------------------------------------------------------------ */
-
-static buffer *find_channel(const connection *c, model_text name)
-{
-    for (size_t i = 0; i < c->channel_count; i++) {
-        if (model__equal(&c->channels[i], name)) {
-            return &c->channels[i];
-        }
-    }
-    return NULL;
-}
-
-static void confirm(call *c, const char *kind, model_text channel)
-{
-    model__array(c, 3);
-    model__bulk(c, kind, strlen(kind));
-    if (channel.p == NULL) {
-        model__null(c);
-    } else {
-        model__bulk(c, channel.p, channel.n);
-    }
-    model__integer(c, (long long)c->from->channel_count);
-}
-
-void model__subscribe(call *c)
-{
-    connection *from = c->from;
-    for (size_t i = 1; i < c->argc; i++) {
-        if (find_channel(from, c->argv[i]) == NULL) {
-            from->channels =
-                model__grow(from->channels, (from->channel_count + 1) * sizeof *from->channels);
-            buffer *added = &from->channels[from->channel_count++];
-            *added = (buffer){0};
-            model__set(added, c->argv[i].p, c->argv[i].n);
-        }
-        confirm(c, "subscribe", c->argv[i]);
-    }
-}
-
-static void unsubscribe_one(call *c, model_text name)
-{
-    buffer *channel = find_channel(c->from, name);
-    if (channel != NULL) {
-        buffer gone = *channel;
-        *channel = c->from->channels[--c->from->channel_count];
-        confirm(c, "unsubscribe", name); /* the name may lie in the buffer that goes */
-        model__drop(&gone);
-        return;
-    }
-    confirm(c, "unsubscribe", name);
-}
-
-void model__unsubscribe(call *c)
-{
-    if (c->argc == 1 && c->from->channel_count == 0) {
-        confirm(c, "unsubscribe", (model_text){NULL, 0});
-    }
-    while (c->argc == 1 && c->from->channel_count > 0) {
-        unsubscribe_one(c, (model_text){c->from->channels[0].p, c->from->channels[0].n});
-    }
-    for (size_t i = 1; i < c->argc; i++) {
-        unsubscribe_one(c, c->argv[i]);
-    }
-}
-
-void model__publish(call *c)
-{
-    long long receivers = 0;
-    for (size_t i = 0; i < c->m->connection_count; i++) {
-        connection *to = c->m->connections[i];
-        if (find_channel(to, c->argv[1]) == NULL) {
-            continue;
-        }
-        receivers++;
-        if (!(c->m->faults & MODEL_MUTE)) {
-            call message = {.m = c->m, .from = to, .reply = &to->out};
-            model__array(&message, 3);
-            model__bulk(&message, "message", 7);
-            model__bulk(&message, c->argv[1].p, c->argv[1].n);
-            model__bulk(&message, c->argv[2].p, c->argv[2].n);
-        }
-    }
-    model__integer(c, receivers);
-}
-
-size_t model_subscribers(const model *m, const char *channel, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < m->connection_count; i++) {
-        count += find_channel(m->connections[i], (model_text){channel, n}) != NULL;
-    }
-    return count;
-}
-
-/* The subscriber that counts for a channel is the first that has it. */
-static bool is_first(const model *m, size_t at, model_text name)
-{
-    for (size_t i = 0; i < at; i++) {
-        if (find_channel(m->connections[i], name) != NULL) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static size_t each_channel(const model *m, call *c)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < m->connection_count; i++) {
-        for (size_t j = 0; j < m->connections[i]->channel_count; j++) {
-            const buffer *channel = &m->connections[i]->channels[j];
-            if (is_first(m, i, (model_text){channel->p, channel->n})) {
-                count++;
-                if (c != NULL) {
-                    model__bulk(c, channel->p, channel->n);
-                }
-            }
-        }
-    }
-    return count;
-}
-
-size_t model_channel_count(const model *m)
-{
-    return each_channel(m, NULL);
-}
-
-void model__pubsub(call *c)
-{
-    if (model__text_is(c->argv[1], "numsub")) {
-        model__array(c, 2 * (c->argc - 2));
-        for (size_t i = 2; i < c->argc; i++) {
-            model__bulk(c, c->argv[i].p, c->argv[i].n);
-            model__integer(c, (long long)model_subscribers(c->m, c->argv[i].p, c->argv[i].n));
-        }
-    } else if (model__text_is(c->argv[1], "channels") && c->argc == 2) {
-        model__array(c, model_channel_count(c->m));
-        each_channel(c->m, c);
-    } else {
-        model__error(c, "ERR unknown subcommand '%.*s'. Try PUBSUB HELP.", (int)c->argv[1].n,
-                     c->argv[1].p);
     }
 }
 

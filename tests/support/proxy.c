@@ -73,7 +73,8 @@ static void proxy_keep(struct proxy *proxy, struct link *link, const redisReply 
     record->at_ns = now_ns();
     record->link = link->id;
     record->argc = (int)request->elements;
-    for (size_t i = 0; i < request->elements && i < sizeof record->argv / sizeof *record->argv; i++)
+    record->argv = calloc(request->elements, sizeof *record->argv);
+    for (size_t i = 0; i < request->elements; i++)
         record->argv[i] = strdup(request->element[i]->str ? request->element[i]->str : "");
     if (strcasecmp(record->argv[0], "SUBSCRIBE") == 0)
         link->subscriber = true;
@@ -88,8 +89,9 @@ void proxy_forget(struct proxy *proxy)
 {
     pthread_mutex_lock(&proxy->mu);
     for (size_t i = 0; i < proxy->record_count; i++) {
-        for (size_t a = 0; a < sizeof proxy->records[i]->argv / sizeof *proxy->records[i]->argv; a++)
+        for (int a = 0; a < proxy->records[i]->argc; a++)
             free(proxy->records[i]->argv[a]);
+        free(proxy->records[i]->argv);
         free(proxy->records[i]);
     }
     proxy->record_count = 0;
@@ -120,7 +122,7 @@ bool record_is(const struct record *record, const char *sha1)
 
 bool record_names(const struct record *record, const char *argument)
 {
-    for (size_t i = 1; i < sizeof record->argv / sizeof *record->argv && record->argv[i]; i++)
+    for (int i = 1; i < record->argc; i++)
         if (strcmp(record->argv[i], argument) == 0)
             return true;
     return false;

@@ -75,7 +75,7 @@ struct record { /* one command as it passed */
     int64_t at_ns;
     int link;
     int argc;
-    char *argv[12]; /* the first ones */
+    char **argv;
 };
 
 struct proxy;
@@ -122,6 +122,21 @@ snib_client_stats_data must_stats(snib_client *client);
 snib_queue *must_queue(snib_client *client);
 /* The next event of the queue, awaited for at most limit_ms. */
 snib_event must_event(snib_queue *queue, int64_t limit_ms);
+
+/* One handle of each kind, for what every function must answer alike. */
+struct handles {
+    snib_client *client;
+    snib_lock *lock;
+    snib_hold *hold;
+    snib_op *op;
+    snib_queue *queue;
+};
+enum { CLIENT_CALLS = 1, LOCK_CALLS = 2, HOLD_CALLS = 4, OP_CALLS = 8, QUEUE_CALLS = 16, ALL_CALLS = 31 };
+
+/* Call every function on these kinds of handle.  Returns the first call that did not give the code
+ * `want`, as text; NULL if all did.  Fails no test itself, so that a forked child may use it. */
+const char *calls_answer(const struct handles *handles, unsigned kinds, int want);
+void handles_free(const struct handles *handles);
 
 /* What the server stores: the number of fields, and the first field with its count. */
 void expect_held_by(struct server *server, const char *name, const char *owner);

@@ -1,10 +1,10 @@
 /* bench.c - the benchmark program: picks a mode, and has what the modes share.
  *
  *     snib_bench PORT SCRIPTS pairs snib|hiredis THREADS       distinct locks
- *     snib_bench PORT SCRIPTS pipeline snib|step|rolling DEPTH  one thread, many operations in flight
- *     snib_bench PORT SCRIPTS contend THREADS SHARED           one lock; SHARED: file for the oracle
- *     snib_bench PORT SCRIPTS reentry DEPTH
- *     snib_bench PORT SCRIPTS holds COUNT LEASE_MS             many renewed holds
+ *     snib_bench PORT SCRIPTS pipeline snib|step|rolling DEPTH  one thread, many operations in
+ * flight snib_bench PORT SCRIPTS contend THREADS SHARED           one lock; SHARED: file for the
+ * oracle snib_bench PORT SCRIPTS reentry DEPTH snib_bench PORT SCRIPTS holds COUNT LEASE_MS many
+ * renewed holds
  */
 #include "bench.h"
 
@@ -31,7 +31,8 @@ int bench_number(const char *text)
     char *end;
     errno = 0;
     long n = strtol(text, &end, 10);
-    if (errno != 0 || *end != '\0' || n < 1 || n > 10000000) bench_die("not a usable number: %s", text);
+    if (errno != 0 || *end != '\0' || n < 1 || n > 10000000)
+        bench_die("not a usable number: %s", text);
     return (int)n;
 }
 
@@ -45,7 +46,8 @@ double bench_now(void)
 void *bench_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count, size);
-    if (memory == NULL) bench_die("out of memory");
+    if (memory == NULL)
+        bench_die("out of memory");
     return memory;
 }
 
@@ -53,7 +55,8 @@ bool bench_next(double *seconds)
 {
     static bool ready;
     char line[64];
-    if (!ready) puts("ready");
+    if (!ready)
+        puts("ready");
     ready = true;
     fflush(stdout);
     return fgets(line, sizeof line, stdin) != NULL && sscanf(line, "go %lf", seconds) == 1;
@@ -86,9 +89,10 @@ double bench_crew(bench_body *body, void *context, int threads, double seconds, 
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, (unsigned)threads + 1);
     for (int i = 0; i < threads; i++) {
-        crew[i] = (struct crew_member){.start = &start, .body = body, .context = context,
-                                       .index = i, .stop = &stop};
-        if (pthread_create(&crew[i].thread, NULL, crew_main, &crew[i]) != 0) bench_die("no thread");
+        crew[i] = (struct crew_member){
+            .start = &start, .body = body, .context = context, .index = i, .stop = &stop};
+        if (pthread_create(&crew[i].thread, NULL, crew_main, &crew[i]) != 0)
+            bench_die("no thread");
     }
     pthread_barrier_wait(&start);
     double began = bench_now();
@@ -109,7 +113,8 @@ double bench_crew(bench_body *body, void *context, int threads, double seconds, 
 uint64_t bench_sum(const uint64_t *counts, int n)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += counts[i];
+    for (int i = 0; i < n; i++)
+        sum += counts[i];
     return sum;
 }
 
@@ -119,12 +124,15 @@ snib_client *bench_client(const struct bench *bench)
     snib_client *client;
     snib_error err;
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", bench->port);
-    if (snib_client_open(url, NULL, &client, &err) != SNIB_OK) bench_die("open: %s", err.text);
-    if (snib_client_ping(client, -1, &err) != SNIB_OK) bench_die("ping: %s", err.text);
+    if (snib_client_open(url, NULL, &client, &err) != SNIB_OK)
+        bench_die("open: %s", err.text);
+    if (snib_client_ping(client, -1, &err) != SNIB_OK)
+        bench_die("ping: %s", err.text);
     return client;
 }
 
-snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix, int index)
+snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix,
+                      int index)
 {
     char name[64];
     snib_lock *lock;
@@ -139,7 +147,8 @@ snib_client_stats_data bench_stats(snib_client *client)
 {
     snib_client_stats_data stats = {.size = sizeof stats};
     snib_error err;
-    if (snib_client_stats(client, &stats, &err) != SNIB_OK) bench_die("stats: %s", err.text);
+    if (snib_client_stats(client, &stats, &err) != SNIB_OK)
+        bench_die("stats: %s", err.text);
     return stats;
 }
 
@@ -150,11 +159,13 @@ int main(int argc, char **argv)
         void (*run)(const struct bench *bench, int argc, char **argv);
         int arguments;
     } modes[] = {
-        {"pairs", bench_pairs, 2},     {"pipeline", bench_pipeline, 2}, {"contend", bench_contend, 2},
-        {"reentry", bench_reentry, 1}, {"holds", bench_holds, 2},
+        {"pairs", bench_pairs, 2},     {"pipeline", bench_pipeline, 2},
+        {"contend", bench_contend, 2}, {"reentry", bench_reentry, 1},
+        {"holds", bench_holds, 2},
     };
     for (size_t i = 0; argc > 3 && i < sizeof modes / sizeof *modes; i++) {
-        if (strcmp(argv[3], modes[i].name) != 0 || argc != 4 + modes[i].arguments) continue;
+        if (strcmp(argv[3], modes[i].name) != 0 || argc != 4 + modes[i].arguments)
+            continue;
         struct bench bench = {.port = bench_number(argv[1]), .scripts = argv[2]};
         modes[i].run(&bench, argc - 4, argv + 4);
         return 0;

@@ -1,8 +1,8 @@
 /* bench.h - what the modes of the benchmark program share.
  *
- * A mode prepares its work, says "ready" and then answers each line "go SECONDS" on its standard input
- * by working for so long and printing one line of JSON.  The driver of the benchmarks can therefore let
- * prepared rivals take turns.
+ * A mode prepares its work, says "ready" and then answers each line "go SECONDS" on its standard
+ * input by working for so long and printing one line of JSON.  The driver of the benchmarks can
+ * therefore let prepared rivals take turns.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -20,7 +20,8 @@ struct bench {
     const char *scripts; /* folder with the scripts as they are sent */
 };
 
-/* ---- bench.c ------------------------------------------------------------------------------------ */
+/* ---- bench.c ------------------------------------------------------------------------------------
+ */
 
 _Noreturn void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int bench_number(const char *text);
@@ -38,13 +39,16 @@ typedef void bench_body(void *context, int index, const atomic_bool *stop, uint6
 double bench_crew(bench_body *body, void *context, int threads, double seconds, uint64_t *counts);
 uint64_t bench_sum(const uint64_t *counts, int n);
 
-/* ---- ours --------------------------------------------------------------------------------------- */
+/* ---- ours ---------------------------------------------------------------------------------------
+ */
 
 snib_client *bench_client(const struct bench *bench);
-snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix, int index);
+snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix,
+                      int index);
 snib_client_stats_data bench_stats(snib_client *client);
 
-/* ---- raw.c: the same two scripts by hiredis, and nothing else ------------------------------------- */
+/* ---- raw.c: the same two scripts by hiredis, and nothing else
+ * ------------------------------------- */
 
 struct bench_raw {
     redisContext *redis;
@@ -69,7 +73,8 @@ void bench_raw_append_release(const struct bench_raw *raw, const struct bench_ra
 void bench_raw_expect_acquired(const struct bench_raw *raw);
 void bench_raw_expect_released(const struct bench_raw *raw);
 
-/* ---- modes -------------------------------------------------------------------------------------- */
+/* ---- modes --------------------------------------------------------------------------------------
+ */
 
 void bench_pairs(const struct bench *bench, int argc, char **argv);
 void bench_pipeline(const struct bench *bench, int argc, char **argv);

@@ -1,7 +1,7 @@
 /* contend.c - one lock for all threads of all processes, with a safety oracle; and re-entry.
  *
- * The oracle lives in a file that every contender maps: whoever holds the lock counts itself in and out.
- * A count above one is a violation, whatever the figures say. */
+ * The oracle lives in a file that every contender maps: whoever holds the lock counts itself in and
+ * out. A count above one is a violation, whatever the figures say. */
 #include "bench.h"
 
 #include <fcntl.h>
@@ -27,10 +27,12 @@ struct contend {
 static struct oracle *contend_oracle(const char *path)
 {
     int fd = open(path, O_RDWR);
-    if (fd < 0) bench_die("cannot open %s", path);
+    if (fd < 0)
+        bench_die("cannot open %s", path);
     void *memory = mmap(NULL, sizeof(struct oracle), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (memory == MAP_FAILED) bench_die("cannot map %s", path);
+    if (memory == MAP_FAILED)
+        bench_die("cannot map %s", path);
     return memory;
 }
 
@@ -43,12 +45,16 @@ static void contend_body(void *context, int index, const atomic_bool *stop, uint
     (void)index;
     while (!atomic_load_explicit(stop, memory_order_relaxed)) {
         snib_hold *hold;
-        if (snib_lock_acquire(c->lock, 0, -1, &hold, &err) != SNIB_OK) bench_die("acquire: %s", err.text);
-        if (atomic_fetch_add(&oracle->inside, 1) != 0) atomic_fetch_add(&oracle->violations, 1);
-        if (oracle->last != me) atomic_fetch_add(&c->changes, 1);
+        if (snib_lock_acquire(c->lock, 0, -1, &hold, &err) != SNIB_OK)
+            bench_die("acquire: %s", err.text);
+        if (atomic_fetch_add(&oracle->inside, 1) != 0)
+            atomic_fetch_add(&oracle->violations, 1);
+        if (oracle->last != me)
+            atomic_fetch_add(&c->changes, 1);
         oracle->last = me;
         atomic_fetch_sub(&oracle->inside, 1);
-        if (snib_hold_release(hold, &err) != SNIB_OK) bench_die("release: %s", err.text);
+        if (snib_hold_release(hold, &err) != SNIB_OK)
+            bench_die("release: %s", err.text);
         snib_hold_free(hold);
         ++*count;
     }
@@ -56,9 +62,12 @@ static void contend_body(void *context, int index, const atomic_bool *stop, uint
 
 static void contend_print(const struct contend *c, const uint64_t *counts, int threads, double took)
 {
-    printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f, \"violations\": %d, \"changes\": %" PRIu64 ", \"each\": [",
-           bench_sum(counts, threads), took, atomic_load(&c->oracle->violations), atomic_load(&c->changes));
-    for (int i = 0; i < threads; i++) printf("%s%" PRIu64, i ? ", " : "", counts[i]);
+    printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f, \"violations\": %d, \"changes\": %" PRIu64
+           ", \"each\": [",
+           bench_sum(counts, threads), took, atomic_load(&c->oracle->violations),
+           atomic_load(&c->changes));
+    for (int i = 0; i < threads; i++)
+        printf("%s%" PRIu64, i ? ", " : "", counts[i]);
     puts("]}");
 }
 
@@ -67,7 +76,8 @@ void bench_contend(const struct bench *bench, int argc, char **argv)
     (void)argc;
     int threads = bench_number(argv[0]);
     snib_client *client = bench_client(bench);
-    struct contend c = {.lock = bench_lock(client, NULL, "contended", 0), .oracle = contend_oracle(argv[1])};
+    struct contend c = {.lock = bench_lock(client, NULL, "contended", 0),
+                        .oracle = contend_oracle(argv[1])};
     uint64_t *counts = bench_alloc((size_t)threads, sizeof *counts);
     double seconds;
     while (bench_next(&seconds)) {
@@ -80,7 +90,8 @@ void bench_contend(const struct bench *bench, int argc, char **argv)
     free(counts);
 }
 
-/* ---- re-entry ----------------------------------------------------------------------------------- */
+/* ---- re-entry -----------------------------------------------------------------------------------
+ */
 
 #define OWNER 7
 
@@ -88,15 +99,18 @@ static void reentry_nest(snib_lock *lock, int depth)
 {
     snib_hold *hold;
     snib_error err;
-    if (depth == 0) return;
-    if (snib_lock_acquire(lock, OWNER, 0, &hold, &err) != SNIB_OK) bench_die("acquire: %s", err.text);
+    if (depth == 0)
+        return;
+    if (snib_lock_acquire(lock, OWNER, 0, &hold, &err) != SNIB_OK)
+        bench_die("acquire: %s", err.text);
     reentry_nest(lock, depth - 1);
-    if (snib_hold_release(hold, &err) != SNIB_OK) bench_die("release: %s", err.text);
+    if (snib_hold_release(hold, &err) != SNIB_OK)
+        bench_die("release: %s", err.text);
     snib_hold_free(hold);
 }
 
-/* The outermost hold stays over all rounds, with a lease that needs no renewal: any command that the
- * server sees while this works would be a re-entry's. */
+/* The outermost hold stays over all rounds, with a lease that needs no renewal: any command that
+ * the server sees while this works would be a re-entry's. */
 void bench_reentry(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
@@ -108,12 +122,14 @@ void bench_reentry(const struct bench *bench, int argc, char **argv)
     snib_lock *lock = bench_lock(client, &options, "reentry", 0);
     snib_hold *outer;
     snib_error err;
-    if (snib_lock_acquire(lock, OWNER, 0, &outer, &err) != SNIB_OK) bench_die("acquire: %s", err.text);
+    if (snib_lock_acquire(lock, OWNER, 0, &outer, &err) != SNIB_OK)
+        bench_die("acquire: %s", err.text);
     double seconds;
     while (bench_next(&seconds)) {
         uint64_t done = 0;
         double began = bench_now();
-        for (; bench_now() - began < seconds; done += (uint64_t)depth) reentry_nest(lock, depth);
+        for (; bench_now() - began < seconds; done += (uint64_t)depth)
+            reentry_nest(lock, depth);
         printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", done, bench_now() - began);
     }
     snib_hold_release(outer, NULL);

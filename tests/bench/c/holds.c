@@ -1,5 +1,6 @@
-/* holds.c - many renewed holds at once: what they cost in memory, commands and threads, and how close to
- * its end a lease ever comes.  The last is read from the server (PTTL of every key), not from ourselves. */
+/* holds.c - many renewed holds at once: what they cost in memory, commands and threads, and how
+ * close to its end a lease ever comes.  The last is read from the server (PTTL of every key), not
+ * from ourselves. */
 #include "bench.h"
 
 #include <dirent.h>
@@ -11,8 +12,9 @@
 #include <unistd.h>
 
 #define EVENTS 256
-#define IN_FLIGHT 1024 /* small against the number of holds, so that what remains is the holds' own */
-#define SWEEP_S 0.5    /* between two looks at all keys */
+#define IN_FLIGHT                                                                                  \
+    1024             /* small against the number of holds, so that what remains is the holds' own */
+#define SWEEP_S  0.5 /* between two looks at all keys */
 #define PIPELINE 500
 
 struct holds {
@@ -27,7 +29,8 @@ static int64_t holds_rss(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
     long pages = 0;
-    if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1) bench_die("cannot read statm");
+    if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1)
+        bench_die("cannot read statm");
     fclose(file);
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
@@ -36,8 +39,10 @@ static int holds_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
     int n = 0;
-    if (folder == NULL) bench_die("cannot read the tasks");
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) n += entry->d_name[0] != '.';
+    if (folder == NULL)
+        bench_die("cannot read the tasks");
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        n += entry->d_name[0] != '.';
     closedir(folder);
     return n;
 }
@@ -55,9 +60,11 @@ static void holds_acquire(struct holds *h)
             snib_lock_free(lock);
         }
         int n = snib_queue_wait(h->queue, events, EVENTS, -1, &err);
-        if (n < 0) bench_die("wait: %s", err.text);
+        if (n < 0)
+            bench_die("wait: %s", err.text);
         for (int i = 0; i < n; i++) {
-            if (events[i].code != SNIB_OK) bench_die("acquire: %s", events[i].text);
+            if (events[i].code != SNIB_OK)
+                bench_die("acquire: %s", events[i].text);
             h->all[events[i].token] = events[i].hold;
             ended++;
         }
@@ -75,7 +82,8 @@ static void holds_release(struct holds *h)
             snib_hold_free(h->all[started]);
         }
         int n = snib_queue_wait(h->queue, events, EVENTS, -1, &err);
-        if (n < 0) bench_die("wait: %s", err.text);
+        if (n < 0)
+            bench_die("wait: %s", err.text);
         ended += n;
     }
 }
@@ -85,12 +93,15 @@ static int64_t holds_sweep(redisContext *redis, int count, int64_t smallest)
 {
     for (int base = 0; base < count; base += PIPELINE) {
         int n = count - base < PIPELINE ? count - base : PIPELINE;
-        for (int i = 0; i < n; i++) redisAppendCommand(redis, "PTTL hold:%d", base + i);
+        for (int i = 0; i < n; i++)
+            redisAppendCommand(redis, "PTTL hold:%d", base + i);
         for (int i = 0; i < n; i++) {
             redisReply *reply;
-            if (redisGetReply(redis, (void **)&reply) != REDIS_OK) bench_die("sweep: %s", redis->errstr);
+            if (redisGetReply(redis, (void **)&reply) != REDIS_OK)
+                bench_die("sweep: %s", redis->errstr);
             int64_t left = reply->integer < 0 ? 0 : reply->integer;
-            if (left < smallest) smallest = left;
+            if (left < smallest)
+                smallest = left;
             freeReplyObject(reply);
         }
     }
@@ -104,7 +115,8 @@ static int64_t holds_watch(const struct holds *h, redisContext *redis, double se
     for (double next = began; next < began + seconds; next += SWEEP_S) {
         double rest = next - bench_now();
         struct timespec pause = {0, (long)(rest * 1e9)};
-        if (rest > 0) nanosleep(&pause, NULL);
+        if (rest > 0)
+            nanosleep(&pause, NULL);
         smallest = holds_sweep(redis, h->count, smallest);
     }
     return smallest;
@@ -126,7 +138,8 @@ static void holds_round(struct holds *h, redisContext *redis, double seconds)
     snib_client_stats_data after = bench_stats(h->client);
     /* Between two looks a lease may have come closer to its end by as much as lies between them. */
     double gap = (double)(h->lease_ms - smallest) + SWEEP_S * 1e3;
-    printf("{\"done\": %d, \"seconds\": %.6f, \"fill_seconds\": %.3f, \"memory\": %.1f, \"rss\": %.1f, "
+    printf("{\"done\": %d, \"seconds\": %.6f, \"fill_seconds\": %.3f, \"memory\": %.1f, \"rss\": "
+           "%.1f, "
            "\"threads\": %d, \"renewals\": %" PRIu64 ", \"scripts\": %" PRIu64 ", \"gap\": %.4f, "
            "\"late_us\": %" PRIu64 ", \"violations\": %d}\n",
            h->count, took, filled, (double)(full.memory - before.memory) / h->count,
@@ -146,16 +159,22 @@ void bench_holds(const struct bench *bench, int argc, char **argv)
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = h.lease_ms;
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", bench->port);
-    if (snib_client_open(url, &options, &h.client, &err) != SNIB_OK) bench_die("open: %s", err.text);
-    if (snib_client_ping(h.client, -1, &err) != SNIB_OK) bench_die("ping: %s", err.text);
-    if (snib_queue_new(h.client, &h.queue, &err) != SNIB_OK) bench_die("queue: %s", err.text);
+    if (snib_client_open(url, &options, &h.client, &err) != SNIB_OK)
+        bench_die("open: %s", err.text);
+    if (snib_client_ping(h.client, -1, &err) != SNIB_OK)
+        bench_die("ping: %s", err.text);
+    if (snib_queue_new(h.client, &h.queue, &err) != SNIB_OK)
+        bench_die("queue: %s", err.text);
     redisContext *redis = redisConnect("127.0.0.1", bench->port);
-    if (redis == NULL || redis->err != 0) bench_die("cannot connect");
+    if (redis == NULL || redis->err != 0)
+        bench_die("cannot connect");
     h.all = bench_alloc((size_t)h.count, sizeof(snib_hold *));
-    memset(h.all, 1, (size_t)h.count * sizeof(snib_hold *)); /* its pages are ours, not the holds' */
-    holds_sweep(redis, PIPELINE, 0);                         /* so are the sweep's buffers */
+    memset(h.all, 1,
+           (size_t)h.count * sizeof(snib_hold *)); /* its pages are ours, not the holds' */
+    holds_sweep(redis, PIPELINE, 0);               /* so are the sweep's buffers */
     double seconds;
-    while (bench_next(&seconds)) holds_round(&h, redis, seconds);
+    while (bench_next(&seconds))
+        holds_round(&h, redis, seconds);
     redisFree(redis);
     snib_queue_free(h.queue);
     snib_client_free(h.client);

@@ -1,4 +1,5 @@
-/* pairs.c - lock + unlock on distinct locks: ours, or as many private hiredis connections as threads. */
+/* pairs.c - lock + unlock on distinct locks: ours, or as many private hiredis connections as
+ * threads. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -12,8 +13,10 @@ static void pairs_snib(void *context, int index, const atomic_bool *stop, uint64
     snib_error err;
     while (!atomic_load_explicit(stop, memory_order_relaxed)) {
         snib_hold *hold;
-        if (snib_lock_acquire(lock, 0, -1, &hold, &err) != SNIB_OK) bench_die("acquire: %s", err.text);
-        if (snib_hold_release(hold, &err) != SNIB_OK) bench_die("release: %s", err.text);
+        if (snib_lock_acquire(lock, 0, -1, &hold, &err) != SNIB_OK)
+            bench_die("acquire: %s", err.text);
+        if (snib_hold_release(hold, &err) != SNIB_OK)
+            bench_die("release: %s", err.text);
         snib_hold_free(hold);
         ++*count;
     }
@@ -24,18 +27,20 @@ static void pairs_ours(const struct bench *bench, int threads)
     snib_client *client = bench_client(bench);
     snib_lock **locks = bench_alloc((size_t)threads, sizeof *locks);
     uint64_t *counts = bench_alloc((size_t)threads, sizeof *counts);
-    for (int i = 0; i < threads; i++) locks[i] = bench_lock(client, NULL, "pair", i);
+    for (int i = 0; i < threads; i++)
+        locks[i] = bench_lock(client, NULL, "pair", i);
     double seconds;
     while (bench_next(&seconds)) {
         snib_client_stats_data a = bench_stats(client);
         double took = bench_crew(pairs_snib, locks, threads, seconds, counts);
         snib_client_stats_data b = bench_stats(client);
-        printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f, \"commands\": %" PRIu64 ", \"writes\": %" PRIu64
-               ", \"reads\": %" PRIu64 ", \"wakes\": %" PRIu64 "}\n",
+        printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f, \"commands\": %" PRIu64
+               ", \"writes\": %" PRIu64 ", \"reads\": %" PRIu64 ", \"wakes\": %" PRIu64 "}\n",
                bench_sum(counts, threads), took, b.commands - a.commands, b.writes - a.writes,
                b.reads - a.reads, b.wakes - a.wakes);
     }
-    for (int i = 0; i < threads; i++) snib_lock_free(locks[i]);
+    for (int i = 0; i < threads; i++)
+        snib_lock_free(locks[i]);
     snib_client_free(client);
     free(locks);
     free(counts);
@@ -69,7 +74,8 @@ static void pairs_hiredis(const struct bench *bench, int threads)
         double took = bench_crew(pairs_raw, sockets, threads, seconds, counts);
         printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", bench_sum(counts, threads), took);
     }
-    for (int i = 0; i < threads; i++) redisFree(sockets[i].raw.redis);
+    for (int i = 0; i < threads; i++)
+        redisFree(sockets[i].raw.redis);
     free(sockets);
     free(counts);
 }

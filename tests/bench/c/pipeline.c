@@ -2,7 +2,8 @@
  *
  * snib     our queue of events
  * step     hiredis: all acquires in one write, all their replies, all releases, all their replies
- * rolling  hiredis: each reply is followed by its slot's next command, written when nothing is left to read
+ * rolling  hiredis: each reply is followed by its slot's next command, written when nothing is left
+ * to read
  */
 #include "bench.h"
 
@@ -18,7 +19,8 @@ static void pipeline_print(uint64_t done, double took)
     printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", done, took);
 }
 
-/* ---- ours --------------------------------------------------------------------------------------- */
+/* ---- ours ---------------------------------------------------------------------------------------
+ */
 
 struct pipeline {
     snib_client *client;
@@ -40,8 +42,10 @@ static void pipeline_acquire(struct pipeline *p, uint64_t slot)
 static void pipeline_step(struct pipeline *p, const snib_event *event, bool more)
 {
     snib_error err;
-    if (event->kind != SNIB_EVENT_DONE) return;
-    if (event->code != SNIB_OK) bench_die("operation: %s", event->text);
+    if (event->kind != SNIB_EVENT_DONE)
+        return;
+    if (event->code != SNIB_OK)
+        bench_die("operation: %s", event->text);
     if (event->hold != NULL) {
         if (snib_hold_release_submit(event->hold, p->queue, event->token, NULL, &err) != SNIB_OK)
             bench_die("submit: %s", err.text);
@@ -61,49 +65,61 @@ static void pipeline_ours(const struct bench *bench, int depth)
     snib_event events[EVENTS];
     snib_error err;
     double seconds;
-    if (snib_queue_new(p.client, &p.queue, &err) != SNIB_OK) bench_die("queue: %s", err.text);
+    if (snib_queue_new(p.client, &p.queue, &err) != SNIB_OK)
+        bench_die("queue: %s", err.text);
     p.locks = bench_alloc((size_t)depth, sizeof *p.locks);
-    for (int i = 0; i < depth; i++) p.locks[i] = bench_lock(p.client, NULL, "pipeline", i);
+    for (int i = 0; i < depth; i++)
+        p.locks[i] = bench_lock(p.client, NULL, "pipeline", i);
     while (bench_next(&seconds)) {
         double began = bench_now();
         p.done = 0;
-        for (p.busy = 0; p.busy < depth; p.busy++) pipeline_acquire(&p, (uint64_t)p.busy);
+        for (p.busy = 0; p.busy < depth; p.busy++)
+            pipeline_acquire(&p, (uint64_t)p.busy);
         while (p.busy > 0) {
             int n = snib_queue_wait(p.queue, events, EVENTS, -1, &err);
-            if (n < 0) bench_die("wait: %s", err.text);
+            if (n < 0)
+                bench_die("wait: %s", err.text);
             bool more = bench_now() - began < seconds;
-            for (int i = 0; i < n; i++) pipeline_step(&p, &events[i], more);
+            for (int i = 0; i < n; i++)
+                pipeline_step(&p, &events[i], more);
         }
         pipeline_print(p.done, bench_now() - began);
     }
-    for (int i = 0; i < depth; i++) snib_lock_free(p.locks[i]);
+    for (int i = 0; i < depth; i++)
+        snib_lock_free(p.locks[i]);
     snib_queue_free(p.queue);
     snib_client_free(p.client);
     free(p.locks);
 }
 
-/* ---- hiredis ------------------------------------------------------------------------------------ */
+/* ---- hiredis ------------------------------------------------------------------------------------
+ */
 
-static uint64_t pipeline_in_steps(const struct bench_raw *raw, struct bench_raw_lock *locks, int depth,
-                                  double until)
+static uint64_t pipeline_in_steps(const struct bench_raw *raw, struct bench_raw_lock *locks,
+                                  int depth, double until)
 {
     uint64_t done = 0;
     while (bench_now() < until) {
-        for (int i = 0; i < depth; i++) bench_raw_append_acquire(raw, &locks[i]);
-        for (int i = 0; i < depth; i++) bench_raw_expect_acquired(raw);
-        for (int i = 0; i < depth; i++) bench_raw_append_release(raw, &locks[i]);
-        for (int i = 0; i < depth; i++) bench_raw_expect_released(raw);
+        for (int i = 0; i < depth; i++)
+            bench_raw_append_acquire(raw, &locks[i]);
+        for (int i = 0; i < depth; i++)
+            bench_raw_expect_acquired(raw);
+        for (int i = 0; i < depth; i++)
+            bench_raw_append_release(raw, &locks[i]);
+        for (int i = 0; i < depth; i++)
+            bench_raw_expect_released(raw);
         done += (uint64_t)depth;
     }
     return done;
 }
 
 /* redisGetReply() writes only when it has no reply left in its buffer: that is the batching. */
-static uint64_t pipeline_rolling(const struct bench_raw *raw, struct bench_raw_lock *locks, int depth,
-                                 double until)
+static uint64_t pipeline_rolling(const struct bench_raw *raw, struct bench_raw_lock *locks,
+                                 int depth, double until)
 {
     uint64_t done = 0;
-    for (int i = 0; i < depth; i++) bench_raw_append_acquire(raw, &locks[i]);
+    for (int i = 0; i < depth; i++)
+        bench_raw_append_acquire(raw, &locks[i]);
     for (bool more = true; more;) {
         for (int i = 0; i < depth; i++) {
             bench_raw_expect_acquired(raw);
@@ -112,7 +128,8 @@ static uint64_t pipeline_rolling(const struct bench_raw *raw, struct bench_raw_l
         more = bench_now() < until;
         for (int i = 0; i < depth; i++) {
             bench_raw_expect_released(raw);
-            if (more) bench_raw_append_acquire(raw, &locks[i]);
+            if (more)
+                bench_raw_append_acquire(raw, &locks[i]);
         }
         done += (uint64_t)depth;
     }
@@ -123,7 +140,8 @@ static void pipeline_hiredis(const struct bench *bench, int depth, bool rolling)
 {
     struct bench_raw raw = bench_raw_open(bench);
     struct bench_raw_lock *locks = bench_alloc((size_t)depth, sizeof *locks);
-    for (int i = 0; i < depth; i++) locks[i] = bench_raw_name("pipeline", i);
+    for (int i = 0; i < depth; i++)
+        locks[i] = bench_raw_name("pipeline", i);
     double seconds;
     while (bench_next(&seconds)) {
         double began = bench_now();

@@ -1,7 +1,8 @@
 /* raw.c - the baseline: the library's own two scripts through a blocking hiredis connection.
  *
- * Nothing but what anybody would write: the scripts are loaded once and called by their SHA-1, each call
- * is formatted by hiredis, each reply is checked.  A baseline that does less than the work is none. */
+ * Nothing but what anybody would write: the scripts are loaded once and called by their SHA-1, each
+ * call is formatted by hiredis, each reply is checked.  A baseline that does less than the work is
+ * none. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -16,19 +17,22 @@ static char *raw_text(const struct bench *bench, const char *name, size_t *lengt
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.lua", bench->scripts, name);
     FILE *file = fopen(path, "r");
-    if (file == NULL) bench_die("cannot read %s", path);
+    if (file == NULL)
+        bench_die("cannot read %s", path);
     char *text = bench_alloc(1, 16384);
     *length = fread(text, 1, 16384, file);
     fclose(file);
     return text;
 }
 
-static void raw_load(const struct bench *bench, redisContext *redis, const char *name, char sha1[41])
+static void raw_load(const struct bench *bench, redisContext *redis, const char *name,
+                     char sha1[41])
 {
     size_t length;
     char *text = raw_text(bench, name, &length);
     redisReply *reply = redisCommand(redis, "SCRIPT LOAD %b", text, length);
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING) bench_die("cannot load %s", name);
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
+        bench_die("cannot load %s", name);
     snprintf(sha1, 41, "%s", reply->str);
     freeReplyObject(reply);
     free(text);
@@ -37,7 +41,8 @@ static void raw_load(const struct bench *bench, redisContext *redis, const char 
 struct bench_raw bench_raw_open(const struct bench *bench)
 {
     struct bench_raw raw = {.redis = redisConnect("127.0.0.1", bench->port)};
-    if (raw.redis == NULL || raw.redis->err != 0) bench_die("cannot connect to port %d", bench->port);
+    if (raw.redis == NULL || raw.redis->err != 0)
+        bench_die("cannot connect to port %d", bench->port);
     raw_load(bench, raw.redis, "mutex_acquire", raw.acquire);
     raw_load(bench, raw.redis, "mutex_release", raw.release);
     return raw;
@@ -53,7 +58,8 @@ struct bench_raw_lock bench_raw_name(const char *prefix, int index)
 
 static void raw_owner(struct bench_raw_lock *lock)
 {
-    snprintf(lock->owner, sizeof lock->owner, "5b3c1f9e-8a52-8d11-9c39-6f0d2a4be7c1:%" PRIu64, ++lock->number);
+    snprintf(lock->owner, sizeof lock->owner, "5b3c1f9e-8a52-8d11-9c39-6f0d2a4be7c1:%" PRIu64,
+             ++lock->number);
 }
 
 void bench_raw_append_acquire(const struct bench_raw *raw, struct bench_raw_lock *lock)
@@ -72,14 +78,16 @@ void bench_raw_append_release(const struct bench_raw *raw, const struct bench_ra
 static redisReply *raw_reply(const struct bench_raw *raw)
 {
     void *reply;
-    if (redisGetReply(raw->redis, &reply) != REDIS_OK) bench_die("connection: %s", raw->redis->errstr);
+    if (redisGetReply(raw->redis, &reply) != REDIS_OK)
+        bench_die("connection: %s", raw->redis->errstr);
     return reply;
 }
 
 void bench_raw_expect_acquired(const struct bench_raw *raw)
 {
     redisReply *reply = raw_reply(raw);
-    if (reply->type != REDIS_REPLY_NIL) bench_die("not acquired: %s", reply->str ? reply->str : "held");
+    if (reply->type != REDIS_REPLY_NIL)
+        bench_die("not acquired: %s", reply->str ? reply->str : "held");
     freeReplyObject(reply);
 }
 

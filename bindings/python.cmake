@@ -1,0 +1,40 @@
+# python.cmake - the extension module snib._core, for the stable ABI of Python 3.10 and newer.
+#
+# Wants SNIB_CORE_SOURCES' objects (target snib_objects), SNIB_CORE_INCLUDES and SNIB_CORE_LIBS.
+# Everything but the module's init function is hidden, so that other copies of the core or of hiredis
+# in the process do not matter.
+
+find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.SABIModule)
+find_program(SWIG_EXECUTABLE NAMES swig REQUIRED)
+
+set(snib_bindings ${CMAKE_CURRENT_LIST_DIR})
+set(snib_wrapper ${CMAKE_CURRENT_BINARY_DIR}/snib_wrap.c)
+get_filename_component(snib_include ${snib_bindings}/../core/include ABSOLUTE)
+
+add_custom_command(
+    OUTPUT ${snib_wrapper}
+    COMMAND ${SWIG_EXECUTABLE} -python -noproxy -threads -I${snib_include}
+            -o ${snib_wrapper} ${snib_bindings}/snib.i
+    DEPENDS ${snib_bindings}/snib.i ${snib_include}/snib.h
+    VERBATIM)
+
+Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
+    ${snib_wrapper} ${snib_bindings}/python_calls.c)
+# Generated code keeps to rules of its own.
+set_source_files_properties(${snib_wrapper} PROPERTIES COMPILE_OPTIONS "-w")
+target_include_directories(_core PRIVATE ${snib_bindings} ${snib_include})
+target_compile_definitions(_core PRIVATE SWIG_TYPE_TABLE=snib SNIB_STATIC)
+set_target_properties(_core PROPERTIES C_VISIBILITY_PRESET hidden)
+
+# A static hiredis makes the wheel independent of the system's; libuuid.a cannot go into a module.
+find_library(SNIB_HIREDIS_STATIC NAMES libhiredis.a)
+set(snib_libs ${SNIB_CORE_LIBS})
+if(SNIB_HIREDIS_STATIC)
+    list(TRANSFORM snib_libs REPLACE "^hiredis$" ${SNIB_HIREDIS_STATIC})
+endif()
+target_link_libraries(_core PRIVATE snib_objects ${snib_libs})
+target_link_options(_core PRIVATE
+    -Wl,--version-script=${snib_bindings}/core.map -Wl,--gc-sections -Wl,-z,nodelete)
+set_target_properties(_core PROPERTIES LINK_DEPENDS ${snib_bindings}/core.map)
+
+install(TARGETS _core DESTINATION snib COMPONENT python)

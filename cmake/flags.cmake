@@ -1,0 +1,29 @@
+# flags.cmake - language, hardening, warnings, sanitizers.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(type RelWithDebInfo)
+    if(SNIB_SANITIZE)
+        set(type Debug)
+    endif()
+    set(CMAKE_BUILD_TYPE ${type} CACHE STRING "Debug keeps the assertions" FORCE)
+endif()
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+add_compile_options(-fstack-protector-strong)
+add_link_options(-Wl,-z,relro -Wl,-z,now)
+if(SNIB_SANITIZE)
+    add_compile_options(-fsanitize=${SNIB_SANITIZE} -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${SNIB_SANITIZE})
+else()
+    add_compile_options($<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+endif()
+
+# For hand-written code of ours; generated code is compiled without.
+add_library(snib_warnings INTERFACE)
+target_compile_options(snib_warnings INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    $<$<BOOL:${SNIB_WERROR}>:-Werror>)

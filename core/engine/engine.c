@@ -1,0 +1,192 @@
+/* engine.c - the whole: birth and end, time, close, statistics. */
+#include "engine/engine.h"
+
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t snib__engine_random(struct snib__engine *e, uint64_t below)
+{
+    /* xorshift64*: jitter only; secrets and ids come from elsewhere */
+    e->random ^= e->random >> 12;
+    e->random ^= e->random << 25;
+    e->random ^= e->random >> 27;
+    return below ? (e->random * 2685821657736338717ull >> 11) % below : 0;
+}
+
+uint32_t snib__hash(const char *bytes, size_t n)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (uint8_t)bytes[i]) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+struct snib__engine *snib__engine_new(const struct snib__config *config)
+{
+    struct snib__engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->config = *config;
+    e->random = config->seed ? config->seed : 1;
+    e->next_number = config->first_number;
+    e->node.down_since = SNIB__NEVER;
+    e->node.failure = SNIB_EUNREACHABLE;
+    e->memory = sizeof *e;
+    if (snib__conn_init(&e->node.links[SNIB__COMMAND].conn, false) < 0 ||
+        snib__conn_init(&e->node.links[SNIB__PUBSUB].conn, true) < 0) {
+        snib__engine_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void snib__engine_free(struct snib__engine *e)
+{
+    if (!e)
+        return;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
+            next = wait->chan_next;
+            free(wait);
+        }
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
+            next = gate->next;
+            free(gate);
+        }
+    for (struct snib__op *op = e->live; op; op = op->live_next) {
+        free(op->answer);
+        free(op->asked);
+    }
+    snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
+    snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
+    free(e->node.todo);
+    free(e->gates);
+    free(e->chans);
+    free(e->heap);
+    snib__slabs_free(e);
+    free(e);
+}
+
+struct snib__buf *snib__engine_output(struct snib__engine *e, int link) { return &e->node.links[link].conn.out; }
+
+uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
+{
+    return e->node.links[link].conn.ring_count;
+}
+
+void snib__engine_tick(struct snib__engine *e, snib__time now)
+{
+    while (e->heap_n > 0 && e->heap[1].when <= now) {
+        struct snib__timer timer = e->heap[1];
+        snib__timer_cancel(e, timer.at);
+        if (timer.what == SNIB__TIMER_OP)
+            snib__op_expired(e, timer.subject, now);
+        else if (timer.what == SNIB__TIMER_HOLD)
+            snib__hold_expired(e, timer.subject, now);
+        else
+            snib__wait_expired(e, timer.subject, now);
+    }
+    snib__watchdog_tick(e, now);
+    snib__wait_tick(e, now);
+    snib__node_tick(e, now);
+}
+
+snib__time snib__engine_deadline(const struct snib__engine *e)
+{
+    snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
+    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e), snib__node_deadline(e)};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        next = others[i] < next ? others[i] : next;
+    return next;
+}
+
+void snib__engine_close(struct snib__engine *e, snib__time now)
+{
+    if (e->closed)
+        return;
+    e->closed = true;
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        if (op->kind == SNIB__OP_RELEASE)
+            continue;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, SNIB_ECLOSED);
+    }
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
+            struct snib__hold *hold = gate->active;
+            next = gate->next;
+            if (!hold || hold->phase != SNIB__HELD)
+                continue;
+            /* The caller's hold is lost; what the server has of it is given back by another of its number. */
+            struct snib__hold *rest = snib__hold_new(e, gate);
+            if (rest) {
+                rest->number = hold->number;
+                rest->lease_ms = hold->lease_ms;
+                rest->deadline = hold->deadline;
+                rest->acquired_at = hold->acquired_at;
+                snib__gate_release(e, rest, now);
+            }
+            hold->count = 0;
+            snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+        }
+}
+
+bool snib__engine_quiet(const struct snib__engine *e)
+{
+    if (e->releasing > 0)
+        return false;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            if (gate->active)
+                return false;
+    return true;
+}
+
+void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
+{
+    uint32_t size = out->size;
+    *out = e->stats;
+    out->size = size;
+    out->waiting = 0;
+    for (const struct snib__op *op = e->live; op; op = op->live_next)
+        out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited;
+    out->memory = e->memory;
+    for (int link = 0; link < 2; link++) {
+        const struct snib__conn *conn = &e->node.links[link].conn;
+        out->memory += conn->out.cap + conn->ring_cap * sizeof *conn->ring;
+    }
+}
+
+void snib__histogram_add(uint64_t *buckets, snib__time duration)
+{
+    uint64_t us = duration / 1000;
+    int bucket = us == 0 ? 0 : 63 - __builtin_clzll(us);
+    buckets[bucket < SNIB_HISTOGRAM_BUCKETS ? bucket : SNIB_HISTOGRAM_BUCKETS - 1]++;
+}
+
+void snib__engine_log_level(struct snib__engine *e, int32_t level) { e->log_level = level; }
+
+/* One record waits at a time; the driver fetches it after each pass. */
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *text)
+{
+    if (level > e->log_level)
+        return;
+    size_t n = strlen(text);
+    n = n < sizeof e->log - 1 ? n : sizeof e->log - 1;
+    memcpy(e->log, text, n);
+    e->log[n] = 0;
+    e->log_pending = level;
+}
+
+const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
+{
+    if (e->log_pending == 0)
+        return NULL;
+    *out_level = e->log_pending;
+    e->log_pending = 0;
+    return e->log;
+}

@@ -1,0 +1,183 @@
+/* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
+ *
+ * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
+ * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.  The
+ * caller serialises all calls; the thread driver does so with the client's mutex, the simulator by
+ * having one thread.
+ *
+ *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
+ *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
+ *
+ * Links: a client has nodes, a node has two links, SNIB__COMMAND and SNIB__PUBSUB; link = node * 2 + which.
+ */
+#ifndef SNIB__ENGINE_H
+#define SNIB__ENGINE_H
+
+#include "net/conn.h"
+#include "snib.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct snib__engine;
+struct snib__gate; /* what this client knows of one lock name */
+struct snib__hold;
+struct snib__op;
+
+enum snib__link { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
+
+struct snib__config {
+    struct snib__login login; /* the strings stay the caller's and must outlive the engine */
+    char uuid[37];            /* the client id */
+    uint64_t seed;            /* for jitter */
+    uint64_t first_number;    /* of the first owner; 12 digits keep all owners of a client equally long */
+    snib__time lease, reply_timeout, patience, recheck;
+    int32_t handover_max; /* 0: none */
+    int32_t ops_max;
+};
+
+struct snib__engine *snib__engine_new(const struct snib__config *config);
+void snib__engine_free(struct snib__engine *engine);
+
+/* ---- driver ---- */
+
+/* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
+int snib__engine_take_wish(struct snib__engine *engine, int link);
+void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
+/* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
+void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error, snib__time now);
+void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n, snib__time now);
+/* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
+struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
+/* Commands on a link whose reply has not come. */
+uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
+void snib__engine_tick(struct snib__engine *engine, snib__time now);
+snib__time snib__engine_deadline(const struct snib__engine *engine);
+
+/* ---- operations ---- */
+
+enum snib__op_kind {
+    SNIB__OP_ACQUIRE = 1,
+    SNIB__OP_RELEASE,
+    SNIB__OP_INFO,
+    SNIB__OP_FORCE,
+    SNIB__OP_PING,
+    SNIB__OP_LIST
+};
+
+/* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
+ * The caller's fields are his: the engine never looks at them. */
+struct snib__op {
+    struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
+    struct snib__op *live_next, *live_prev; /* engine: all running operations */
+    struct snib__gate *gate;                /* a reference, or NULL */
+    struct snib__hold *hold;
+    snib__time started;
+    snib__time deadline; /* of the wait; SNIB__NEVER */
+    snib__time timer;    /* when in the heap */
+    uint32_t timer_at;   /* place in the heap, 0 = not in it */
+    int32_t code;
+    int32_t os_error;
+    uint8_t kind;  /* enum snib__op_kind */
+    uint8_t place; /* engine: where it is, see gate.c */
+    bool once;     /* one try */
+    bool waited;
+    bool done;
+    bool again; /* caller's: go on by itself as soon as it has to wait */
+    uint64_t owner;
+    snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
+    struct snib__asked *asked;
+    /* the caller's */
+    void *handle;
+    void *sink;
+    uint64_t token;
+    _Atomic uint32_t word;
+    uint32_t refs;
+};
+
+struct snib__acquire {
+    uint64_t owner; /* 0 fresh */
+    snib__time wait; /* SNIB__NEVER no limit, 0 one try */
+    snib__time lease;    /* 0: renewed */
+    snib__time max_hold; /* 0: none */
+};
+
+/* The gate of a lock name, with a reference; NULL when out of memory. */
+struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
+void snib__gate_ref(struct snib__gate *gate);
+void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
+
+/* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
+ * started.  It may be done at once: see op->done. */
+struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
+                                      const struct snib__acquire *how, snib__time now, int32_t *out_code);
+/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
+struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
+                                      int32_t *out_code);
+struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
+                                   int32_t *out_code);
+struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
+                                    int32_t *out_code);
+struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
+                                   int32_t *out_code);
+/* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
+struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor, const char *pattern, size_t n,
+                                   char *buffer, size_t cap, snib__time now, int32_t *out_code);
+/* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
+bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
+
+/* The next operation that has ended, in order of completion. */
+struct snib__op *snib__engine_take_done(struct snib__engine *engine);
+/* The operation's detail as an event without hold and token. */
+void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
+/* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
+void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* Whether a sync caller may read for it: one of its own commands is on the link. */
+bool snib__op_in_flight(const struct snib__op *op);
+
+/* ---- holds ---- */
+
+/* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
+struct snib__hold {
+    struct snib__gate *gate;
+    struct snib__hold *prev, *next; /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op;            /* acquiring or releasing it; NULL */
+    uint64_t number;                /* the owner's number on the wire, unique */
+    uint64_t owner;                 /* explicit owner or 0 */
+    snib__time deadline;            /* V: no longer safe from here on; 0 before the grant */
+    snib__time acquired_at;
+    uint32_t lease_ms; /* 0: renewed with the client's lease */
+    uint32_t max_hold_ms;
+    uint32_t timer_at; /* place in the heap, 0 = not in it */
+    uint32_t count;    /* re-entries: releases to come */
+    uint8_t phase;     /* enum snib__phase */
+    uint8_t reason;    /* enum snib_reason */
+    uint8_t flags;     /* engine */
+    uint8_t tell;      /* caller's: wants the lost event */
+    uint32_t users;    /* caller's */
+    /* the caller's */
+    void *handle;
+    void *sink;
+    uint64_t token;
+};
+
+/* Drop the caller's interest; a hold that is still held is released in the background. */
+void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
+/* "<uuid>:<number>" and its length; out has room for 64. */
+size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
+/* The next hold that became lost and wants it told (hold->tell), once each. */
+struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
+
+/* ---- the whole ---- */
+
+/* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
+void snib__engine_close(struct snib__engine *engine, snib__time now);
+bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
+/* Records for the log: the next one with its level, or NULL. */
+const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+void snib__engine_log_level(struct snib__engine *engine, int32_t level);
+
+#endif

@@ -1,0 +1,161 @@
+/* hold.c - holds: the deadline, the three states, loss.
+ *
+ *     NEW --send--> TRYING --granted--> HELD --release--> RELEASING --> GONE
+ *      ^--refused-----'                   '--loss--> LOST
+ *
+ * The deadline V counts from before the request was sent, so it cannot be later than the end of the
+ * lease at the server as long as the two clocks run at rates within 1 %.  A loss is told by V at the
+ * latest, whatever the network does, because the timers of V ask nobody.
+ */
+#include "engine/internal.h"
+
+#include <string.h>
+
+snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return hold->lease_ms ? hold->lease_ms * SNIB__MS : e->config.lease;
+}
+
+snib__time snib__lease_end(snib__time sent_at, snib__time lease)
+{
+    return sent_at + lease - lease / 100 - SNIB__MARGIN;
+}
+
+size_t snib__hold_owner(const struct snib__engine *e, const struct snib__hold *hold, char *out)
+{
+    memcpy(out, e->config.uuid, 36);
+    out[36] = ':';
+    return 37 + snib__decimal(out + 37, (int64_t)hold->number);
+}
+
+void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (hold->flags & SNIB__LISTED)
+        snib__watchdog_remove(e, hold);
+    snib__timer_cancel(e, &hold->timer_at);
+}
+
+/* Nobody wants it and nothing of it is on its way: free it. */
+void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (!(hold->flags & (SNIB__HANDED | SNIB__UNTOLD)) && hold->phase != SNIB__TRYING &&
+        hold->phase != SNIB__RELEASING && hold->phase != SNIB__HELD && !hold->op) {
+        snib__hold_stop(e, hold);
+        snib__hold_recycle(e, hold);
+    }
+}
+
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now)
+{
+    hold->phase = SNIB__HELD;
+    hold->flags &= (uint8_t)~SNIB__RESENT;
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->acquired_at = now;
+    hold->count = 1;
+    e->stats.acquisitions++;
+    e->stats.held++;
+    snib__time ends = SNIB__NEVER;
+    if (hold->lease_ms == 0)
+        snib__watchdog_add(e, hold);
+    else
+        ends = hold->deadline;
+    if (hold->max_hold_ms && now + hold->max_hold_ms * SNIB__MS < ends)
+        ends = now + hold->max_hold_ms * SNIB__MS;
+    if (ends != SNIB__NEVER && snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
+        hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
+}
+
+static void hold_count_loss(struct snib__engine *e, int reason)
+{
+    switch (reason) {
+    case SNIB_REASON_EXPIRED: e->stats.lost_expired++; break;
+    case SNIB_REASON_TAKEN: e->stats.lost_taken++; break;
+    case SNIB_REASON_DELETED: e->stats.lost_deleted++; break;
+    case SNIB_REASON_UNREACHABLE: e->stats.lost_unreachable++; break;
+    case SNIB_REASON_MAX_HOLD: e->stats.lost_max_hold++; break;
+    default: e->stats.lost_closed++; break;
+    }
+}
+
+void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__hold_stop(e, hold);
+    hold->phase = SNIB__LOST;
+    hold->reason = (uint8_t)reason;
+    e->stats.held--;
+    hold_count_loss(e, reason);
+    snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+    snib__engine_log(e, SNIB_LOG_WARNING, "a hold was lost");
+    if (hold->tell && (hold->flags & SNIB__HANDED)) {
+        hold->flags |= SNIB__UNTOLD;
+        hold->next = NULL;
+        hold->prev = e->lost_tail;
+        if (e->lost_tail)
+            e->lost_tail->next = hold;
+        else
+            e->lost_head = hold;
+        e->lost_tail = hold;
+    }
+    snib__gate_ref(gate);
+    if (gate->active == hold)
+        gate->active = NULL;
+    snib__hold_settle(e, hold);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
+static void hold_told(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (hold->prev)
+        hold->prev->next = hold->next;
+    else
+        e->lost_head = hold->next;
+    if (hold->next)
+        hold->next->prev = hold->prev;
+    else
+        e->lost_tail = hold->prev;
+    hold->flags &= (uint8_t)~SNIB__UNTOLD;
+}
+
+struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
+{
+    struct snib__hold *hold = e->lost_head;
+    if (hold)
+        hold_told(e, hold);
+    return hold;
+}
+
+/* The hold's timer rang: a fixed lease or max_hold is over, or a release is to be tried again. */
+void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase == SNIB__RELEASING)
+        snib__gate_retry_release(e, hold, now);
+    else if (hold->phase == SNIB__HELD)
+        snib__hold_lose(e, hold, now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
+}
+
+int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase == SNIB__LOST)
+        return SNIB_HOLD_LOST;
+    if (hold->phase != SNIB__HELD)
+        return SNIB_HOLD_RELEASED;
+    if (now >= hold->deadline)
+        return SNIB_HOLD_LOST;
+    /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
+    bool overdue = hold->lease_ms == 0 && hold->deadline - now < e->config.lease / 2;
+    return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
+}
+
+void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    hold->flags &= (uint8_t)~SNIB__HANDED;
+    hold->tell = 0;
+    if (hold->flags & SNIB__UNTOLD)
+        hold_told(e, hold);
+    if (hold->phase == SNIB__HELD)
+        snib__gate_release(e, hold, now);
+    else
+        snib__hold_settle(e, hold);
+}

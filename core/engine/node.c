@@ -1,0 +1,385 @@
+/* node.c - the two links of a node: when to connect, what to send, whom a reply belongs to.
+ *
+ * The command link carries scripts, the pub/sub link subscriptions.  Commands that come while the
+ * command link is not ready wait in `todo` and are encoded when they leave, so that the time before
+ * the send is the true one.
+ *
+ * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NODE_BACKOFF_MIN (10 * SNIB__MS)
+#define NODE_BACKOFF_MAX (2000 * SNIB__MS)
+#define NODE_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
+
+bool snib__node_ready(const struct snib__engine *e)
+{
+    return e->node.links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
+}
+
+/* ---- sending ---- */
+
+static int node_encode(struct snib__engine *e, int kind, void *subject, struct snib__buf *out)
+{
+    struct snib__hold *hold = subject;
+    struct snib__batch *batch = subject;
+    switch (kind) {
+    case SNIB__REQ_ACQUIRE: return hold->gate->kind->acquire(out, e, hold);
+    case SNIB__REQ_RELEASE: return hold->gate->kind->release(out, e, hold);
+    case SNIB__REQ_TRANSFER: return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+    case SNIB__REQ_RENEW: /* a fixed lease is asked for, not renewed */
+        return batch->holds[0]->gate->kind->renew(
+            out, e, batch->holds, batch->n, batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
+    default: return snib__ask_encode(e, out, subject);
+    }
+}
+
+static int node_write(struct snib__engine *e, struct snib__request *request, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    size_t size = snib__buf_size(&conn->out);
+    request->sent_at = now;
+    if (snib__conn_expect(conn, request) < 0)
+        return -1;
+    int script = node_encode(e, request->kind, request->subject, &conn->out);
+    if (script == -1) { /* nothing half-written leaves */
+        conn->ring_count--;
+        conn->out.len = conn->out.head + size;
+        return -1;
+    }
+    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script = (int16_t)script;
+    e->stats.commands++;
+    return 0;
+}
+
+static int node_later(struct snib__engine *e, const struct snib__request *request)
+{
+    struct snib__node *node = &e->node;
+    if (node->todo_n == node->todo_cap) {
+        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : 16;
+        struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
+        if (!todo)
+            return -1;
+        node->todo = todo;
+        node->todo_cap = cap;
+    }
+    node->todo[node->todo_n++] = *request;
+    return 0;
+}
+
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number, snib__time now)
+{
+    struct snib__request request = {.kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    if (snib__node_ready(e))
+        return node_write(e, &request, now);
+    if (kind == SNIB__REQ_RENEW)
+        return -1; /* the watchdog asks again when the link is ready */
+    if (node_later(e, &request) < 0)
+        return -1;
+    snib__node_want(e, SNIB__COMMAND, now);
+    return 0;
+}
+
+/* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
+void snib__node_forget(struct snib__engine *e, void *subject)
+{
+    struct snib__node *node = &e->node;
+    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < node->todo_n; i++)
+        if (node->todo[i].subject != subject)
+            node->todo[kept++] = node->todo[i];
+    node->todo_n = kept;
+    for (uint32_t i = 0; i < conn->ring_count; i++) {
+        struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        if (request->subject == subject)
+            request->subject = NULL;
+    }
+}
+
+static void node_flush(struct snib__engine *e, snib__time now)
+{
+    struct snib__node *node = &e->node;
+    struct snib__request *todo = node->todo;
+    uint32_t n = node->todo_n;
+    node->todo = NULL;
+    node->todo_n = node->todo_cap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__hold *hold = todo[i].subject;
+        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
+        bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
+        if (undo || node_write(e, &todo[i], now) < 0) {
+            if (todo[i].kind == SNIB__REQ_ASK)
+                snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
+            else
+                snib__gate_unanswered(e, &todo[i], now);
+        }
+    }
+    free(todo);
+}
+
+/* ---- the life of a link ---- */
+
+void snib__node_want(struct snib__engine *e, int link, snib__time now)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    ep->wanted = true;
+    if (ep->conn.state != SNIB__CONN_DOWN || ep->connecting || ep->connect)
+        return;
+    if (ep->next_try > now + NODE_EAGER)
+        ep->next_try = now + NODE_EAGER;
+    ep->connect = ep->next_try <= now;
+    if (link == SNIB__COMMAND && e->node.down_since == SNIB__NEVER)
+        e->node.down_since = now;
+}
+
+int snib__engine_take_wish(struct snib__engine *e, int link)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    if (ep->close) {
+        ep->close = false;
+        return SNIB__WISH_CLOSE;
+    }
+    if (ep->connect) {
+        ep->connect = false;
+        ep->connecting = true;
+        return SNIB__WISH_CONNECT;
+    }
+    return SNIB__WISH_NOTHING;
+}
+
+static bool node_needed(const struct snib__engine *e, int link)
+{
+    if (link == SNIB__COMMAND)
+        return e->node.todo_n > 0 || e->node.renew_head || e->live || e->releasing || e->stats.held;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__wait *wait = e->chans[i]; wait; wait = wait->chan_next)
+            if (wait->head)
+                return true;
+    return false;
+}
+
+/* Operations that cannot come to an end without the server end now. */
+void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now)
+{
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        op->os_error = os_error;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, code);
+    }
+}
+
+static bool node_hopeless(int32_t code)
+{
+    return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE || code == SNIB_EPROTOCOL;
+}
+
+static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error, snib__time now)
+{
+    struct snib__node *node = &e->node;
+    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    struct snib__request request;
+    if (node->down_since == SNIB__NEVER || node->down_since > since)
+        node->down_since = since < now ? since : now;
+    node->failure = code;
+    node->os_error = os_error;
+    while (snib__conn_orphan(conn, &request)) {
+        if (!request.subject)
+            continue;
+        if (request.kind == SNIB__REQ_RENEW) {
+            snib__watchdog_unanswered(e, request.subject, now);
+        } else if (request.kind != SNIB__REQ_ASK) {
+            snib__gate_unanswered(e, &request, now);
+        } else {
+            struct snib__op *op = request.subject;
+            op->os_error = os_error;
+            /* A second force release could hit another holder. */
+            if (op->kind == SNIB__OP_FORCE || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+                snib__op_done(e, op, SNIB_EUNREACHABLE);
+        }
+    }
+    if (node_hopeless(code) || !node->ever_ready)
+        if (code != SNIB_ELOADING)
+            snib__node_fail_ops(e, code, os_error, now);
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        snib__op_arm(e, op);
+}
+
+void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error, snib__time now)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    if (ep->conn.failure) {
+        code = ep->conn.failure;
+        os_error = 0;
+    }
+    snib__time oldest = snib__conn_oldest(&ep->conn);
+    ep->connecting = false;
+    snib__conn_reset(&ep->conn);
+    ep->conn.failure = 0;
+    ep->next_try = now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
+    ep->backoff = ep->backoff == 0                       ? NODE_BACKOFF_MIN
+                  : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
+                                                         : ep->backoff * 2;
+    if (link == SNIB__PUBSUB) {
+        snib__wait_pubsub_down(e, now);
+    } else {
+        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down");
+        node_command_down(e, oldest, code, os_error, now);
+    }
+    ep->wanted = node_needed(e, link);
+    if (link == SNIB__COMMAND && !ep->wanted)
+        e->node.down_since = SNIB__NEVER;
+}
+
+/* Close a link that cannot be trusted any more. */
+static void node_close(struct snib__engine *e, int link, int32_t code, snib__time now)
+{
+    e->node.links[link].close = true;
+    snib__engine_link_down(e, link, code, 0, now);
+}
+
+void snib__engine_link_up(struct snib__engine *e, int link, snib__time now)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    ep->connecting = false;
+    if (snib__conn_begin(&ep->conn, &e->config.login, now) < 0)
+        node_close(e, link, SNIB_ENOMEM, now);
+}
+
+static void node_command_ready(struct snib__engine *e, snib__time now)
+{
+    struct snib__node *node = &e->node;
+    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
+    memcpy(node->run_id, conn->run_id, sizeof node->run_id);
+    if (node->ever_ready)
+        e->stats.reconnects++;
+    else if (conn->evicts)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+    if (other)
+        snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
+    node->ever_ready = true;
+    node->down_since = SNIB__NEVER;
+    node->ready_since = now;
+    node_flush(e, now);
+    snib__watchdog_reconnected(e, other, now);
+    snib__wait_recheck_all(e, now);
+}
+
+/* ---- replies ---- */
+
+static void node_answer(struct snib__engine *e, struct snib__request *request, const struct snib__value *reply,
+                        uint32_t n, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    const char *text = "";
+    int32_t error = 0;
+    if (reply->type == SNIB__RESP_ERROR) {
+        text = snib__resp_text(conn->resp, reply);
+        error = snib__conn_classify(text, reply->count);
+    }
+    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
+        error = SNIB_EPERM;
+        if (request->script >= 0 && request->tries++ == 0 && snib__conn_load(conn, request->script, now) == 0 &&
+            request->subject && request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
+            return;
+    }
+    if (!request->subject)
+        return;
+    switch (request->kind) {
+    case SNIB__REQ_ACQUIRE:
+        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, error, text, now);
+        break;
+    case SNIB__REQ_RELEASE: snib__gate_answer_release(e, request->subject, reply, error, text, now); break;
+    case SNIB__REQ_TRANSFER:
+        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, error, text, now);
+        break;
+    case SNIB__REQ_RENEW:
+        snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    default:
+        if (error)
+            snib__op_fail(e, request->subject, error, text, reply->count);
+        else
+            snib__ask_answer(e, request->subject, reply, n, conn->resp);
+    }
+}
+
+void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n, snib__time now)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    struct snib__request request;
+    const struct snib__value *reply;
+    uint32_t reply_n;
+    int more;
+    if (ep->conn.state == SNIB__CONN_DOWN)
+        return;
+    if (snib__resp_feed(ep->conn.resp, bytes, n) < 0) {
+        node_close(e, link, SNIB_EPROTOCOL, now);
+        return;
+    }
+    do {
+        bool was_ready = ep->conn.state == SNIB__CONN_READY;
+        more = snib__conn_next(&ep->conn, &request, &reply, &reply_n);
+        if (more < 0) {
+            node_close(e, link, SNIB_EPROTOCOL, now);
+            return;
+        }
+        if (!was_ready && ep->conn.state == SNIB__CONN_READY) {
+            ep->backoff = 0;
+            e->stats.connects++;
+            if (link == SNIB__COMMAND)
+                node_command_ready(e, now);
+            else
+                snib__wait_pubsub_ready(e, now);
+        }
+        if (more && link == SNIB__COMMAND)
+            node_answer(e, &request, reply, reply_n, now);
+        else if (more)
+            snib__wait_pubsub(e, reply, reply_n, now);
+    } while (more);
+}
+
+/* ---- time ---- */
+
+static snib__time node_reply_timeout(const struct snib__engine *e)
+{
+    /* Three renewals must fit into the last two thirds of a lease. */
+    snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
+    return share < e->config.reply_timeout ? share : e->config.reply_timeout;
+}
+
+void snib__node_tick(struct snib__engine *e, snib__time now)
+{
+    for (int link = 0; link < 2; link++) {
+        struct snib__endpoint *ep = &e->node.links[link];
+        snib__time oldest = snib__conn_oldest(&ep->conn);
+        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER && oldest + node_reply_timeout(e) <= now)
+            node_close(e, link, SNIB_EUNREACHABLE, now);
+        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting && ep->next_try <= now)
+            ep->connect = true;
+    }
+}
+
+snib__time snib__node_deadline(const struct snib__engine *e)
+{
+    snib__time next = SNIB__NEVER;
+    for (int link = 0; link < 2; link++) {
+        const struct snib__endpoint *ep = &e->node.links[link];
+        snib__time at = SNIB__NEVER;
+        if (ep->conn.state != SNIB__CONN_DOWN) {
+            at = snib__conn_oldest(&ep->conn);
+            if (at != SNIB__NEVER)
+                at += node_reply_timeout(e);
+        } else if (ep->wanted && !ep->connecting && !ep->connect) {
+            at = ep->next_try;
+        }
+        next = at < next ? at : next;
+    }
+    return next;
+}

@@ -1,0 +1,247 @@
+/* op.c - operations: birth, completion, patience; and the memory of ops, holds and batches.
+ *
+ * Completion allocates nothing and cannot fail: an operation is its own place in the list of the done.
+ * Ops, holds and batches live in slabs that are kept until the engine ends, so that a number or a
+ * generation can tell that a pointer has become somebody else.
+ */
+#include "engine/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct snib__slab {
+    struct snib__slab *next;
+    max_align_t objects[];
+};
+
+/* A fresh run of n objects of a size, linked into the engine; NULL when out of memory. */
+static void *op_slab(struct snib__engine *e, size_t size, size_t n)
+{
+    struct snib__slab *slab = calloc(1, sizeof *slab + size * n);
+    if (!slab)
+        return NULL;
+    slab->next = e->slabs;
+    e->slabs = slab;
+    e->memory += sizeof *slab + size * n;
+    return slab->objects;
+}
+
+void snib__slabs_free(struct snib__engine *e)
+{
+    while (e->slabs) {
+        struct snib__slab *slab = e->slabs;
+        e->slabs = slab->next;
+        free(slab);
+    }
+}
+
+struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
+{
+    if (!e->free_holds) {
+        struct snib__hold *holds = op_slab(e, sizeof *holds, 64);
+        if (!holds)
+            return NULL;
+        for (int i = 0; i < 64; i++) {
+            holds[i].next = e->free_holds;
+            e->free_holds = &holds[i];
+        }
+    }
+    struct snib__hold *hold = e->free_holds;
+    e->free_holds = hold->next;
+    *hold = (struct snib__hold){.gate = gate, .number = e->next_number++};
+    snib__gate_ref(gate);
+    return hold;
+}
+
+void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    hold->number = 0; /* whoever still points here finds a stranger */
+    hold->gate = NULL;
+    hold->next = e->free_holds;
+    e->free_holds = hold;
+    snib__gate_put(e, gate);
+}
+
+struct snib__batch *snib__batch_new(struct snib__engine *e)
+{
+    struct snib__batch *batch = e->free_batches;
+    if (batch)
+        e->free_batches = batch->next;
+    else
+        batch = op_slab(e, sizeof *batch, 1);
+    if (batch)
+        batch->n = 0;
+    return batch;
+}
+
+void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
+{
+    batch->next = e->free_batches;
+    e->free_batches = batch;
+}
+
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate, snib__time now,
+                              int32_t *out_code)
+{
+    *out_code = e->closed && kind != SNIB__OP_RELEASE          ? SNIB_ECLOSED
+                : e->live_n >= (uint32_t)e->config.ops_max ? SNIB_ELIMIT
+                                                               : SNIB_ENOMEM;
+    if (*out_code != SNIB_ENOMEM)
+        return NULL;
+    if (!e->free_ops) {
+        struct snib__op *ops = op_slab(e, sizeof *ops, 32);
+        if (!ops)
+            return NULL;
+        for (int i = 0; i < 32; i++) {
+            ops[i].next = e->free_ops;
+            e->free_ops = &ops[i];
+        }
+    }
+    struct snib__op *op = e->free_ops;
+    e->free_ops = op->next;
+    *op = (struct snib__op){.kind = (uint8_t)kind, .gate = gate, .started = now, .deadline = SNIB__NEVER};
+    if (gate)
+        snib__gate_ref(gate);
+    op->live_next = e->live;
+    if (e->live)
+        e->live->live_prev = op;
+    e->live = op;
+    e->live_n++;
+    *out_code = SNIB_OK;
+    return op;
+}
+
+void snib__op_free(struct snib__engine *e, struct snib__op *op)
+{
+    if (op->gate)
+        snib__gate_put(e, op->gate);
+    free(op->answer);
+    free(op->asked);
+    op->answer = NULL;
+    op->asked = NULL;
+    op->gate = NULL;
+    op->next = e->free_ops;
+    e->free_ops = op;
+}
+
+void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
+{
+    op->done = true;
+    op->code = code;
+    op->place = SNIB__PLACE_NONE;
+    snib__timer_cancel(e, &op->timer_at);
+    if (op->live_prev)
+        op->live_prev->live_next = op->live_next;
+    else
+        e->live = op->live_next;
+    if (op->live_next)
+        op->live_next->live_prev = op->live_prev;
+    e->live_n--;
+    if (code == SNIB_TIMEDOUT)
+        e->stats.timeouts++;
+    op->next = NULL;
+    if (e->done_tail)
+        e->done_tail->next = op;
+    else
+        e->done_head = op;
+    e->done_tail = op;
+}
+
+/* Done with an error reply whose text is worth showing. */
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, const char *server_text, uint32_t n)
+{
+    if (code == SNIB_ESERVER && !op->answer)
+        op->answer = calloc(1, sizeof *op->answer);
+    if (code == SNIB_ESERVER && op->answer) {
+        char shown[160];
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < n && kept < sizeof shown - 1; i++)
+            shown[kept++] = server_text[i] >= ' ' && server_text[i] < 127 ? server_text[i] : '?';
+        shown[kept] = 0;
+        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s", shown);
+    }
+    snib__op_done(e, op, code);
+}
+
+struct snib__op *snib__engine_take_done(struct snib__engine *e)
+{
+    struct snib__op *op = e->done_head;
+    if (op) {
+        e->done_head = op->next;
+        if (!e->done_head)
+            e->done_tail = NULL;
+        op->next = NULL;
+    }
+    return op;
+}
+
+/* The moment at which an operation gives up on a server that cannot be reached. */
+static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
+{
+    if (e->node.down_since == SNIB__NEVER)
+        return SNIB__NEVER;
+    snib__time from = op->started > e->node.down_since ? op->started : e->node.down_since;
+    return from + e->config.patience;
+}
+
+/* Put the operation's next deadline into the heap: of its wait, or of its patience.  0 or -1. */
+int snib__op_arm(struct snib__engine *e, struct snib__op *op)
+{
+    snib__time patience = op_patience(e, op);
+    op->timer = op->deadline < patience ? op->deadline : patience;
+    if (op->timer == SNIB__NEVER) {
+        snib__timer_cancel(e, &op->timer_at);
+        return 0;
+    }
+    return snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
+}
+
+void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    int32_t code = now >= op->deadline ? SNIB_TIMEDOUT
+                   : now >= op_patience(e, op) ? e->node.failure
+                                               : 0;
+    if (code == 0) {
+        snib__op_arm(e, op);
+        return;
+    }
+    if (code != SNIB_TIMEDOUT)
+        op->os_error = e->node.os_error;
+    snib__gate_leave(e, op, now);
+    snib__op_done(e, op, code);
+}
+
+bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    if (op->done)
+        return false;
+    e->stats.cancels++;
+    snib__gate_leave(e, op, now);
+    snib__op_done(e, op, SNIB_CANCELLED);
+    return true;
+}
+
+bool snib__op_in_flight(const struct snib__op *op)
+{
+    return !op->done && op->place != SNIB__PLACE_QUEUE;
+}
+
+void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
+{
+    if (op->answer)
+        *out = *op->answer;
+    else {
+        memset(out, 0, offsetof(snib_event, text) + 1);
+        if (op->code < 0 && op->os_error)
+            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code), strerror(op->os_error));
+        else if (op->code != SNIB_OK)
+            snprintf(out->text, sizeof out->text, "%s", snib_code_text(op->code));
+    }
+    (void)e;
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_DONE;
+    out->code = op->code;
+    out->os_error = op->os_error;
+}

@@ -1,0 +1,64 @@
+/* timer.c - a binary heap of deadlines that come in no order: waits, fixed leases, re-checks.
+ *
+ * Each subject stores its place, so that it can be moved or taken out; place 0 means "not in here".
+ * Renewals are not in here: with one lease length they are a sorted list (watchdog.c).
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+
+static void timer_place(struct snib__engine *e, uint32_t i, struct snib__timer timer)
+{
+    e->heap[i] = timer;
+    *timer.at = i;
+}
+
+static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer timer)
+{
+    while (i > 1 && e->heap[i / 2].when > timer.when) {
+        timer_place(e, i, e->heap[i / 2]);
+        i /= 2;
+    }
+    for (;;) {
+        uint32_t child = 2 * i;
+        if (child > e->heap_n)
+            break;
+        if (child < e->heap_n && e->heap[child + 1].when < e->heap[child].when)
+            child++;
+        if (e->heap[child].when >= timer.when)
+            break;
+        timer_place(e, i, e->heap[child]);
+        i = child;
+    }
+    timer_place(e, i, timer);
+}
+
+int snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
+{
+    struct snib__timer timer = {.when = when, .subject = subject, .at = at, .what = what};
+    if (*at == 0) {
+        if (e->heap_n + 1 >= e->heap_cap) {
+            uint32_t cap = e->heap_cap ? e->heap_cap * 2 : 64;
+            struct snib__timer *heap = realloc(e->heap, cap * sizeof *heap);
+            if (!heap)
+                return -1;
+            e->memory += (cap - e->heap_cap) * sizeof *heap;
+            e->heap = heap;
+            e->heap_cap = cap;
+        }
+        *at = ++e->heap_n;
+    }
+    timer_settle(e, *at, timer);
+    return 0;
+}
+
+void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
+{
+    uint32_t i = *at;
+    if (i == 0)
+        return;
+    *at = 0;
+    struct snib__timer last = e->heap[e->heap_n--];
+    if (i <= e->heap_n)
+        timer_settle(e, i, last);
+}

@@ -1,0 +1,251 @@
+#include "net/conn.h"
+
+#include "net/script.h"
+#include "snib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Requests of the handshake and of script loads. */
+enum { CONN_AUTH = -1, CONN_SELECT = -2, CONN_OPTIONAL = -3, CONN_ID = -4, CONN_INFO = -5, CONN_LOAD = -6 };
+
+static const struct {
+    const char *word;
+    int32_t code;
+} conn_errors[] = {
+    /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
+    {"NOSCRIPT", SNIB_AGAIN},       {"WRONGTYPE", SNIB_EWRONGTYPE}, {"OOM ", SNIB_EOOM},
+    {"READONLY", SNIB_EREADONLY},   {"MASTERDOWN", SNIB_EREADONLY}, {"LOADING", SNIB_ELOADING},
+    {"MISCONF", SNIB_EMISCONF},     {"NOREPLICAS", SNIB_EMISCONF},  {"NOPERM", SNIB_EPERM},
+    {"can't run this", SNIB_EPERM}, {"can't access", SNIB_EPERM},   {"can't publish", SNIB_EPERM},
+    {"NOAUTH", SNIB_EAUTH},         {"WRONGPASS", SNIB_EAUTH},      {"invalid password", SNIB_EAUTH},
+    {"AUTH", SNIB_EAUTH},           {"max number of clients", SNIB_EUNREACHABLE},
+    {"DB index", SNIB_EDATABASE},
+};
+
+int32_t snib__conn_classify(const char *text, uint32_t n)
+{
+    for (size_t i = 0; i < sizeof conn_errors / sizeof conn_errors[0]; i++)
+        if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
+            return conn_errors[i].code;
+    return SNIB_ESERVER;
+}
+
+int snib__conn_init(struct snib__conn *conn, bool pubsub)
+{
+    *conn = (struct snib__conn){.pubsub = pubsub};
+    conn->resp = snib__resp_new();
+    return conn->resp ? 0 : -1;
+}
+
+void snib__conn_free(struct snib__conn *conn)
+{
+    snib__resp_free(conn->resp);
+    snib__buf_free(&conn->out);
+    free(conn->ring);
+    *conn = (struct snib__conn){0};
+}
+
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
+{
+    if (conn->ring_count == conn->ring_cap) {
+        uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : 64;
+        struct snib__request *ring = malloc(cap * sizeof *ring);
+        if (!ring)
+            return -1;
+        for (uint32_t i = 0; i < conn->ring_count; i++)
+            ring[i] = conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        free(conn->ring);
+        conn->ring = ring;
+        conn->ring_cap = cap;
+        conn->ring_head = 0;
+    }
+    conn->ring[(conn->ring_head + conn->ring_count++) & (conn->ring_cap - 1)] = *request;
+    return 0;
+}
+
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out)
+{
+    while (conn->ring_count > 0) {
+        *out = conn->ring[conn->ring_head];
+        conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
+        conn->ring_count--;
+        if (out->kind > 0)
+            return true;
+    }
+    return false;
+}
+
+snib__time snib__conn_oldest(const struct snib__conn *conn)
+{
+    return conn->ring_count ? conn->ring[conn->ring_head].sent_at : SNIB__NEVER;
+}
+
+void snib__conn_reset(struct snib__conn *conn)
+{
+    if (conn->server_id != 0 && conn->ring_count > 0)
+        conn->kill_id = conn->server_id;
+    conn->server_id = 0;
+    conn->state = SNIB__CONN_DOWN;
+    conn->handshake_left = 0;
+    conn->out.head = conn->out.len = 0;
+    struct snib__resp *fresh = snib__resp_new();
+    if (fresh) { /* else the old reader goes on; begin() refuses a broken one */
+        snib__resp_free(conn->resp);
+        conn->resp = fresh;
+    }
+}
+
+/* One command of the handshake: its words, then an entry in the ring. */
+static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc, const char *const *argv)
+{
+    if (snib__resp_begin(&conn->out, argc) < 0)
+        return -1;
+    for (uint32_t i = 0; i < argc; i++)
+        if (snib__resp_arg(&conn->out, argv[i], strlen(argv[i])) < 0)
+            return -1;
+    return snib__conn_expect(conn, &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
+}
+
+#define CONN_SAY(conn, kind, now, ...)                                                                         \
+    conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),                    \
+             (const char *[]){__VA_ARGS__})
+
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
+{
+    const struct snib__script_text *text = &snib__script_texts[script];
+    if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
+        snib__resp_arg(&conn->out, "LOAD", 4) < 0 || snib__resp_arg(&conn->out, text->text, text->length) < 0)
+        return -1;
+    return snib__conn_expect(conn, &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
+}
+
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+{
+    int bad = 0;
+    conn->state = SNIB__CONN_HANDSHAKE;
+    conn->failure = 0;
+    conn->out.head = conn->out.len = 0;
+    conn->ring_count = 0;
+    if (login->password && login->username)
+        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
+    else if (login->password)
+        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->password);
+    bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
+    if (conn->pubsub) {
+        bad |= CONN_SAY(conn, CONN_INFO, now, "PING");
+    } else {
+        char number[24];
+        snprintf(number, sizeof number, "%d", login->database);
+        if (login->database != 0)
+            bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
+        /* What the old connection has sent and the server has not yet read must not run after what we
+         * send now: an acquire that comes after its own release would hold the lock for a lease. */
+        snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
+        if (conn->kill_id != 0)
+            bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
+        bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
+        for (int i = 0; i < SNIB__SCRIPT_COUNT; i++)
+            bad |= snib__conn_load(conn, i, now);
+        bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
+        bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
+    }
+    conn->handshake_left = conn->ring_count;
+    return bad ? -1 : 0;
+}
+
+static int conn_fail(struct snib__conn *conn, int32_t code, const char *text)
+{
+    conn->failure = code;
+    snprintf(conn->failure_text, sizeof conn->failure_text, "%s", text);
+    return -1;
+}
+
+/* The value of "name:value\r\n" in an INFO text. */
+static bool conn_info_value(const char *text, const char *name, char *out, size_t cap)
+{
+    const char *at = strstr(text, name);
+    if (!at || (at != text && at[-1] != '\n'))
+        return false;
+    at += strlen(name);
+    size_t n = strcspn(at, "\r\n");
+    if (n >= cap)
+        return false;
+    memcpy(out, at, n);
+    out[n] = 0;
+    return true;
+}
+
+static void conn_learn(struct snib__conn *conn, const char *info)
+{
+    char value[48];
+    if (conn_info_value(info, "run_id:", value, sizeof value))
+        memcpy(conn->run_id, value, sizeof value);
+    if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))
+        conn->evicts = strcmp(value, "noeviction") != 0;
+}
+
+/* A reply to the handshake or to a script load.  0, or -1 when the connection is of no use. */
+static int conn_greet(struct snib__conn *conn, const struct snib__request *request, const struct snib__value *reply)
+{
+    if (reply->type == SNIB__RESP_ERROR) {
+        const char *text = snib__resp_text(conn->resp, reply);
+        int32_t code = snib__conn_classify(text, reply->count);
+        if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
+            return conn_fail(conn, code, "");
+        if (request->kind == CONN_AUTH)
+            return conn_fail(conn, SNIB_EAUTH, "");
+        /* NOAUTH comes to every command of a client that should have logged in and did not. */
+        if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
+            return conn_fail(conn, SNIB_EAUTH, "");
+        if (request->kind == CONN_SELECT)
+            return conn_fail(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, "");
+        /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
+        return 0;
+    }
+    const char *text = reply->type == SNIB__RESP_STRING || reply->type == SNIB__RESP_STATUS
+                           ? snib__resp_text(conn->resp, reply)
+                           : "";
+    if (request->kind == CONN_ID && reply->type == SNIB__RESP_INTEGER)
+        conn->server_id = reply->integer;
+    else if (request->kind == CONN_INFO)
+        conn_learn(conn, text);
+    else if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
+        return conn_fail(conn, SNIB_EPROTOCOL, "");
+    return 0;
+}
+
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
+                    uint32_t *reply_n)
+{
+    for (;;) {
+        int broken;
+        *reply = snib__resp_next(conn->resp, reply_n, &broken);
+        if (broken)
+            return conn_fail(conn, SNIB_EPROTOCOL, "");
+        if (!*reply)
+            return 0;
+        if (conn->pubsub && conn->state == SNIB__CONN_READY) {
+            *request = (struct snib__request){.script = -1};
+            return 1;
+        }
+        if (conn->ring_count == 0) /* an answer to nothing, such as "max number of clients reached" */
+            return conn_fail(conn,
+                             (*reply)->type == SNIB__RESP_ERROR
+                                 ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
+                                 : SNIB_EPROTOCOL,
+                             "");
+        *request = conn->ring[conn->ring_head];
+        conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
+        conn->ring_count--;
+        if (request->kind > 0)
+            return 1;
+        if (conn_greet(conn, request, *reply) < 0)
+            return -1;
+        if (conn->handshake_left > 0 && --conn->handshake_left == 0) {
+            conn->state = SNIB__CONN_READY;
+            conn->kill_id = 0;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+/* conn.h - one connection to a server: handshake, commands in flight, replies in order.  No I/O.
+ *
+ *     DOWN --begin--> HANDSHAKE --last reply--> READY
+ *       ^------------- reset <------------------'
+ *
+ * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
+ * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
+ * AUTH, SELECT, CLIENT ID, INFO and the script loads leave together.
+ */
+#ifndef SNIB__CONN_H
+#define SNIB__CONN_H
+
+#include "net/buf.h"
+#include "net/resp.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended time */
+#define SNIB__NEVER UINT64_MAX
+#define SNIB__MS 1000000ull
+
+enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
+
+struct snib__request {
+    int32_t kind;    /* the engine's; negative kinds are the handshake's own */
+    int16_t script;  /* index of the script, or -1 */
+    int16_t tries;   /* how often it was sent because the server had forgotten the script */
+    void *subject;
+    uint64_t number; /* tells whether the subject is still the same */
+    snib__time sent_at;
+};
+
+struct snib__login {
+    const char *username; /* NULL: none */
+    const char *password; /* NULL: no AUTH */
+    int database;
+};
+
+struct snib__conn {
+    bool pubsub;
+    int state; /* enum snib__conn_state */
+    struct snib__resp *resp;
+    struct snib__buf out;
+    struct snib__request *ring;
+    uint32_t ring_head, ring_count, ring_cap;
+    uint32_t handshake_left; /* replies until READY */
+    int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
+    int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
+    char run_id[48];         /* of the server; "" unknown */
+    bool evicts;             /* the server may evict keys that have a TTL */
+    int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char failure_text[160];
+};
+
+int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
+void snib__conn_free(struct snib__conn *conn);
+
+/* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
+ * snib__conn_orphan() to hand out, oldest first, until it returns false. */
+void snib__conn_reset(struct snib__conn *conn);
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
+
+/* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
+
+/* snib__conn_next - the next reply for the engine, with its request (on a READY pub/sub connection
+ * there is none: request->kind is 0).  Replies of the handshake are handled inside.
+ * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
+ * why). */
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
+                    uint32_t *reply_n);
+
+/* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
+snib__time snib__conn_oldest(const struct snib__conn *conn);
+
+/* snib__conn_load - append a SCRIPT LOAD, for a server that has forgotten the script. */
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
+int32_t snib__conn_classify(const char *text, uint32_t n);
+
+#endif

@@ -1,0 +1,14 @@
+/* script.h - the Lua scripts as the server gets them; generated table, see core/lua/embed.cmake. */
+#ifndef SNIB__SCRIPT_H
+#define SNIB__SCRIPT_H
+
+#include "net/buf.h"
+#include "snib_scripts.h"
+
+#include <stdint.h>
+
+
+/* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
+int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
+
+#endif

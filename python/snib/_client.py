@@ -1,0 +1,182 @@
+"""What both clients share: options, statistics, and their end at exit and in forked children."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from . import _core
+from ._codes import InvalidOption
+from ._error import Error
+from ._times import lease_ms, option_ms
+
+T = TypeVar("T")
+
+# What the end of the interpreter may take for the releases of all clients together.
+_EXIT_SECONDS = 1.0
+
+_clients: weakref.WeakSet[BaseClient] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A snapshot of a client's counters; snib.h says what each of them counts."""
+
+    acquisitions: int
+    reentries: int
+    releases: int
+    waits: int
+    handovers: int
+    timeouts: int
+    cancels: int
+    renewals: int
+    renewal_commands: int
+    renewal_failures: int
+    lost_expired: int
+    lost_taken: int
+    lost_deleted: int
+    lost_unreachable: int
+    lost_max_hold: int
+    lost_closed: int
+    rechecks: int
+    messages: int
+    polling: int
+    connects: int
+    reconnects: int
+    commands: int
+    writes: int
+    reads: int
+    wakes: int
+    watchdog_late_us: int
+    held: int
+    waiting: int
+    memory: int
+    wait_time: tuple[int, ...]
+    hold_time: tuple[int, ...]
+
+
+def _option_count(name: str, value: int | None) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    if not 0 <= value < 2**31:
+        raise InvalidOption(f"{name} must be 0 or more and fit in 31 bits, not {value!r:.40}")
+    return value
+
+
+class BaseClient:
+    """One deployment of Redis or Valkey; thread-safe.
+
+    Times are seconds.  Nothing is sent and no thread is started before the first operation.
+
+    lease            of renewed holds
+    max_hold         renewal ends and the hold is lost after this time; a lock may have its own
+    connect_timeout  one attempt to connect
+    reply_timeout    a reply that takes longer ends the connection
+    patience         how long an operation endures an unreachable server
+    recheck          a waiter asks again after this time at most
+    handover_max     hand-overs in a row inside this process; 0 none
+    waiters_max      operations at once
+    username, password  instead of the URL's
+    """
+
+    def __init__(
+        self,
+        url: str = "redis://127.0.0.1:6379",
+        *,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        connect_timeout: float | None = None,
+        reply_timeout: float | None = None,
+        patience: float | None = None,
+        recheck: float | None = None,
+        handover_max: int | None = None,
+        waiters_max: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        if waiters_max == 0:
+            raise InvalidOption("waiters_max must be more than 0")
+        self._handle = _core.client_open(
+            url,
+            lease_ms(lease),
+            option_ms("connect_timeout", connect_timeout),
+            option_ms("reply_timeout", reply_timeout),
+            option_ms("patience", patience),
+            option_ms("recheck", recheck),
+            option_ms("max_hold", max_hold),
+            -1 if handover_max == 0 else _option_count("handover_max", handover_max),
+            _option_count("waiters_max", waiters_max),
+            username,
+            password,
+        )
+        self.id = _core.client_id(self._handle)
+        self._begin()
+        _clients.add(self)
+
+    def _begin(self) -> None:
+        """What a face of the package wants to set up."""
+
+    def stats(self) -> Stats:
+        """The client's counters now; no round trip."""
+        values: dict[str, Any] = _core.client_stats(self._handle)
+        return Stats(**values)
+
+    def _lock_handle(
+        self, name: str, lease: float | None, max_hold: float | None
+    ) -> _core.LockHandle:
+        return _core.lock_new(self._handle, name, lease_ms(lease), option_ms("max_hold", max_hold))
+
+    def _after_fork(self) -> None:
+        """In a child: let go of what belongs to the parent."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__.removesuffix('._lock')}.Client {self.id}>"
+
+
+def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
+    """Run a call of the core that cannot be cut into slices in a thread of its own.
+
+    So a signal, or a cancelled task, ends the wait for it and not the call.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(call(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name="snib", daemon=True).start()
+    except RuntimeError:  # the interpreter is about to end and starts no more threads
+        run()
+    return future
+
+
+def _close_all() -> None:
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for client in list(_clients):
+        left = max(0.0, deadline - time.monotonic())
+        try:
+            _core.client_close(client._handle, round(left * 1000))
+        except Error:
+            pass  # the leases end what could not be released
+
+
+def _drop_all() -> None:
+    for client in list(_clients):
+        client._after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_drop_all)

@@ -1,0 +1,18 @@
+"""The root of all exceptions of this package."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Anything that Snib raises, save TypeError.
+
+    code           the number in snib.h
+    retryable      the same call may succeed later
+    maybe_applied  the server may have done it; the client cleans up what it can
+    os_error       the errno behind it, or 0
+    """
+
+    code: int = 0
+    retryable: bool = False
+    maybe_applied: bool = False
+    os_error: int = 0

@@ -1,0 +1,14 @@
+"""From a result code to its exception."""
+
+from __future__ import annotations
+
+from . import _core
+from ._codes import BY_CODE
+from ._error import Error
+
+
+def make(code: int, text: str = "", os_error: int = 0) -> Error:
+    """The exception for a code; without text it says what the core's table says."""
+    error = BY_CODE.get(code, Error)(text or _core.code_text(code))
+    error.os_error = os_error
+    return error

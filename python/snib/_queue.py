@@ -1,0 +1,88 @@
+"""Locks on an event loop of your own: submit, watch a descriptor, drain.
+
+`snib.aio` does this for asyncio.  Any other loop that can watch a descriptor can do it too; the
+guide shows trio.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple, cast
+
+from . import _core
+from ._codes import Lost
+from ._error import Error
+from ._lock import Client, Hold, Lock, RLock
+from ._times import wait_ms
+
+DONE = 1  # snib_event_kind
+
+
+class Event(NamedTuple):
+    """The end of an operation, or the loss of a hold.
+
+    ticket  what acquire() or release() returned; a loss has the ticket of the acquire
+    result  the hold, None after a release, or the exception to raise
+    lost    True for a loss; the result is then a Lost
+    """
+
+    ticket: int
+    result: Hold | Error | None
+    lost: bool
+
+
+class Queue:
+    """A queue of events for one loop; one thread at a time may drain it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._handle = _core.queue_new(client._handle)
+        self._tickets = itertools.count(1)
+        self._running: dict[int, int] = {}
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while there are events; watch it and nothing else."""
+        return _core.queue_fd(self._handle)
+
+    def acquire(self, lock: Lock | RLock, timeout: float | None = None) -> int:
+        """Start to acquire; exactly one event will come.
+
+        The owner of an RLock is the thread that calls this.
+        """
+        ticket = next(self._tickets)
+        self._running[ticket] = _core.lock_acquire_submit(
+            lock._handle, lock._owner(), wait_ms(timeout), self._handle, ticket
+        )
+        return ticket
+
+    def release(self, hold: Hold) -> int:
+        """Start to release; exactly one event will come."""
+        ticket = next(self._tickets)
+        self._running[ticket] = _core.hold_release_submit(hold._handle, self._handle, ticket)
+        hold._released = True
+        return ticket
+
+    def cancel(self, ticket: int) -> bool:
+        """End an operation now; its event still comes.
+
+        True: it ends as Cancelled and this caller will not own the lock through it.  False: the
+        result was already there and the event brings it, perhaps a hold to release.
+        """
+        op = self._running.get(ticket)
+        return op is not None and _core.op_cancel(op)
+
+    def drain(self) -> list[Event]:
+        """Up to 64 events, oldest first, without waiting."""
+        return [
+            self._done(token, value) if kind == DONE else self._lost(token, code)
+            for kind, token, code, value in _core.queue_drain(self._handle)
+        ]
+
+    def _lost(self, ticket: int, reason: int) -> Event:
+        return Event(ticket, Lost(f"the hold was lost: {_core.reason_text(reason)}"), True)
+
+    def _done(self, ticket: int, value: _core.Value) -> Event:
+        self._running.pop(ticket, None)
+        if value is None or isinstance(value, Error):
+            return Event(ticket, value, False)
+        return Event(ticket, Hold(self._client, cast("_core.HoldHandle", value)), False)

@@ -1,0 +1,59 @@
+"""From seconds to the milliseconds of the core.
+
+Only what milliseconds cannot express is refused here; the ranges are the core's.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ._codes import InvalidArgument, InvalidLease, InvalidOption
+
+# Far above every range of the core, and a number of milliseconds that 64 bits still hold.
+_SECONDS_MAX = 2**53
+
+
+def _seconds(value: object, what: str, error: type[Exception]) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
+    if not -_SECONDS_MAX < value < _SECONDS_MAX:
+        raise error(f"{what} must be a finite number of seconds, not {value!r:.40}")
+    return value
+
+
+def wait_ms(timeout: float | None) -> int:
+    """None and -1 mean no limit, 0 one try; what is longer than 0 never becomes 0."""
+    if timeout is None:
+        return -1
+    seconds = _seconds(timeout, "timeout", InvalidArgument)
+    if seconds == -1:
+        return -1
+    if seconds < 0:
+        raise InvalidArgument(f"timeout must be 0 or more, or -1 for no limit, not {timeout!r}")
+    return math.ceil(seconds * 1000)
+
+
+def acquire_ms(blocking: bool, timeout: float | None) -> int:
+    """The two arguments of threading.Lock.acquire()."""
+    if blocking:
+        return wait_ms(timeout)
+    if timeout is not None and timeout != -1:
+        raise InvalidArgument("a call that does not block takes no timeout")
+    return 0
+
+
+def lease_ms(lease: float | None) -> int:
+    """None is the core's 0, its default; therefore no number may become 0."""
+    if lease is None:
+        return 0
+    return round(_seconds(lease, "lease", InvalidLease) * 1000) or -1
+
+
+def option_ms(name: str, value: float | None) -> int:
+    """As lease_ms(), for the other options."""
+    if value is None:
+        return 0
+    milliseconds = round(_seconds(value, name, InvalidOption) * 1000)
+    if milliseconds <= 0:
+        raise InvalidOption(f"{name} must be more than 0 seconds, not {value!r}")
+    return milliseconds

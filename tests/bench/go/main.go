@@ -1,0 +1,85 @@
+// Lock + unlock on distinct locks, for Snib and the Go libraries of its kind.
+//
+//	gobench PORT SCRIPTS snib|rueidis|rueidislock|redislock|redsync GOROUTINES
+//
+// rueidis is no lock library here: it sends the two scripts that Snib sends, and nothing else.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A pair locks and unlocks one lock once.
+type pair func(ctx context.Context) error
+
+// A rival makes n pairs on n distinct locks.
+type rival func(ctx context.Context, addr, scripts string, n int) ([]pair, error)
+
+var rivals = map[string]rival{
+	"snib":        newSnib,
+	"rueidis":     newRueidis,
+	"rueidislock": newRueidislock,
+	"redislock":   newRedislock,
+	"redsync":     newRedsync,
+}
+
+func die(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func lockName(i int) string { return "pair:" + strconv.Itoa(i) }
+
+// turn lets every goroutine work for so long and says how many pairs they did.
+func turn(ctx context.Context, pairs []pair, length time.Duration) (int64, time.Duration) {
+	var stop atomic.Bool
+	var done atomic.Int64
+	var crew sync.WaitGroup
+	began := time.Now()
+	for _, p := range pairs {
+		crew.Go(func() {
+			count := int64(0)
+			for ; !stop.Load(); count++ {
+				if err := p(ctx); err != nil {
+					die(err)
+				}
+			}
+			done.Add(count)
+		})
+	}
+	time.Sleep(length)
+	stop.Store(true)
+	crew.Wait()
+	return done.Load(), time.Since(began)
+}
+
+func main() {
+	if len(os.Args) != 5 || rivals[os.Args[3]] == nil {
+		die(fmt.Errorf("usage: gobench PORT SCRIPTS RIVAL GOROUTINES"))
+	}
+	n, err := strconv.Atoi(os.Args[4])
+	if err != nil {
+		die(err)
+	}
+	ctx := context.Background()
+	pairs, err := rivals[os.Args[3]](ctx, "127.0.0.1:"+os.Args[1], os.Args[2], n)
+	if err != nil {
+		die(err)
+	}
+	fmt.Println("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var seconds float64
+		if _, err := fmt.Sscanf(in.Text(), "go %g", &seconds); err != nil {
+			die(err)
+		}
+		done, took := turn(ctx, pairs, time.Duration(seconds*float64(time.Second)))
+		fmt.Printf("{\"done\": %d, \"seconds\": %.6f}\n", done, took.Seconds())
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+	"github.com/snib-lock/snib/go"
+)
+
+const lease = 30 * time.Second
+
+func newSnib(ctx context.Context, addr, _ string, n int) ([]pair, error) {
+	client, err := snib.Open(ctx, "redis://"+addr)
+	if err != nil {
+		return nil, err
+	}
+	pairs := make([]pair, n)
+	for i := range pairs {
+		mutex := client.Mutex(lockName(i))
+		pairs[i] = func(ctx context.Context) error {
+			hold, err := mutex.Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return hold.Unlock(ctx)
+		}
+	}
+	return pairs, nil
+}
+
+func newRueidis(ctx context.Context, addr, scripts string, n int) ([]pair, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+	if err != nil {
+		return nil, err
+	}
+	load := func(name string) (string, error) {
+		text, err := os.ReadFile(filepath.Join(scripts, name+".lua"))
+		if err != nil {
+			return "", err
+		}
+		return client.Do(ctx, client.B().ScriptLoad().Script(string(text)).Build()).ToString()
+	}
+	acquire, err := load("mutex_acquire")
+	if err != nil {
+		return nil, err
+	}
+	release, err := load("mutex_release")
+	if err != nil {
+		return nil, err
+	}
+	pairs := make([]pair, n)
+	for i := range pairs {
+		pairs[i] = scriptPair(client, acquire, release, lockName(i))
+	}
+	return pairs, nil
+}
+
+// scriptPair sends the scripts with a fresh owner for each acquisition, as Snib does.
+func scriptPair(client rueidis.Client, acquire, release, key string) pair {
+	channel := "redisson_lock__channel:{" + key + "}"
+	leaseMs := strconv.FormatInt(lease.Milliseconds(), 10)
+	number := 0
+	return func(ctx context.Context) error {
+		number++
+		owner := "5b3c1f9e-8a52-8d11-9c39-6f0d2a4be7c1:" + strconv.Itoa(number)
+		got := client.Do(ctx, client.B().Evalsha().Sha1(acquire).Numkeys(1).Key(key).
+			Arg(owner, leaseMs).Build())
+		if err := got.Error(); !rueidis.IsRedisNil(err) {
+			return fmt.Errorf("not acquired: %w", err)
+		}
+		receivers, err := client.Do(ctx, client.B().Evalsha().Sha1(release).Numkeys(1).Key(key).
+			Arg(owner, channel).Build()).AsInt64()
+		if err == nil && receivers < 1 {
+			err = fmt.Errorf("not released")
+		}
+		return err
+	}
+}
+
+func newRueidislock(_ context.Context, addr, _ string, n int) ([]pair, error) {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyMajority:    1,
+		NoLoopTracking: true,
+		KeyValidity:    lease,
+	})
+	if err != nil {
+		return nil, err
+	}
+	pairs := make([]pair, n)
+	for i := range pairs {
+		name := lockName(i)
+		pairs[i] = func(ctx context.Context) error {
+			_, unlock, err := locker.WithContext(ctx, name)
+			if err == nil {
+				unlock()
+			}
+			return err
+		}
+	}
+	return pairs, nil
+}
+
+// pool has a connection for each goroutine, so that none of them waits for another's.
+func pool(addr string, n int) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: n})
+}
+
+func newRedislock(_ context.Context, addr, _ string, n int) ([]pair, error) {
+	locker := redislock.New(pool(addr, n))
+	pairs := make([]pair, n)
+	for i := range pairs {
+		name := lockName(i)
+		pairs[i] = func(ctx context.Context) error {
+			lock, err := locker.Obtain(ctx, name, lease, nil)
+			if err != nil {
+				return err
+			}
+			return lock.Release(ctx)
+		}
+	}
+	return pairs, nil
+}
+
+func newRedsync(_ context.Context, addr, _ string, n int) ([]pair, error) {
+	sync := redsync.New(goredis.NewPool(pool(addr, n)))
+	pairs := make([]pair, n)
+	for i := range pairs {
+		name := lockName(i)
+		pairs[i] = func(ctx context.Context) error {
+			mutex := sync.NewMutex(name, redsync.WithExpiry(lease))
+			if err := mutex.LockContext(ctx); err != nil {
+				return err
+			}
+			_, err := mutex.UnlockContext(ctx)
+			return err
+		}
+	}
+	return pairs, nil
+}

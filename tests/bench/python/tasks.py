@@ -1,0 +1,56 @@
+"""Lock + unlock on distinct locks by asyncio tasks: tasks.py PORT snib|redis TASKS asyncio|uvloop"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from time import perf_counter
+
+from turns import answer, turns
+
+
+async def snib_locks(
+    stack: AsyncExitStack, port: int, count: int
+) -> list[AbstractAsyncContextManager]:
+    import snib.aio
+
+    client = await stack.enter_async_context(snib.aio.connect(f"redis://127.0.0.1:{port}"))
+    return [client.lock(f"task:{i}") for i in range(count)]
+
+
+async def redis_locks(
+    stack: AsyncExitStack, port: int, count: int
+) -> list[AbstractAsyncContextManager]:
+    import redis.asyncio
+
+    client = await stack.enter_async_context(redis.asyncio.Redis(port=port))
+    return [client.lock(f"task:{i}", timeout=30) for i in range(count)]
+
+
+async def work(lock: AbstractAsyncContextManager, until: float) -> int:
+    count = 0
+    while perf_counter() < until:
+        async with lock:
+            pass
+        count += 1
+    return count
+
+
+async def main() -> None:
+    port, kind, tasks = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    async with AsyncExitStack() as stack:
+        locks = await {"snib": snib_locks, "redis": redis_locks}[kind](stack, port, tasks)
+        # The loop stands still between turns, on purpose: nobody else shall work then.
+        for seconds in turns():
+            began = perf_counter()
+            counts = await asyncio.gather(*(work(lock, began + seconds) for lock in locks))
+            answer(sum(counts), perf_counter() - began)
+
+
+if sys.argv[4] == "uvloop":
+    import uvloop
+
+    uvloop.run(main())
+else:
+    asyncio.run(main())

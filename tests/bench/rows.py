@@ -1,0 +1,386 @@
+"""The rows of the benchmark: who works on what, against whom, and what is to be reached.
+
+Everything here is a ratio taken inside one round, or a count.  A missed goal is reported, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import BENCH, Builder, Sample, Server
+
+Round = dict[str, Sample]  # one round of a row: each subject's turn
+
+
+@dataclass
+class Setting:
+    """What the command line of a subject may refer to."""
+
+    builder: Builder
+    server: Server
+    folder: Path
+    quick: bool
+
+    def c(self, *words: object) -> list[str]:
+        head = [self.builder.c, self.server.port, self.builder.scripts]
+        return [str(word) for word in (*head, *words)]
+
+    def python(self, program: str, *words: object) -> list[str]:
+        head = [self.builder.python, BENCH / "python" / program, self.server.port]
+        return [str(word) for word in (*head, *words)]
+
+    def go(self, *words: object) -> list[str]:
+        head = [self.builder.go, self.server.port, self.builder.scripts]
+        return [str(word) for word in (*head, *words)]
+
+    def java(self, *words: object) -> list[str]:
+        return [*self.builder.java, str(self.server.port), *(str(word) for word in words)]
+
+    def oracle(self) -> Path:
+        """A fresh file for the safety oracle of one subject."""
+        path = self.folder / f"oracle.{len(list(self.folder.glob('oracle.*')))}"
+        path.write_bytes(bytes(64))
+        return path
+
+
+@dataclass
+class Seat:
+    """One subject of a row.  `kind` says what has to be built for it."""
+
+    kind: str
+    argv: Callable[[Setting], list[str]]
+    processes: int = 1
+    warm: float = 0.3  # seconds of unmeasured work before the rounds
+
+
+@dataclass
+class Check:
+    """One figure of a row and what it shall be: at most or at least the goal, or told only."""
+
+    what: str
+    against: str
+    seats: tuple[str, ...]
+    value: Callable[[Round], float]
+    goal: float | None
+    most: bool = False
+    unit: str = "x"
+
+    def reached(self, value: float) -> bool:
+        return value <= self.goal if self.most else value >= self.goal
+
+
+@dataclass
+class Row:
+    name: str
+    title: str
+    seats: dict[str, Seat]
+    checks: list[Check]
+    pinned: bool = False  # server and subjects on one core: steadier, for one-thread comparisons
+    rounds: int | None = None
+    seconds: float = 1.0
+    keeps_keys: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+# ---- Seats -----------------------------------------------------------------------------------------
+
+
+def c_seat(*words: object) -> Seat:
+    return Seat("c", lambda s: s.c(*words))
+
+
+def python_seat(program: str, *words: object) -> Seat:
+    return Seat("python", lambda s: s.python(program, *words))
+
+
+def go_seat(*words: object) -> Seat:
+    return Seat("go", lambda s: s.go(*words))
+
+
+def c_contended(threads: int, processes: int = 1) -> Seat:
+    def argv(s: Setting) -> list[str]:
+        return s.c("contend", threads, s.oracle())
+
+    return Seat("c", argv, processes)
+
+
+def java_contended(threads: int, processes: int = 1) -> Seat:
+    def argv(s: Setting) -> list[str]:
+        return s.java("contended", threads, s.oracle())
+
+    return Seat("java", argv, processes, warm=3.0)
+
+
+# ---- Checks ----------------------------------------------------------------------------------------
+
+
+def time_ratio(ours: str, theirs: str, against: str, goal: float) -> Check:
+    def value(r: Round) -> float:
+        return r[theirs].rate / r[ours].rate
+
+    return Check("time", against, (ours, theirs), value, goal, most=True)
+
+
+def throughput(
+    ours: str, theirs: tuple[str, ...], against: str, goal: float | None
+) -> Check:
+    """Against the best of theirs in each round."""
+
+    def value(r: Round) -> float:
+        return r[ours].rate / max(r[name].rate for name in theirs)
+
+    return Check("throughput", against, (ours, *theirs), value, goal)
+
+
+def commands(seat: str, what: str, against: str, goal: float | None) -> Check:
+    return Check(what, against, (seat,), lambda r: r[seat].commands, goal, most=True, unit="")
+
+
+def per_pair(seat: str, name: str, goal: float) -> Check:
+    def value(r: Round) -> float:
+        return r[seat].extra[name] / r[seat].extra["done"]
+
+    return Check(f"{name} a pair", "", (seat,), value, goal, most=True, unit="")
+
+
+def told(seat: str, what: str, name: str, goal: float | None, unit: str) -> Check:
+    """A figure that the subject itself gives."""
+    return Check(what, "", (seat,), lambda r: r[seat].extra[name], goal, most=True, unit=unit)
+
+
+def jain(seat: str) -> Check:
+    """Fairness among threads: 1 if all got the same share, 1/n if one got everything."""
+
+    def value(r: Round) -> float:
+        each = r[seat].extra["each"]
+        return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
+
+    return Check("fairness (Jain)", "", (seat,), value, None, unit="")
+
+
+# ---- Rows ------------------------------------------------------------------------------------------
+
+
+def c_rows() -> list[Row]:
+    rows = [
+        Row(
+            "c1",
+            "lock + unlock, 1 thread, C",
+            {"snib": c_seat("pairs", "snib", 1), "hiredis": c_seat("pairs", "hiredis", 1)},
+            [time_ratio("snib", "hiredis", "same scripts, a blocking hiredis socket", 1.00)],
+            pinned=True,
+        )
+    ]
+    for threads, goal in ((4, 1.1), (16, 1.6), (64, 1.8)):
+        row = Row(
+            f"c{threads}",
+            f"{threads} threads, distinct locks, C",
+            {
+                "snib": c_seat("pairs", "snib", threads),
+                "hiredis": c_seat("pairs", "hiredis", threads),
+            },
+            [throughput("snib", ("hiredis",), f"{threads} hiredis sockets", goal)],
+        )
+        if threads == 64:
+            row.seats["redisson"] = Seat("java", lambda s: s.java("distinct", 64), warm=3.0)
+            row.checks.append(throughput("snib", ("redisson",), "Redisson, 64 threads", 8))
+        rows.append(row)
+    rows.append(
+        Row(
+            "c-queue",
+            "1 thread, 64 operations in flight by the queue, C",
+            {
+                "snib": c_seat("pipeline", "snib", 64),
+                "step": c_seat("pipeline", "step", 64),
+                "rolling": c_seat("pipeline", "rolling", 64),
+            },
+            [
+                throughput("snib", ("step",), "one hiredis connection, 64 pairs in steps", 1.2),
+                throughput("snib", ("rolling",), "the same, each reply followed at once", None),
+            ],
+        )
+    )
+    return rows
+
+
+def python_rows() -> list[Row]:
+    def tasks(kind: str, loop: str) -> Seat:
+        return python_seat("tasks.py", kind, 100, loop)
+
+    rows = [
+        Row(
+            "py1",
+            "lock + unlock, 1 thread, Python",
+            {
+                "snib": python_seat("pairs.py", "snib", 1),
+                "c": c_seat("pairs", "snib", 1),
+                "redis-py": python_seat("pairs.py", "redis", 1),
+            },
+            [
+                time_ratio("snib", "c", "our C", 1.12),
+                time_ratio("snib", "redis-py", "redis-py Lock with its C parser", 0.42),
+            ],
+            pinned=True,
+        ),
+        Row(
+            "py16",
+            "16 threads, distinct locks, Python",
+            {
+                "snib": python_seat("pairs.py", "snib", 16),
+                "redis-py": python_seat("pairs.py", "redis", 16),
+            },
+            [throughput("snib", ("redis-py",), "redis-py Lock", 10)],
+        ),
+    ]
+    for loop in ("asyncio", "uvloop"):
+        rows.append(
+            Row(
+                f"py-{loop}",
+                f"100 tasks, distinct locks, {loop}",
+                {"snib": tasks("snib", loop), "redis-py": tasks("redis", loop)},
+                [throughput("snib", ("redis-py",), "redis.asyncio Lock", 12)],
+            )
+        )
+    return rows
+
+
+def go_rows() -> list[Row]:
+    libraries = ("redsync", "redislock", "rueidislock")
+    rows = []
+    for n, best, raw in ((1, 1.15, 1.0), (64, 1.6, 0.95)):
+        rows.append(
+            Row(
+                f"go{n}",
+                f"{n} goroutine{'s' if n > 1 else ''}, distinct locks, Go",
+                {name: go_seat(name, n) for name in ("snib", "rueidis", *libraries)},
+                [
+                    throughput("snib", libraries, f"best of {', '.join(libraries)}", best),
+                    throughput("snib", ("rueidis",), "rueidis sending the same scripts", raw),
+                ],
+                pinned=n == 1,
+            )
+        )
+    return rows
+
+
+def contended_rows() -> list[Row]:
+    rows = []
+    for name, title, processes, threads, most, faster in (
+        ("one-process", "one lock, 16 threads of a process", 1, 16, 1.1, 5),
+        ("four-processes", "one lock, 4 processes x 4 threads", 4, 4, 3, 3),
+    ):
+        rows.append(
+            Row(
+                name,
+                title,
+                {
+                    "snib": c_contended(threads, processes),
+                    "redisson": java_contended(threads, processes),
+                },
+                [
+                    commands("snib", "commands a lock", "", most),
+                    commands("redisson", "commands a lock, Redisson's", "", None),
+                    throughput("snib", ("redisson",), "Redisson", faster),
+                    jain("snib"),
+                    jain("redisson"),
+                ],
+            )
+        )
+    rows.append(
+        Row(
+            "hand-over",
+            "one lock, 16 processes, one thread each",
+            {"snib": c_contended(1, 16)},
+            [
+                commands("snib", "commands a hand-over", "", 17),
+                Check(
+                    "share of hand-overs to another process",
+                    "",
+                    ("snib",),
+                    lambda r: r["snib"].extra["changes"] / r["snib"].extra["done"],
+                    None,
+                    unit="",
+                ),
+                jain("snib"),
+            ],
+        )
+    )
+    return rows
+
+
+def count_rows() -> list[Row]:
+    rows = []
+    for threads, limits in ((1, (2, 2, 0)), (64, (0.2, 0.1, 2))):
+        rows.append(
+            Row(
+                f"counts{threads}",
+                f"system calls, {threads} thread{'s' if threads > 1 else ''}, C",
+                {"snib": c_seat("pairs", "snib", threads)},
+                [
+                    per_pair("snib", name, limit)
+                    for name, limit in zip(("writes", "reads", "wakes"), limits)
+                ],
+                pinned=threads == 1,
+            )
+        )
+    rows.append(
+        Row(
+            "re-entry",
+            "re-entry, depth 10, C",
+            {"snib": c_seat("reentry", 10)},
+            [
+                commands("snib", "commands", "", 0),
+                Check(
+                    "time of a re-entry and its release",
+                    "",
+                    ("snib",),
+                    lambda r: 1e9 / r["snib"].rate,
+                    None,
+                    unit="ns",
+                ),
+            ],
+            keeps_keys=True,
+        )
+    )
+    return rows
+
+
+def holds_row(quick: bool) -> Row:
+    count, seconds = (20000, 14.0) if quick else (100000, 32.0)
+    redisson = Seat("java", lambda s: s.java("holds", count), warm=0)
+
+    def rate(name: str) -> Callable[[Round], float]:
+        return lambda r: r["snib"].extra[name] / r["snib"].extra["seconds"]
+
+    return Row(
+        "holds",
+        f"{count:,} renewed holds, lease 30 s, C",
+        {
+            "snib": Seat("c", lambda s: s.c("holds", count, 30000), warm=0),
+            "redisson": redisson,
+        },
+        [
+            told("snib", "memory a hold, by the client's count", "memory", 256, "B"),
+            told("snib", "memory a hold, by the process' resident set", "rss", 256, "B"),
+            told("redisson", "memory a hold, Redisson's heap", "memory", None, "B"),
+            Check("scripts a second", "", ("snib",), rate("scripts"), 110, most=True, unit=""),
+            Check("renewals a second", "", ("snib",), rate("renewals"), None, unit=""),
+            told("snib", "threads", "threads", 1, ""),
+            told("snib", "longest renewal gap, of the lease", "gap", 0.45, ""),
+        ],
+        rounds=1,  # what a second round would need, the first has left behind
+        seconds=seconds,
+    )
+
+
+def all_rows(quick: bool) -> list[Row]:
+    return [
+        *c_rows(),
+        *python_rows(),
+        *go_rows(),
+        *contended_rows(),
+        holds_row(quick),
+        *count_rows(),
+    ]

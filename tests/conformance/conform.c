@@ -1,0 +1,397 @@
+/* conform.c - the C interpreter of conformance programs; README.md has the language.
+ *
+ *   conform PROGRAM SOCKET
+ */
+#include <snib.h>
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WORDS_MAX = 24, THINGS_MAX = 64, LIMIT_MS = 10000 };
+
+/* What a program has named.  A lock that could not be made keeps its error for its first use. */
+struct thing {
+    char name[32];
+    snib_client *client;
+    snib_lock *lock;
+    snib_hold *hold;
+    snib_op *op;
+    int code;
+    snib_error error;
+};
+
+static struct thing things[THINGS_MAX];
+static const char *server_socket;
+static redisContext *server;
+static char *words[WORDS_MAX];
+static int word_count;
+
+static void die(const char *what, const char *detail)
+{
+    fprintf(stderr, "conform: %s: %s\n", what, detail ? detail : "");
+    exit(2);
+}
+
+static struct thing *thing(const char *name)
+{
+    if (!name)
+        die("a name is missing in", words[0]);
+    for (size_t i = 0; i < THINGS_MAX; i++) {
+        if (things[i].name[0] == '\0')
+            snprintf(things[i].name, sizeof things[i].name, "%s", name);
+        if (strcmp(things[i].name, name) == 0)
+            return &things[i];
+    }
+    die("too many names", name);
+    return NULL;
+}
+
+static const char *option(const char *key)
+{
+    size_t n = strlen(key);
+    for (int i = 1; i < word_count; i++)
+        if (strncmp(words[i], key, n) == 0 && words[i][n] == '=')
+            return words[i] + n + 1;
+    return NULL;
+}
+
+static int64_t number(const char *key, int64_t otherwise)
+{
+    const char *value = option(key);
+    return value ? strtoll(value, NULL, 10) : otherwise;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 2000000}, NULL);
+}
+
+/* ---- Results ------------------------------------------------------------------------------------ */
+
+static void print_result(int code, const char *text)
+{
+    switch (code) {
+    case SNIB_OK:
+        puts("ok");
+        break;
+    case SNIB_BUSY:
+        puts("busy");
+        break;
+    case SNIB_TIMEDOUT:
+        puts("timedout");
+        break;
+    case SNIB_CANCELLED:
+        puts("cancelled");
+        break;
+    case SNIB_NOT_HELD:
+        puts("not_held");
+        break;
+    case SNIB_LOST:
+        printf("lost: %s\n", text);
+        break;
+    default:
+        printf("error %s: %s\n", snib_code_name(code), text);
+    }
+}
+
+static void print_reply(const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER)
+        printf("%lld", reply->integer);
+    else if (reply->type == REDIS_REPLY_NIL)
+        printf("nil");
+    else if (reply->type != REDIS_REPLY_ARRAY)
+        printf("%s%s", reply->type == REDIS_REPLY_ERROR ? "error " : "", reply->str);
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        printf("%s", i ? " " : "");
+        print_reply(reply->element[i]);
+    }
+}
+
+static redisReply *raw(int first)
+{
+    redisReply *reply = redisCommandArgv(server, word_count - first, (const char **)words + first, NULL);
+    if (!reply)
+        die("server", server->errstr);
+    return reply;
+}
+
+/* ---- Operations --------------------------------------------------------------------------------- */
+
+static void run_client(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = number("lease", 0);
+    options.patience_ms = number("patience", 0);
+    options.recheck_ms = number("recheck", 0);
+    char url[512];
+    const char *user = option("user"), *db = option("db");
+    snprintf(url, sizeof url, "unix://%s%s%s%s%s", user ? user : "", user ? "@" : "", server_socket,
+             db ? "?db=" : "", db ? db : "");
+    snib_error error = {0, 0, ""};
+    int code = snib_client_open(option("url") ? option("url") : url, &options, &it->client, &error);
+    if (code == SNIB_OK)
+        code = snib_client_ping(it->client, -1, &error);
+    print_result(code, error.text);
+}
+
+static void run_close(void)
+{
+    snib_error error = {0, 0, ""};
+    int code = snib_client_close(thing(words[1])->client, LIMIT_MS, &error);
+    print_result(code, error.text);
+}
+
+static void run_lock(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = number("lease", 0);
+    options.max_hold_ms = number("max_hold", 0);
+    it->code = snib_lock_new(thing(words[2])->client, SNIB_MUTEX, words[3], strlen(words[3]), &options,
+                             &it->lock, &it->error);
+    putchar('\n');
+}
+
+static void run_acquire(void)
+{
+    struct thing *it = thing(words[1]), *lock = thing(words[2]);
+    it->error = lock->error;
+    it->code = lock->code;
+    if (it->code == SNIB_OK)
+        it->code = snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), number("wait", -1), &it->hold,
+                                     &it->error);
+    print_result(it->code, it->error.text);
+}
+
+static void run_submit(void)
+{
+    struct thing *it = thing(words[1]), *lock = thing(words[2]);
+    int code = snib_lock_acquire_submit(lock->lock, 0, number("wait", -1), NULL, 0, &it->op, &it->error);
+    if (code != SNIB_OK)
+        die("submit", it->error.text);
+    puts("started");
+}
+
+static void run_await(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_event event = {.size = sizeof event};
+    if (snib_op_wait(it->op, LIMIT_MS, &event, &it->error) != SNIB_OK) {
+        puts("stuck");
+        return;
+    }
+    it->hold = event.hold;
+    print_result(event.code, event.text);
+}
+
+static void run_cancel(void)
+{
+    snib_op_cancel(thing(words[1])->op); /* SNIB_EHANDLE: it has just ended, which await shows */
+    run_await();
+}
+
+static void run_waiting(void)
+{
+    struct thing *it = thing(words[1]);
+    uint64_t want = strtoull(words[2], NULL, 10);
+    snib_client_stats_data stats = {.size = sizeof stats};
+    for (int i = 0; i < LIMIT_MS / 2; i++, nap()) {
+        if (snib_client_stats(it->client, &stats, NULL) == SNIB_OK && stats.waiting == want) {
+            puts("ok");
+            return;
+        }
+    }
+    puts("stuck");
+}
+
+static void run_release(void)
+{
+    snib_error error = {0, 0, ""};
+    int code = snib_hold_release(thing(words[1])->hold, &error);
+    print_result(code, error.text);
+}
+
+static void run_check(void)
+{
+    snib_error error = {0, 0, ""};
+    int code = snib_hold_check(thing(words[1])->hold, &error);
+    print_result(code, error.text);
+}
+
+static void run_remaining(void)
+{
+    puts(snib_hold_remaining_ms(thing(words[1])->hold) > 0 ? "some" : "none");
+}
+
+static void run_lost(void)
+{
+    if (snib_hold_wait(thing(words[1])->hold, LIMIT_MS, NULL, NULL) == SNIB_LOST)
+        run_check();
+    else
+        puts("stuck");
+}
+
+static void run_info(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_lock_info_data info = {.size = sizeof info};
+    snib_error error = it->error;
+    int code = it->code == SNIB_OK ? snib_lock_info(it->lock, &info, &error) : it->code;
+    if (code != SNIB_OK)
+        print_result(code, error.text);
+    else if (!info.held)
+        puts("free");
+    else
+        printf("held mine=%d count=%lld waiting=%lld leased=%d\n", info.mine, (long long)info.count,
+               (long long)info.waiting, info.remaining_ms > 0);
+}
+
+static void run_force(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_error error = it->error;
+    int code = it->code == SNIB_OK ? snib_lock_force_release(it->lock, &error) : it->code;
+    print_result(code, error.text);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void run_list(void)
+{
+    static char buffer[65536], *names[256];
+    struct thing *it = thing(words[1]);
+    size_t count = 0, used;
+    uint64_t cursor = 0;
+    uint32_t found;
+    do {
+        snib_error error = {0, 0, ""};
+        int code = snib_client_list(it->client, words[2], strlen(words[2]), &cursor, buffer, sizeof buffer, &used,
+                                    &found, &error);
+        if (code != SNIB_OK) {
+            print_result(code, error.text);
+            return;
+        }
+        for (char *name = buffer; found > 0; found--, name += strlen(name) + 1)
+            names[count++] = strdup(name);
+    } while (cursor);
+    qsort(names, count, sizeof *names, by_text);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+            printf("%s%s", i ? " " : "", names[i]);
+    putchar('\n');
+}
+
+static void run_raw(void)
+{
+    redisReply *reply = raw(1);
+    print_reply(reply);
+    putchar('\n');
+    freeReplyObject(reply);
+}
+
+static void run_until(void)
+{
+    for (int i = 0; i < LIMIT_MS / 2; i++, nap()) {
+        char text[64];
+        redisReply *reply = raw(2);
+        if (reply->type == REDIS_REPLY_INTEGER)
+            snprintf(text, sizeof text, "%lld", reply->integer);
+        else
+            snprintf(text, sizeof text, "%s", reply->type == REDIS_REPLY_NIL ? "nil" : reply->str);
+        freeReplyObject(reply);
+        if (strcmp(text, words[1]) == 0) {
+            puts(text);
+            return;
+        }
+    }
+    puts("stuck");
+}
+
+static void run_kill(void)
+{
+    freeReplyObject(redisCommand(server, "CLIENT KILL TYPE %s SKIPME yes", words[1]));
+    puts("ok");
+}
+
+static const struct {
+    const char *name;
+    int words_min;
+    void (*run)(void);
+} operations[] = {
+    {"client", 2, run_client},   {"close", 2, run_close},     {"lock", 4, run_lock},
+    {"acquire", 3, run_acquire}, {"submit", 3, run_submit},   {"await", 2, run_await},
+    {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting}, {"release", 2, run_release},
+    {"check", 2, run_check},     {"remaining", 2, run_remaining}, {"lost", 2, run_lost},
+    {"info", 2, run_info},       {"force", 2, run_force},     {"list", 3, run_list},
+    {"raw", 2, run_raw},         {"until", 3, run_until},     {"kill", 2, run_kill},
+};
+
+/* ---- The program -------------------------------------------------------------------------------- */
+
+static void decode(char *word)
+{
+    char *out = word;
+    for (; *word; word++)
+        if (*word == '%' && word[1] && word[2]) {
+            char hex[3] = {word[1], word[2], '\0'};
+            *out++ = (char)strtoul(hex, NULL, 16);
+            word += 2;
+        } else {
+            *out++ = *word;
+        }
+    *out = '\0';
+}
+
+static void run_line(char *line)
+{
+    line[strcspn(line, "#\n")] = '\0';
+    char shown[1024];
+    snprintf(shown, sizeof shown, "%s", line);
+    word_count = 0;
+    for (char *rest = line, *word; word_count < WORDS_MAX && (word = strtok_r(rest, " ", &rest));) {
+        decode(word);
+        words[word_count++] = word;
+    }
+    if (word_count == 0)
+        return;
+    for (size_t n = strlen(shown); n > 0 && shown[n - 1] == ' ';)
+        shown[--n] = '\0';
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (strcmp(operations[i].name, words[0]) == 0 && word_count >= operations[i].words_min) {
+            printf("%s%s", shown, strcmp(words[0], "lock") == 0 ? "" : " -> ");
+            operations[i].run();
+            return;
+        }
+    die("no such operation", shown);
+}
+
+int main(int argc, char **argv)
+{
+    FILE *program = argc == 3 ? fopen(argv[1], "r") : NULL;
+    if (!program)
+        die("usage", "conform PROGRAM SOCKET");
+    server_socket = argv[2];
+    server = redisConnectUnix(server_socket);
+    if (!server || server->err)
+        die("server", server ? server->errstr : NULL);
+    char line[2048];
+    while (fgets(line, sizeof line, program))
+        run_line(line);
+    for (size_t i = 0; i < THINGS_MAX; i++) {
+        snib_hold_free(things[i].hold);
+        snib_lock_free(things[i].lock);
+        snib_client_free(things[i].client);
+    }
+    return 0;
+}

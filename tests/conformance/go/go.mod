@@ -1,0 +1,7 @@
+module github.com/snib-lock/snib/tests/conformance
+
+go 1.24
+
+require github.com/snib-lock/snib/go v0.0.0
+
+replace github.com/snib-lock/snib/go => ../../../go

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Run conformance programs in every language and compare what they print; README.md says more."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FACES = ("c", "threads", "asyncio", "go")
+LIMIT = 120
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    binary = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
+    if not binary:
+        sys.exit("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server")
+    with tempfile.TemporaryDirectory(prefix="snib-test-") as folder:
+        path = f"{folder}/s"
+        arguments = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", folder]
+        process = subprocess.Popen([binary, *arguments], stdout=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + 10
+            while socket.socket(socket.AF_UNIX).connect_ex(path) != 0:
+                if process.poll() is not None or time.monotonic() > end:
+                    sys.exit(f"{binary} does not start")
+                time.sleep(0.005)
+            yield path
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def commands(build: Path, faces: list[str]) -> dict[str, list[str]]:
+    go = build / "conform-go"
+    if "go" in faces:
+        subprocess.run(["go", "build", "-o", str(go.resolve()), "."], cwd=HERE / "go", check=True)
+    python = [sys.executable, str(HERE / "conform.py")]
+    found = shutil.which("conform", path=f"{build}:{build / 'tests'}")
+    if "c" in faces and not found:
+        sys.exit(f"{build} has no conform")
+    every = {"c": [found or ""], "threads": [*python, "threads"], "asyncio": [*python, "asyncio"], "go": [str(go)]}
+    return {face: every[face] for face in faces}
+
+
+def log(command: list[str], program: Path) -> str:
+    with server() as path:
+        try:
+            done = subprocess.run([*command, str(program), path], capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired as late:
+            return f"{(late.stdout or b'').decode()}no end within {LIMIT} s\n"
+    tail = f"exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
+    return done.stdout + tail
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True, help="folder with the conform program")
+    parser.add_argument("--only", default=",".join(FACES), help="interpreters, by comma: " + ",".join(FACES))
+    parser.add_argument("--update", action="store_true", help="write the expected logs from the first interpreter")
+    parser.add_argument("programs", nargs="*", help="names without .snib; all if none is given")
+    options = parser.parse_args()
+    programs = [HERE / f"{name}.snib" for name in options.programs] or sorted(HERE.glob("*.snib"))
+    run = commands(options.build, options.only.split(","))
+    wrong = 0
+    for program in programs:
+        expected = program.with_suffix(".log")
+        for face, command in run.items():
+            got = log(command, program)
+            if options.update and face == next(iter(run)):
+                expected.write_text(got)
+            want = expected.read_text() if expected.exists() else ""
+            if got != want:
+                wrong += 1
+                names = f"{expected.name} expected", f"{face} printed"
+                print("\n".join(difflib.unified_diff(want.splitlines(), got.splitlines(), *names, lineterm="")))
+    print(f"{len(programs)} programs, {len(run)} interpreters, {wrong} logs differ")
+    return 1 if wrong or not programs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

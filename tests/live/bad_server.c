@@ -1,0 +1,449 @@
+/* bad_server.c - every way in which a server can refuse: its own code, a sentence, nothing left behind.
+ */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 400 };
+
+static snib_client *open_with(const char *url, const char *username, const char *password)
+{
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = PATIENCE_MS;
+    options.lease_ms = 600;
+    options.recheck_ms = 100;
+    options.username = username;
+    options.password = password;
+    snib_client *client = NULL;
+    EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+/* An acquire is refused with the code, in about the client's patience, with a sentence. */
+static void acquire_refused(snib_client *client, const char *name, int want, char out_text[248])
+{
+    snib_error error = {0, 0, ""};
+    snib_hold *hold = NULL;
+    int64_t start = now_ms();
+    int got = snib_lock_acquire(must_lock(client, name), 0, -1, &hold, &error);
+    if (got != want)
+        fail_msg("%s instead of %s (%s)", snib_code_name(got), snib_code_name(want), error.text);
+    assert_null(hold);
+    assert_int_equal(error.code, want);
+    assert_true(strlen(error.text) > 10 && !strpbrk(error.text, "\r\n"));
+    assert_true(now_ms() - start < PATIENCE_MS + 1500);
+    print_message("          %s: %s\n", snib_code_name(got), error.text);
+    if (out_text)
+        memcpy(out_text, error.text, sizeof error.text);
+}
+
+static int world_new(void **state)
+{
+    static struct server server;
+    server_start(&server, NULL);
+    *state = &server;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+/* ---- Data that is no lock ----------------------------------------------------------------------- */
+
+static void other_types(void **state)
+{
+    struct server *server = *state;
+    const char *const makers[] = {"SET K v", "RPUSH K v", "SADD K v", "ZADD K 1 v"};
+    snib_client *client = open_with(server->url, NULL, NULL);
+    snib_lock *lock = must_lock(client, "K");
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        server_do(server, makers[i]);
+        snib_lock_info_data info = {.size = sizeof info};
+        acquire_refused(client, "K", SNIB_EWRONGTYPE, NULL);
+        EXPECT(snib_lock_info(lock, &info, err), SNIB_EWRONGTYPE);
+        EXPECT(snib_lock_force_release(lock, err), SNIB_EWRONGTYPE);
+        assert_int_equal(server_integer(server, "EXISTS K"), 1);
+        assert_int_equal(server_integer(server, "PTTL K"), -1);
+        server_do(server, "DEL K");
+    }
+    server_do(server, "HSET K field value"); /* a hash, but nobody's lock */
+    EXPECT(snib_lock_force_release(lock, err), SNIB_EWRONGTYPE);
+    assert_int_equal(server_integer(server, "HLEN K"), 1);
+    snib_client_free(client);
+}
+
+/* ---- Peers that are no Redis -------------------------------------------------------------------- */
+
+struct peer {
+    int listener;
+    const char *answer; /* NULL: silence */
+    char url[64];
+    pthread_t thread;
+};
+
+static void *peer_run(void *argument)
+{
+    struct peer *peer = argument;
+    int fds[64], count = 0;
+    char buffer[4096];
+    for (int fd; count < 64 && (fd = accept(peer->listener, NULL, NULL)) >= 0; count++) {
+        fds[count] = fd;
+        if (peer->answer && recv(fd, buffer, sizeof buffer, 0) > 0)
+            (void)!send(fd, peer->answer, strlen(peer->answer), MSG_NOSIGNAL);
+    }
+    while (count > 0)
+        close(fds[--count]);
+    return NULL;
+}
+
+static void peer_start(struct peer *peer, const char *answer)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    peer->answer = answer;
+    peer->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(peer->listener, (struct sockaddr *)&address, n), 0);
+    assert_int_equal(listen(peer->listener, 16), 0);
+    getsockname(peer->listener, (struct sockaddr *)&address, &n);
+    snprintf(peer->url, sizeof peer->url, "redis://127.0.0.1:%d", ntohs(address.sin_port));
+    assert_int_equal(pthread_create(&peer->thread, NULL, peer_run, peer), 0);
+}
+
+static void peer_stop(struct peer *peer)
+{
+    shutdown(peer->listener, SHUT_RDWR);
+    pthread_join(peer->thread, NULL);
+    close(peer->listener);
+}
+
+static void no_redis(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", /* a web server */
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "*100000000\r\n",
+        "$-5\r\n",
+        "\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct peer peer;
+        peer_start(&peer, answers[i]);
+        snib_client *client = open_with(peer.url, NULL, NULL);
+        acquire_refused(client, "x", SNIB_EPROTOCOL, NULL);
+        snib_client_free(client);
+        peer_stop(&peer);
+    }
+}
+
+static void nobody_answers(void **state)
+{
+    (void)state;
+    struct peer peer;
+    peer_start(&peer, NULL);
+    snib_client *client = open_with(peer.url, NULL, NULL);
+    acquire_refused(client, "x", SNIB_EUNREACHABLE, NULL);
+    EXPECT(snib_client_ping(client, 200, err), SNIB_TIMEDOUT);
+    snib_client_free(client);
+    peer_stop(&peer);
+    client = open_with(peer.url, NULL, NULL); /* and now nobody listens there */
+    acquire_refused(client, "x", SNIB_EUNREACHABLE, NULL);
+    snib_client_free(client);
+    client = open_with("unix:///nonexistent/socket", NULL, NULL);
+    acquire_refused(client, "x", SNIB_EUNREACHABLE, NULL);
+    snib_client_free(client);
+    client = open_with("redis://no-such-host.invalid", NULL, NULL);
+    acquire_refused(client, "x", SNIB_ERESOLVE, NULL);
+    snib_client_free(client);
+}
+
+static void no_such_database(void **state)
+{
+    struct server *server = *state;
+    char url[200];
+    snprintf(url, sizeof url, "%s?db=99", server->url);
+    snib_client *client = open_with(url, NULL, NULL);
+    acquire_refused(client, "x", SNIB_EDATABASE, NULL);
+    snib_client_free(client);
+    snprintf(url, sizeof url, "%s?db=9", server->url);
+    client = open_with(url, NULL, NULL);
+    snib_hold *hold = must_acquire(must_lock(client, "x"), 0);
+    expect_free(server, "x"); /* it is in database 9 */
+    assert_false(server_is_empty(server));
+    must_release(hold);
+    snib_client_free(client);
+}
+
+/* ---- Rights ------------------------------------------------------------------------------------- */
+
+static const char *const canary = "canary-5f1d-secret";
+
+static void wrong_password(void **state)
+{
+    struct server *server = *state;
+    server_do(server, "ACL SETUSER app on >right +@all ~* &*");
+    server_do(server, "CONFIG SET requirepass right");
+    char url[256], text[248];
+    snprintf(url, sizeof url, "unix://app:%s@%s", canary, server->socket);
+    snib_client *clients[] = {
+        open_with(server->url, NULL, NULL), /* none where one is needed */
+        open_with(server->url, NULL, canary),
+        open_with(server->url, "app", canary),
+        open_with(server->url, canary, canary),
+        open_with(url, NULL, NULL),
+    };
+    for (size_t i = 0; i < sizeof clients / sizeof *clients; i++) {
+        snib_queue *log = must_queue(clients[i]);
+        EXPECT(snib_client_log(clients[i], log, SNIB_LOG_INFO, err), SNIB_OK);
+        acquire_refused(clients[i], "x", SNIB_EAUTH, text);
+        assert_null(strstr(text, canary));
+        snib_event events[16];
+        for (int n; (n = snib_queue_drain(log, events, 16, NULL)) > 0;)
+            while (n-- > 0)
+                assert_null(strstr(events[n].text, canary));
+        snib_client_free(clients[i]);
+    }
+    snib_client *client = open_with(server->url, "app", "right");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    snib_client_free(client);
+}
+
+static const char *const rights = "on >p ~lock:* &redisson_lock__channel:* +ping +evalsha +script|load +hexists +hset "
+                                  "+hdel +hget +hgetall +hkeys +hlen +del +exists +pexpire +pttl +publish +subscribe "
+                                  "+unsubscribe +pubsub +client +select +hello +auth +type +scan +role +info +time";
+
+static snib_client *open_as(struct server *server, const char *user, const char *change)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "ACL SETUSER %s reset %s %s", user, rights, change);
+    server_do(server, command);
+    return open_with(server->url, user, "p");
+}
+
+static void missing_rights(void **state)
+{
+    struct server *server = *state;
+    static const struct {
+        const char *user, *change, *name;
+    } refused[] = {
+        {"no_evalsha", "-evalsha -eval", "lock:x"}, {"no_pexpire", "-pexpire", "lock:x"},
+        {"no_hset", "-hset", "lock:x"},             {"no_key", "", "other:x"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snib_client *client = open_as(server, refused[i].user, refused[i].change);
+        acquire_refused(client, refused[i].name, SNIB_EPERM, NULL);
+        assert_true(server_is_empty(server)); /* no lock without a TTL, nor any other */
+        snib_client_free(client);
+    }
+}
+
+/* The whole set suffices, and what is only for waking may be missing. */
+static void sufficient_rights(void **state)
+{
+    struct server *server = *state;
+    static const struct {
+        const char *user, *change;
+        bool polls;
+    } users[] = {{"all", "", false}, {"no_publish", "-publish", false}, {"no_subscribe", "-subscribe", true},
+                 {"no_channel", "resetchannels", true}};
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
+        snib_client *client = open_as(server, users[i].user, users[i].change);
+        snib_client *other = open_with(server->url, NULL, NULL);
+        snib_lock *lock = must_lock(client, "lock:x");
+        must_release(must_acquire(lock, 0));
+        expect_free(server, "lock:x");
+        snib_hold *theirs = must_acquire(must_lock(other, "lock:x"), 0);
+        snib_op *op = NULL;
+        EXPECT(snib_lock_acquire_submit(lock, 0, 3000, NULL, 0, &op, err), SNIB_OK);
+        nap_us(150000); /* long enough to be refused a subscription and to ask again */
+        must_release(theirs);
+        snib_event event = {.size = sizeof event};
+        EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+        assert_int_equal(event.code, SNIB_OK);
+        must_release(event.hold);
+        assert_int_equal(must_stats(client).polling > 0, users[i].polls);
+        snib_client_free(client);
+        snib_client_free(other);
+    }
+    assert_true(server_is_empty(server));
+}
+
+/* ---- Sick servers ------------------------------------------------------------------------------- */
+
+static void loading(void **state)
+{
+    struct server *server = *state;
+    server_do(server, "EVAL %s 0", "for i = 1, 3000 do redis.call('set', 'k' .. i, i) end");
+    server_do(server, "SAVE");
+    server->arguments[0] = "--key-load-delay";
+    server->arguments[1] = "1000";
+    server->arguments[2] = "--loading-process-events-interval-bytes";
+    server->arguments[3] = "1024";
+    server_restart(server);
+    snib_client *client = open_with(server->url, NULL, NULL);
+    acquire_refused(client, "x", SNIB_ELOADING, NULL);
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = 20000;
+    snib_client *patient = NULL;
+    EXPECT(snib_client_open(server->url, &options, &patient, err), SNIB_OK);
+    must_release(must_acquire(must_lock(patient, "x"), -1));
+    snib_client_free(client);
+    snib_client_free(patient);
+    memset(server->arguments, 0, sizeof server->arguments);
+}
+
+static void out_of_memory(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL);
+    snib_hold *held = must_acquire(must_lock(client, "before"), 0);
+    server_do(server, "CONFIG SET maxmemory 1");
+    acquire_refused(client, "x", SNIB_EOOM, NULL);
+    expect_free(server, "x");
+    nap_us(900000); /* one and a half leases: renewal goes on */
+    EXPECT(snib_hold_check(held, err), SNIB_OK);
+    must_release(held); /* and release works */
+    assert_true(server_is_empty(server));
+    server_do(server, "CONFIG SET maxmemory 0");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    snib_client_free(client);
+}
+
+static void read_only_replica(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL);
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    server_do(server, "REPLICAOF 127.0.0.1 1");
+    acquire_refused(client, "x", SNIB_EREADONLY, NULL);
+    server_do(server, "REPLICAOF NO ONE");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    snib_client_free(client);
+}
+
+static void cannot_save(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL);
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    char path[128];
+    snprintf(path, sizeof path, "%s/dump.rdb", server->dir);
+    mkdir(path, 0700);
+    server_do(server, "CONFIG SET save %s", "3600 1000000");
+    server_do(server, "BGSAVE");
+    redisReply *reply = NULL;
+    for (int64_t end = now_ms() + 5000; !reply && now_ms() < end; nap_us(1000)) {
+        reply = server_command(server, "INFO persistence");
+        if (!strstr(reply->str, "rdb_last_bgsave_status:err"))
+            freeReplyObject(reply), reply = NULL;
+    }
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    acquire_refused(client, "x", SNIB_EMISCONF, NULL);
+    server_do(server, "CONFIG SET save %s", "");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    rmdir(path);
+    snib_client_free(client);
+}
+
+static void too_few_replicas(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL);
+    server_do(server, "CONFIG SET min-replicas-to-write 1");
+    acquire_refused(client, "x", SNIB_EMISCONF, NULL);
+    server_do(server, "CONFIG SET min-replicas-to-write 0");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    snib_client_free(client);
+}
+
+static void too_many_clients(void **state)
+{
+    struct server *server = *state;
+    server_do(server, "CONFIG SET maxclients 1"); /* the test's own connection is the one */
+    snib_client *client = open_with(server->url, NULL, NULL);
+    snib_error error;
+    snib_hold *hold = NULL;
+    int code = snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error);
+    print_message("          %s: %s\n", snib_code_name(code), error.text);
+    assert_true(code < 0 && snib_code_is(code, SNIB_IS_RETRYABLE));
+    assert_non_null(strstr(error.text, "max number of clients"));
+    server_do(server, "CONFIG SET maxclients 100");
+    must_release(must_acquire(must_lock(client, "x"), 0));
+    snib_client_free(client);
+}
+
+/* The server forgets the scripts at any moment: nobody notices. */
+static void scripts_flushed(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL);
+    snib_lock *lock = must_lock(client, "x");
+    snib_lock_info_data info = {.size = sizeof info};
+    for (int i = 0; i < 20; i++) {
+        server_do(server, "SCRIPT FLUSH");
+        snib_hold *hold = must_acquire(lock, 0);
+        server_do(server, "SCRIPT FLUSH");
+        EXPECT(snib_lock_info(lock, &info, err), SNIB_OK);
+        assert_true(info.held && info.mine);
+        server_do(server, "SCRIPT FLUSH");
+        must_release(hold);
+    }
+    snib_hold *hold = must_acquire(lock, 0);
+    int64_t end = now_ms() + 1300; /* two leases of 600 ms: renewals meet flushed scripts too */
+    while (now_ms() < end) {
+        server_do(server, "SCRIPT FLUSH");
+        assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
+        nap_us(20000);
+    }
+    server_do(server, "SCRIPT FLUSH");
+    EXPECT(snib_lock_force_release(lock, err), SNIB_OK);
+    EXPECT(snib_hold_wait(hold, 1000, NULL, err), SNIB_LOST);
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+/* The server is killed and comes back empty while operations wait: they go on by themselves. */
+static void restarted_under_waiters(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = open_with(server->url, NULL, NULL), *other = open_with(server->url, NULL, NULL);
+    snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
+    snib_op *op = NULL;
+    EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, 10000, NULL, 0, &op, err), SNIB_OK);
+    AWAIT(server_channels(server) == 1, 1000);
+    server_restart(server);
+    snib_event event = {.size = sizeof event};
+    EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+    assert_int_equal(event.code, SNIB_OK); /* the server forgot the other's lock */
+    EXPECT(snib_hold_wait(theirs, 2000, NULL, err), SNIB_LOST);
+    snib_hold_free(theirs);
+    must_release(event.hold);
+    snib_client_free(client);
+    snib_client_free(other);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(other_types),      TEST(no_redis),        TEST(nobody_answers),  TEST(no_such_database),
+        TEST(wrong_password),   TEST(missing_rights),  TEST(sufficient_rights), TEST(loading),
+        TEST(out_of_memory),    TEST(read_only_replica), TEST(cannot_save),   TEST(too_few_replicas),
+        TEST(too_many_clients), TEST(scripts_flushed), TEST(restarted_under_waiters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

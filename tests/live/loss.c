@@ -1,0 +1,197 @@
+/* loss.c - what takes a lock away from its holder, and how the holder hears of it.
+ *
+ * Each loss is told once, with its reason, at the next renewal at the latest; what somebody else owns by
+ * then is left alone.
+ */
+#include "../support/support.h"
+
+#include <string.h>
+
+enum { LEASE_MS = 900, NEXT_RENEWAL_MS = LEASE_MS / 2 };
+static const char *const stranger = "0aa00000-0000-4000-8000-000000000000:1";
+
+struct world {
+    struct server server;
+    snib_client *client;
+    snib_queue *queue;
+    snib_hold *hold;
+};
+
+/* A held, renewed lock "loss" with a queue that hears of it. */
+static int world_new(void **state)
+{
+    static struct world world;
+    server_start(&world.server, NULL);
+    world.client = must_open_lease(world.server.url, LEASE_MS);
+    world.queue = must_queue(world.client);
+    snib_lock *lock = must_lock(world.client, "loss");
+    EXPECT(snib_lock_acquire_submit(lock, 0, 1000, world.queue, 77, NULL, err), SNIB_OK);
+    snib_event event = must_event(world.queue, 1000);
+    assert_int_equal(event.code, SNIB_OK);
+    assert_true(event.remaining_ms > 0 && event.remaining_ms <= LEASE_MS);
+    world.hold = event.hold;
+    snib_lock_free(lock);
+    *state = &world;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    struct world *world = *state;
+    snib_hold_free(world->hold);
+    snib_client_free(world->client);
+    server_stop(&world->server);
+    return 0;
+}
+
+/* The loss comes within limit_ms, in every way once, and the release says so too. */
+static void expect_lost(struct world *world, int32_t reason, int64_t limit_ms)
+{
+    int32_t told = SNIB_REASON_NONE;
+    EXPECT(snib_hold_wait(world->hold, limit_ms, &told, err), SNIB_LOST);
+    assert_int_equal(told, reason);
+    assert_int_equal(snib_hold_state(world->hold, &told), SNIB_HOLD_LOST);
+    assert_int_equal(told, reason);
+    assert_int_equal(snib_hold_remaining_ms(world->hold), 0);
+    snib_event event = must_event(world->queue, 100);
+    assert_int_equal(event.kind, SNIB_EVENT_LOST);
+    assert_int_equal(event.reason, reason);
+    assert_int_equal(event.token, 77);
+    assert_ptr_equal(event.hold, world->hold);
+    snib_error error;
+    assert_int_equal(snib_hold_check(world->hold, &error), SNIB_LOST);
+    assert_non_null(strstr(error.text, snib_reason_text(reason)));
+    assert_int_equal(snib_hold_release(world->hold, &error), SNIB_LOST);
+    assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* once */
+}
+
+static void deleted(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "DEL loss");
+    expect_lost(world, SNIB_REASON_DELETED, NEXT_RENEWAL_MS);
+    expect_free(&world->server, "loss"); /* and not created again */
+    assert_int_equal(must_stats(world->client).lost_deleted, 1);
+}
+
+static void flushed(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "FLUSHALL");
+    expect_lost(world, SNIB_REASON_DELETED, NEXT_RENEWAL_MS);
+    assert_true(server_is_empty(&world->server));
+}
+
+static void taken(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "EVAL %s 1 loss %s",
+              "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) "
+              "return redis.call('pexpire', KEYS[1], 30000)",
+              stranger);
+    expect_lost(world, SNIB_REASON_TAKEN, NEXT_RENEWAL_MS);
+    expect_held_by(&world->server, "loss", stranger);
+    assert_true(server_integer(&world->server, "PTTL loss") > 25000); /* not ours to shorten */
+    assert_int_equal(must_stats(world->client).lost_taken, 1);
+}
+
+static void overwritten_by_other_data(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "SET loss precious");
+    expect_lost(world, SNIB_REASON_TAKEN, NEXT_RENEWAL_MS);
+    redisReply *reply = server_command(&world->server, "GET loss");
+    assert_string_equal(reply->str, "precious");
+    freeReplyObject(reply);
+    assert_int_equal(server_integer(&world->server, "PTTL loss"), -1);
+}
+
+static void forced(void **state)
+{
+    struct world *world = *state;
+    snib_client *other = must_open(world->server.url);
+    EXPECT(snib_lock_force_release(must_lock(other, "loss"), err), SNIB_OK);
+    expect_lost(world, SNIB_REASON_DELETED, NEXT_RENEWAL_MS);
+    snib_client_free(other);
+}
+
+/* The restarted server knows nothing; the first renewal after the reconnect finds out. */
+static void server_restarted(void **state)
+{
+    struct world *world = *state;
+    server_restart(&world->server);
+    expect_lost(world, SNIB_REASON_DELETED, LEASE_MS);
+}
+
+static void client_closed(void **state)
+{
+    struct world *world = *state;
+    EXPECT(snib_client_close(world->client, -1, err), SNIB_OK);
+    int32_t reason;
+    assert_int_equal(snib_hold_state(world->hold, &reason), SNIB_HOLD_LOST);
+    assert_int_equal(reason, SNIB_REASON_CLOSED);
+    EXPECT(snib_hold_wait(world->hold, 0, &reason, err), SNIB_LOST);
+    expect_free(&world->server, "loss");
+    assert_int_equal(must_stats(world->client).lost_closed, 1);
+}
+
+/* Renewal goes on for as long as it is allowed, far beyond one lease, and no longer. */
+static void max_hold(void **state)
+{
+    struct world *world = *state;
+    enum { MAX_HOLD_MS = 2000 };
+    int64_t start = now_ms();
+    snib_hold *hold = must_acquire(must_lock_lease(world->client, "max", 0, MAX_HOLD_MS), 0);
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, 4 * MAX_HOLD_MS, &reason, err), SNIB_LOST);
+    int64_t took = now_ms() - start;
+    assert_int_equal(reason, SNIB_REASON_MAX_HOLD);
+    if (took < MAX_HOLD_MS || took > MAX_HOLD_MS + 100)
+        fail_msg("lost after %d ms", (int)took);
+    EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+    snib_hold_free(hold);
+    AWAIT(server_integer(&world->server, "EXISTS max") == 0, LEASE_MS + 200);
+}
+
+static void fixed_lease_expires(void **state)
+{
+    struct world *world = *state;
+    int64_t before_ns = now_ns();
+    snib_hold *hold = must_acquire(must_lock_lease(world->client, "fixed", 300, 0), 0);
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, 2000, &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_EXPIRED);
+    assert_true(now_ns() - before_ns < 300 * 1000000);
+    assert_int_equal(server_integer(&world->server, "EXISTS fixed"), 1); /* told before the end */
+    EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+    snib_hold_free(hold);
+    AWAIT(server_integer(&world->server, "EXISTS fixed") == 0, 400);
+    assert_int_equal(must_stats(world->client).lost_expired, 1);
+}
+
+/* Nothing is lost: the watchdog keeps the lease for as long as the hold lives. */
+static void renewed_for_many_leases(void **state)
+{
+    struct world *world = *state;
+    snib_client *client = must_open_lease(world->server.url, 100);
+    snib_hold *hold = must_acquire(must_lock(client, "long"), 0);
+    for (int64_t end = now_ms() + 2000; now_ms() < end; nap_us(5000)) {
+        assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
+        assert_true(server_integer(&world->server, "PTTL long") > 0);
+    }
+    must_release(hold);
+    assert_true(must_stats(client).renewals > 20);
+    snib_client_free(client);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(deleted),          TEST(flushed),       TEST(taken),    TEST(overwritten_by_other_data),
+        TEST(forced),           TEST(client_closed), TEST(max_hold), TEST(fixed_lease_expires),
+        TEST(server_restarted), TEST(renewed_for_many_leases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,783 @@
+/* model_check.c - the model server answers as a real one does.
+ *
+ * Random commands, from a seed, go to the model and to a real server on a private unix socket, over
+ * several connections each; every reply and every pushed message must be equal.  The commands are those
+ * that the library sends and those that a test may use to disturb it, with right and wrong arguments and
+ * types, every script of the library, and small scripts for each rule of reply conversion; meanwhile the
+ * server is now and then out of memory, a replica, unable to save, or closed to channels.
+ *
+ *     model_check [--calls N] [--seed S]
+ *
+ * The server is $SNIB_TEST_SERVER, else redis-server.  The model claims to be a 7.0; against another
+ * version only the first word of an error text counts.
+ *
+ * The model's clock is the real one, read before each call.  Leases are very short or long, and no call
+ * is made while a key is about to expire, so that only running TTLs may differ, by the time that passes
+ * between two machines' looks at a clock.
+ *
+ * At last mistakes are planted in the model's world; each must be found, or the check proves nothing.
+ */
+#include "model_server.h"
+#include "snib_scripts.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINKS 4
+#define WORDS_MAX 40
+#define WORD_BYTES 72
+#define MS 1000000ULL
+#define LAG_MAX (15 * MS) /* a call that takes longer may have seen another set of keys */
+
+enum plant { PLANT_NONE, PLANT_CLOCK, PLANT_OOM, PLANT_RELEASE, PLANT_MESSAGE, PLANT_COUNT };
+
+struct command { /* words are text without a NUL */
+    size_t n;
+    const char *word[WORDS_MAX];
+    char room[WORDS_MAX][WORD_BYTES];
+    bool timed;     /* integers of running TTLs or clocks are in the reply */
+    bool unordered; /* the order of a hash table is nobody's business */
+    bool loose;     /* only the type counts */
+    int kills;      /* CLIENT KILL ID of this link; -1 */
+};
+
+static struct {
+    char dir[64], socket[80];
+    pid_t pid;
+    redisContext *admin;
+    bool is_7_0;
+    bool saves_fail;
+} server;
+
+static struct {
+    model *m;
+    redisContext *real[LINKS];
+    long long real_id[LINKS];
+    uint64_t model_id[LINKS];
+    redisReader *reader[LINKS];
+    unsigned faults;
+    uint64_t lag; /* the longest call since the keys were flushed */
+    enum plant plant;
+    uint64_t random;
+    unsigned long calls, replies, errors, pushes, skipped, scripts, toggles;
+} world;
+
+/* ---- Small things ------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void nap(uint64_t ns)
+{
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)},
+              NULL);
+}
+
+static uint64_t draw(uint64_t below)
+{
+    world.random ^= world.random << 13;
+    world.random ^= world.random >> 7;
+    world.random ^= world.random << 17;
+    return world.random * 0x2545f4914f6cdd1dULL % below;
+}
+
+static void die(const char *what)
+{
+    fprintf(stderr, "model_check: %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+/* ---- The real server ---------------------------------------------------------------------------- */
+
+static void admin(const char *command)
+{
+    redisReply *reply = redisCommand(server.admin, command);
+    if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
+        die(reply == NULL ? server.admin->errstr : reply->str);
+    }
+    freeReplyObject(reply);
+}
+
+static bool info_says(const char *text)
+{
+    redisReply *reply = redisCommand(server.admin, "INFO");
+    if (reply == NULL) {
+        die(server.admin->errstr);
+    }
+    bool found = strstr(reply->str, text) != NULL;
+    freeReplyObject(reply);
+    return found;
+}
+
+static void stop_server(void)
+{
+    if (server.pid > 0) {
+        kill(server.pid, SIGKILL);
+        waitpid(server.pid, NULL, 0);
+        char path[128];
+        snprintf(path, sizeof path, "%s/dump", server.dir);
+        rmdir(path);
+        unlink(server.socket);
+        rmdir(server.dir);
+        server.pid = 0;
+    }
+}
+
+static void start_server(void)
+{
+    const char *binary = getenv("SNIB_TEST_SERVER");
+    pid_t parent = getpid();
+    if (binary == NULL || *binary == '\0') {
+        binary = "redis-server";
+    }
+    snprintf(server.dir, sizeof server.dir, "/tmp/snib-model-XXXXXX");
+    if (mkdtemp(server.dir) == NULL) {
+        die("mkdtemp");
+    }
+    snprintf(server.socket, sizeof server.socket, "%s/s", server.dir);
+    server.pid = fork();
+    if (server.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent) {
+            execlp(binary, binary, "--port", "0", "--unixsocket", server.socket, "--save", "", "--dir",
+                   server.dir, "--dbfilename", "dump", "--loglevel", "warning", "--logfile", "/dev/null",
+                   (char *)NULL);
+        }
+        _exit(127);
+    }
+    atexit(stop_server);
+    for (;;) {
+        server.admin = redisConnectUnix(server.socket);
+        if (server.admin != NULL && server.admin->err == 0) {
+            break;
+        }
+        redisFree(server.admin);
+        if (waitpid(server.pid, NULL, WNOHANG) != 0) {
+            die(binary);
+        }
+        nap(MS);
+    }
+    server.is_7_0 = info_says("redis_version:7.0.") && !info_says("valkey");
+}
+
+/* A snapshot cannot replace a directory; from then on it fails whenever saving is on. */
+static void make_saves_fail(void)
+{
+    char path[128];
+    if (server.saves_fail) {
+        return;
+    }
+    snprintf(path, sizeof path, "%s/dump", server.dir);
+    if (mkdir(path, 0700) != 0) {
+        die(path);
+    }
+    admin("BGSAVE");
+    while (!info_says("rdb_last_bgsave_status:err")) {
+        nap(MS);
+    }
+    server.saves_fail = true;
+}
+
+static void set_faults(unsigned faults)
+{
+    unsigned changed = faults ^ world.faults;
+    if (changed & MODEL_OOM) {
+        admin(faults & MODEL_OOM ? "CONFIG SET maxmemory 1" : "CONFIG SET maxmemory 0");
+    }
+    if (changed & MODEL_READONLY) {
+        admin(faults & MODEL_READONLY ? "REPLICAOF 127.0.0.1 1" : "REPLICAOF NO ONE");
+    }
+    if (changed & MODEL_NO_CHANNELS) {
+        admin(faults & MODEL_NO_CHANNELS ? "ACL SETUSER default resetchannels"
+                                         : "ACL SETUSER default allchannels");
+    }
+    if (changed & MODEL_MISCONF && faults & MODEL_MISCONF) {
+        make_saves_fail();
+        redisReply *reply = redisCommand(server.admin, "CONFIG SET save %s", "3600 100000000");
+        freeReplyObject(reply);
+    } else if (changed & MODEL_MISCONF) {
+        redisReply *reply = redisCommand(server.admin, "CONFIG SET save %s", "");
+        freeReplyObject(reply);
+    }
+    world.faults = faults;
+    model_set_faults(world.m, world.plant == PLANT_OOM       ? faults & ~(unsigned)MODEL_OOM
+                              : world.plant == PLANT_MESSAGE ? faults | MODEL_MUTE
+                                                             : faults);
+    world.toggles++;
+}
+
+/* ---- Links -------------------------------------------------------------------------------------- */
+
+static void open_link(int i)
+{
+    struct timeval limit = {.tv_sec = 10};
+    world.real[i] = redisConnectUnix(server.socket);
+    if (world.real[i] == NULL || world.real[i]->err != 0) {
+        die("connect");
+    }
+    redisSetTimeout(world.real[i], limit);
+    redisReply *reply = redisCommand(world.real[i], "CLIENT ID");
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+        die("CLIENT ID");
+    }
+    world.real_id[i] = reply->integer;
+    freeReplyObject(reply);
+    world.model_id[i] = model_connect(world.m);
+    world.reader[i] = redisReaderCreate();
+}
+
+static void close_link(int i)
+{
+    redisFree(world.real[i]);
+    redisReaderFree(world.reader[i]);
+    model_close(world.m, world.model_id[i]);
+}
+
+static void open_world(uint64_t seed, enum plant plant)
+{
+    memset(&world, 0, sizeof world);
+    world.random = seed * 0x9e3779b97f4a7c15ULL + 1;
+    world.plant = plant;
+    world.m = model_new();
+    admin("FLUSHALL");
+    admin("SCRIPT FLUSH");
+    set_faults(0);
+    for (int i = 0; i < LINKS; i++) {
+        open_link(i);
+    }
+}
+
+static void close_world(void)
+{
+    set_faults(0);
+    for (int i = 0; i < LINKS; i++) {
+        close_link(i);
+    }
+    model_free(world.m);
+}
+
+/* ---- Comparing ---------------------------------------------------------------------------------- */
+
+static void print_reply(FILE *out, const redisReply *reply)
+{
+    if (reply == NULL) {
+        fprintf(out, "(nothing)");
+    } else if (reply->type == REDIS_REPLY_INTEGER) {
+        fprintf(out, ":%lld", reply->integer);
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        fprintf(out, "(nil)");
+    } else if (reply->type == REDIS_REPLY_ARRAY) {
+        fprintf(out, "[");
+        for (size_t i = 0; i < reply->elements; i++) {
+            fprintf(out, i == 0 ? "" : ", ");
+            print_reply(out, reply->element[i]);
+        }
+        fprintf(out, "]");
+    } else {
+        fprintf(out, "%s%s", reply->type == REDIS_REPLY_ERROR ? "-" : "", reply->str);
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const redisReply *x = *(redisReply *const *)a, *y = *(redisReply *const *)b;
+    return strcmp(x->str == NULL ? "" : x->str, y->str == NULL ? "" : y->str);
+}
+
+static void sort_texts(redisReply *reply)
+{
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        sort_texts(reply->element[i]);
+    }
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 1) {
+        qsort(reply->element, reply->elements, sizeof *reply->element, by_text);
+    }
+}
+
+static bool same_text(const redisReply *a, const redisReply *b, const struct command *c)
+{
+    if (a->type == REDIS_REPLY_ERROR && !server.is_7_0) {
+        size_t n = strcspn(a->str, " ");
+        return strncmp(a->str, b->str, n) == 0;
+    }
+    if (c->timed && a->type == REDIS_REPLY_STRING && strcmp(c->word[0], "time") == 0) {
+        return true; /* the clock itself; what it does to leases is compared elsewhere */
+    }
+    return a->len == b->len && memcmp(a->str, b->str, (size_t)a->len) == 0;
+}
+
+static bool same_integer(long long a, long long b, const struct command *c)
+{
+    long long slack = (long long)(world.lag / MS) + 2;
+    return a == b || (c->timed && a > 3000 && b > 3000 && llabs(a - b) <= slack);
+}
+
+static bool same_reply(const redisReply *a, const redisReply *b, const struct command *c)
+{
+    if (a->type != b->type) {
+        return false;
+    }
+    if (c->loose || a->type == REDIS_REPLY_NIL) {
+        return true;
+    }
+    if (a->type == REDIS_REPLY_INTEGER) {
+        return same_integer(a->integer, b->integer, c);
+    }
+    if (a->type != REDIS_REPLY_ARRAY) {
+        return same_text(a, b, c);
+    }
+    if (a->elements != b->elements) {
+        return false;
+    }
+    for (size_t i = 0; i < a->elements; i++) {
+        if (!same_reply(a->element[i], b->element[i], c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool differ(const struct command *c, int link, const redisReply *real, const redisReply *modelled)
+{
+    if (world.plant == PLANT_NONE) {
+        fprintf(stderr, "model_check: call %lu on link %d, faults %u:", world.calls, link, world.faults);
+        for (size_t i = 0; i < c->n; i++) {
+            fprintf(stderr, " '%s'", c->word[i]);
+        }
+        fprintf(stderr, "\n  server: ");
+        print_reply(stderr, real);
+        fprintf(stderr, "\n  model:  ");
+        print_reply(stderr, modelled);
+        fprintf(stderr, "\n");
+    }
+    return false;
+}
+
+/* Every reply that the model has for a link must come from the real server too, in this order. */
+static bool compare_link(const struct command *c, int asked, int link, bool skip)
+{
+    const char *bytes = NULL;
+    size_t n = model_output(world.m, world.model_id[link], &bytes);
+    void *modelled = NULL, *real = NULL;
+    bool same = true;
+    redisReaderFeed(world.reader[link], bytes, n);
+    while (same && redisReaderGetReply(world.reader[link], &modelled) == REDIS_OK && modelled != NULL) {
+        if (redisGetReply(world.real[link], &real) != REDIS_OK) {
+            real = NULL;
+        }
+        if (real != NULL && c->unordered) {
+            sort_texts(real);
+            sort_texts(modelled);
+        }
+        same = (real != NULL && (skip || same_reply(real, modelled, c))) || differ(c, link, real, modelled);
+        world.replies++;
+        world.errors += ((redisReply *)modelled)->type == REDIS_REPLY_ERROR;
+        world.pushes += link != asked;
+        freeReplyObject(modelled);
+        freeReplyObject(real);
+    }
+    if (same && !model_is_open(world.m, world.model_id[link])) {
+        real = NULL;
+        if (redisGetReply(world.real[link], &real) == REDIS_OK) {
+            same = differ(c, link, real, NULL); /* the real connection lives on */
+            freeReplyObject(real);
+        }
+        close_link(link);
+        open_link(link);
+    }
+    return same;
+}
+
+/* ---- Calling ------------------------------------------------------------------------------------ */
+
+/* No key may be about to expire: wait until it has. */
+static void settle(void)
+{
+    model_key key;
+    model_time(world.m, clock_ns());
+    for (size_t i = 0; model_key_at(world.m, i, &key); i++) {
+        uint64_t now = clock_ns();
+        uint64_t slack = world.lag + 2 * MS;
+        if (key.expires_ns < now + LAG_MAX + slack) {
+            nap(key.expires_ns + slack > now ? key.expires_ns + slack - now : 0);
+            model_time(world.m, clock_ns());
+            i = (size_t)-1;
+        }
+    }
+}
+
+static void send_to_model(const struct command *c, int link)
+{
+    char *bytes;
+    size_t lengths[WORDS_MAX];
+    const char *words[WORDS_MAX];
+    char number[24];
+    for (size_t i = 0; i < c->n; i++) {
+        words[i] = c->word[i];
+        lengths[i] = strlen(words[i]);
+    }
+    if (c->kills >= 0) {
+        lengths[c->n - 1] = (size_t)snprintf(number, sizeof number, "%llu",
+                                             (unsigned long long)world.model_id[c->kills]);
+        words[c->n - 1] = number;
+    }
+    if (world.plant == PLANT_RELEASE && c->n > 1 && strstr(c->word[1], "'publish', ARGV[2]") != NULL) {
+        words[1] = "return redis.call('del', KEYS[1])";
+        lengths[1] = strlen(words[1]);
+    }
+    int n = (int)redisFormatCommandArgv(&bytes, (int)c->n, words, lengths);
+    model_input(world.m, world.model_id[link], bytes, (size_t)n);
+    redisFreeCommand(bytes);
+}
+
+/* One call on one link of both worlds; false if they differ. */
+static bool make_call(const struct command *c, int link)
+{
+    size_t lengths[WORDS_MAX];
+    for (size_t i = 0; i < c->n; i++) {
+        lengths[i] = strlen(c->word[i]);
+    }
+    settle();
+    world.calls++;
+    uint64_t before = clock_ns();
+    model_time(world.m, before + (world.plant == PLANT_CLOCK ? 3600000 * MS * world.calls : 0));
+    send_to_model(c, link);
+    redisAppendCommandArgv(world.real[link], (int)c->n, (const char **)(uintptr_t)c->word, lengths);
+    int written = 0;
+    while (!written && redisBufferWrite(world.real[link], &written) == REDIS_OK) {
+    }
+    redisReply *first = NULL;
+    /* The reply is fetched before the clock is read again, and put back for the comparison. */
+    if (redisBufferRead(world.real[link]) != REDIS_OK && model_is_open(world.m, world.model_id[link])) {
+        return differ(c, link, first, NULL);
+    }
+    uint64_t took = clock_ns() - before;
+    bool skip = took > LAG_MAX;
+    world.lag = took > world.lag && !skip ? took : world.lag;
+    for (int i = 0; i < LINKS; i++) {
+        int at = (link + i) % LINKS;
+        if (!compare_link(c, link, at, skip)) {
+            return false;
+        }
+    }
+    if (skip) {
+        world.skipped++;
+        admin("REPLICAOF NO ONE");
+        admin("FLUSHALL");
+        model_flush_keys(world.m);
+        world.faults &= ~(unsigned)MODEL_READONLY;
+        model_set_faults(world.m, world.faults);
+    }
+    if (skip || model_key_count(world.m) == 0) {
+        world.lag = 0;
+    }
+    return true;
+}
+
+/* ---- Making commands ---------------------------------------------------------------------------- */
+
+/* One letter stands for a random word: k key, o owner, l lease, v value, c channel, i integer, d database,
+ * * a link to kill.  A leading ! keeps the command as it is, ~ an order or ? a value of no interest. */
+static const char *const raw_commands[] = {
+    "pttl k", "pttl k", "hset k o v", "hset k o v o v", "hset k o", "set k v", "set k v px l",
+    "set k v nx px l", "set k v xx", "set k v nx xx", "set k v px", "get k", "del k", "del k k", "exists k k",
+    "type k", "pexpire k l", "pexpire k l", "hget k o", "hdel k o", "hdel k o o", "hexists k o", "hgetall k",
+    "hkeys k", "hlen k", "hincrby k o i", "rpush k v v", "llen k", "time", "~scan 0 count 1000",
+    "~scan 0 match k* count 1000", "~scan 0 match *[^12] type hash count 1000", "scan x", "scan 0 count 0",
+    "scan 0 nonsense 1", "publish c v", "publish c v", "pubsub numsub c c", "!~pubsub channels", "!ping",
+    "!ping v", "select d", "!client setinfo lib-name snib", "!client kill id *", "!client kill id 0",
+    "!client kill id 99999999", "!subscribe c c", "!subscribe c", "!unsubscribe c", "auth v",
+    "auth default v", "auth nobody v", "!script flush", "!script exists v", "!script nonsense", "!flushall",
+    "!quit", "nonsense v v", "evalsha v 0", "evalsha v x", "eval v x", "eval v 2 k", "eval v -1 k", "!?role",
+    "!?info server", "!eval return_1 0"};
+
+static const struct {
+    const char *name, *keys, *arguments;
+} script_shapes[] = {
+    {"list", "", "0 p n"},
+    {"mutex_acquire", "k", "o l"},
+    {"mutex_acquire", "k", "o g"},
+    {"mutex_force", "k", "c"},
+    {"mutex_info", "k", "c"},
+    {"mutex_release", "k", "o c"},
+    {"mutex_renew", "k", "l o"},
+    {"mutex_renew", "k k k", "g o o o"},
+    {"mutex_renew", "k k", "0 o o"},
+    {"mutex_transfer", "k", "o o l"},
+    {"mutex_transfer", "k", "o o g"},
+};
+
+static const char *const probes[] = {
+    "return {1, 2.7, -2.7, 'x', nil, 3}",
+    "return {ok = 'fine'}",
+    "return {err = 'CODE text'}",
+    "return {err = 'plain'}",
+    "return {{1, {2}}, {}, true, false, {ok = 'in'}, {err = 'CODE in'}}",
+    "return true",
+    "return false",
+    "return nil",
+    "return",
+    "return 'text'",
+    "return 3.99",
+    "return -3.99",
+    "return #ARGV .. '/' .. #KEYS",
+    "return redis.call('get', KEYS[1])",
+    "return redis.pcall('get', KEYS[1])",
+    "return redis.pcall('get', KEYS[1]) == false",
+    "return type(redis.call('type', KEYS[1]))",
+    "return redis.call('type', KEYS[1]).ok",
+    "return redis.call('set', KEYS[1], 1.5)",
+    "return redis.call('set', KEYS[1], 12345678901234567)",
+    "return redis.call('hgetall', KEYS[1])",
+    "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err end\nreturn r",
+    "\nredis.call('set', KEYS[1], 'v')\nreturn redis.call('hget', KEYS[1], 'f')",
+    "redis.call('del', KEYS[1]) return redis.call('rpush', KEYS[1], 'v')",
+    "return redis.error_reply('text')",
+    "return redis.error_reply('CODE text')",
+    "return redis.error_reply('-CODE text')",
+    "return redis.status_reply('text')",
+    "return redis.status_reply()",
+    "return redis.call('nonsense')",
+    "return redis.pcall('nonsense')",
+    "return redis.call('get')",
+    "return redis.call('subscribe', 'c')",
+    "return redis.call()",
+    "return redis.call({})",
+    "return redis.call('publish', 'c0', 'from a script')",
+    "return redis.pcall('publish', 'c0', 'from a script')",
+    "return nonsense",
+    "nonsense = 1",
+    "error('thrown')",
+    "\n\nerror({err = 'CODE thrown'})",
+    "error({})",
+    "local function f() return redis.call('incr') end return f()",
+    "return nil .. 'x'",
+    "this is no lua",
+    "return redis.call('pttl', KEYS[1])",
+    "return {redis.call('time')[1] ~= nil, redis.call('exists', KEYS[1])}",
+};
+
+static const char *random_word(char letter, char room[WORD_BYTES])
+{
+    static const char *const leases[] = {"10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc",
+                                         "1e3", "9223372036854775807", "", "010", "3600000"};
+    static const char *const integers[] = {"1", "-1", "0", "9223372036854775807", "x", "1.5", "-7"};
+    static const char *const values[] = {"1", "0", "some text", "", "with\r\nlines", "-12"};
+    switch (letter) {
+    case 'k':
+        snprintf(room, WORD_BYTES, "k%d", (int)draw(4));
+        return room;
+    case 'o':
+        snprintf(room, WORD_BYTES, draw(8) == 0 ? "f%d" : "0a1b2c3d-4e5f-8a7b-8c9d-0e1f2a3b4c5d:%d",
+                 (int)draw(3));
+        return room;
+    case 'c':
+        snprintf(room, WORD_BYTES, "c%d", (int)draw(3));
+        return room;
+    case 'd':
+        snprintf(room, WORD_BYTES, "%s", draw(4) != 0 ? "0" : draw(2) != 0 ? "3" : "16");
+        return room;
+    case 'l': /* very short ones cost a wait each */
+        return draw(12) == 0 ? leases[draw(sizeof leases / sizeof *leases)] : leases[draw(3)];
+    case 'g':
+        return leases[draw(3)];
+    case 'i':
+        return integers[draw(sizeof integers / sizeof *integers)];
+    case 'v':
+        return values[draw(sizeof values / sizeof *values)];
+    case 'p':
+        return draw(2) != 0 ? "*" : "k[0-1]";
+    default:
+        return "1000";
+    }
+}
+
+/* Append the words of a text, letters replaced. */
+static void add_words(struct command *c, const char *text)
+{
+    while (*text != '\0') {
+        size_t n = strcspn(text, " ");
+        char *room = c->room[c->n];
+        bool is_first = c->n == 0;
+        if (n == 1 && *text == '*') {
+            c->kills = (int)draw(LINKS);
+            snprintf(room, WORD_BYTES, "%lld", world.real_id[c->kills]);
+            c->word[c->n] = room;
+        } else if (n == 1 && strchr("kocdlgivpn", *text) != NULL && !is_first) {
+            c->word[c->n] = random_word(*text, room);
+        } else {
+            snprintf(room, WORD_BYTES, "%.*s", (int)n, text);
+            c->word[c->n] = room;
+        }
+        c->n++;
+        text += n + (text[n] == ' ');
+    }
+}
+
+static void make_raw(struct command *c)
+{
+    const char *text = raw_commands[draw(sizeof raw_commands / sizeof *raw_commands)];
+    bool fixed = *text == '!';
+    text += fixed;
+    c->unordered = *text == '~';
+    c->loose = *text == '?';
+    text += c->unordered || c->loose;
+    add_words(c, text);
+    c->timed = strcmp(c->word[0], "pttl") == 0 || strcmp(c->word[0], "time") == 0;
+    if (!fixed && draw(40) == 0) {
+        if (draw(2) == 0 && c->n > 1) {
+            c->n--;
+        } else {
+            c->word[c->n++] = "x";
+        }
+    }
+}
+
+static void add_script(struct command *c, const char *text, const char sha1[41], const char *keys,
+                       const char *arguments)
+{
+    size_t key_count = 0;
+    for (const char *at = keys; *at != '\0'; at++) {
+        key_count += *at != ' ';
+    }
+    bool by_hash = draw(4) != 0;
+    add_words(c, by_hash ? "evalsha" : "eval");
+    c->word[c->n++] = by_hash ? sha1 : text;
+    c->word[c->n] = c->room[c->n];
+    snprintf(c->room[c->n++], WORD_BYTES, "%zu", key_count);
+    add_words(c, keys);
+    add_words(c, arguments);
+    c->timed = true;
+    world.scripts++;
+}
+
+static void make_command(struct command *c)
+{
+    static char sha1[41];
+    uint64_t kind = draw(10);
+    c->n = 0;
+    c->kills = -1;
+    c->timed = c->unordered = c->loose = false;
+    if (kind < 4) {
+        make_raw(c);
+    } else if (kind < 9) {
+        size_t shape = draw(sizeof script_shapes / sizeof *script_shapes);
+        int i = 0;
+        while (strcmp(snib__script_texts[i].name, script_shapes[shape].name) != 0) {
+            i++;
+        }
+        add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1, script_shapes[shape].keys,
+                   script_shapes[shape].arguments);
+        c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
+    } else {
+        const char *text = probes[draw(sizeof probes / sizeof *probes)];
+        model_sha1(text, strlen(text), sha1);
+        add_script(c, text, sha1, "k", "o");
+    }
+}
+
+/* Whether the call would only say what a real server is free to say in its own words or order. */
+static bool is_unfair(const struct command *c, int link)
+{
+    bool subscribes = strcmp(c->word[0], "subscribe") == 0;
+    return (subscribes && link != LINKS - 1) || (c->kills == link) ||
+           (world.faults & MODEL_READONLY && c->loose);
+}
+
+static void toggle_fault(void)
+{
+    static const unsigned faults[] = {MODEL_OOM, MODEL_READONLY, MODEL_MISCONF, MODEL_NO_CHANNELS};
+    unsigned fault = faults[draw(sizeof faults / sizeof *faults)];
+    if (world.faults != 0) {
+        set_faults(0);
+    } else if (fault != MODEL_NO_CHANNELS || model_channel_count(world.m) == 0) {
+        set_faults(fault); /* a server that loses its channels drops their subscribers */
+    }
+}
+
+/* Returns whether all calls were answered alike. */
+static bool run(unsigned long calls, uint64_t seed, enum plant plant)
+{
+    static struct command c;
+    open_world(seed, plant);
+    bool same = true;
+    while (same && world.calls < calls) {
+        if (draw(200) == 0) {
+            toggle_fault();
+        }
+        int link = (int)draw(LINKS);
+        make_command(&c);
+        same = is_unfair(&c, link) || make_call(&c, link);
+    }
+    unsigned long skipped = world.skipped;
+    close_world();
+    if (same && skipped > calls / 50 + 10) {
+        fprintf(stderr, "model_check: %lu calls were too slow to be compared\n", skipped);
+        same = false;
+    }
+    return same;
+}
+
+static bool every_script_has_a_shape(void)
+{
+    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++) {
+        bool found = false;
+        for (size_t j = 0; j < sizeof script_shapes / sizeof *script_shapes; j++) {
+            found |= strcmp(snib__script_texts[i].name, script_shapes[j].name) == 0;
+        }
+        if (!found) {
+            fprintf(stderr, "model_check: no call of %s.lua is made here\n", snib__script_texts[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long calls = 30000;
+    uint64_t seed = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--calls") == 0) {
+            calls = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            seed = strtoull(argv[i + 1], NULL, 10);
+        } else {
+            fprintf(stderr, "usage: model_check [--calls N] [--seed S]\n");
+            return 2;
+        }
+    }
+    if (!every_script_has_a_shape()) {
+        return 1;
+    }
+    start_server();
+    if (!run(calls, seed, PLANT_NONE)) {
+        fprintf(stderr, "model_check: replay with --seed %llu\n", (unsigned long long)seed);
+        return 1;
+    }
+    unsigned long replies = world.replies, errors = world.errors, pushes = world.pushes;
+    unsigned long scripts = world.scripts, toggles = world.toggles, skipped = world.skipped;
+    for (enum plant plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
+        if (run(5000, seed, plant)) {
+            fprintf(stderr, "model_check: planted mistake %d was not found\n", (int)plant);
+            return 1;
+        }
+    }
+    printf("model_check: %lu calls (%lu of scripts), %lu replies equal (%lu errors, %lu messages), "
+           "%lu changes of the server's state, %lu calls too slow to compare; %d planted mistakes found\n",
+           calls, scripts, replies, errors, pushes, toggles, skipped, PLANT_COUNT - 1);
+    return 0;
+}
