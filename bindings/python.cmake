@@ -1,9 +1,11 @@
 # python.cmake - the extension module snib._core, for the stable ABI of Python 3.10 and newer.
 #
-# Wants SNIB_CORE_SOURCES' objects (target snib_objects), SNIB_CORE_INCLUDES and SNIB_CORE_LIBS.
-# Everything but the module's init function is hidden, so that other copies of the core or of hiredis
-# in the process do not matter.
+# Wants the core's objects (target snib_objects) and SNIB_CORE_LIBS.  Everything but the module's
+# init function is hidden, so that other copies of the core or of hiredis do not matter.
 
+if(CMAKE_VERSION VERSION_LESS 3.26)
+    message(FATAL_ERROR "The Python extension needs CMake 3.26; `pip install .` brings it.")
+endif()
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.SABIModule)
 find_program(SWIG_EXECUTABLE NAMES swig REQUIRED)
 
@@ -32,7 +34,7 @@ set(snib_libs ${SNIB_CORE_LIBS})
 if(SNIB_HIREDIS_STATIC)
     list(TRANSFORM snib_libs REPLACE "^hiredis$" ${SNIB_HIREDIS_STATIC})
 endif()
-target_link_libraries(_core PRIVATE snib_objects ${snib_libs})
+target_link_libraries(_core PRIVATE snib_objects snib_warnings ${snib_libs})
 target_link_options(_core PRIVATE
     -Wl,--version-script=${snib_bindings}/core.map -Wl,--gc-sections -Wl,-z,nodelete)
 set_target_properties(_core PROPERTIES LINK_DEPENDS ${snib_bindings}/core.map)

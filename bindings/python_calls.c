@@ -19,8 +19,7 @@ enum {
     list_bytes = 64 * 1024
 };
 
-/* ---- Handles
- * ------------------------------------------------------------------------------------- */
+/* ---- Handles --------------------------------------------------------------------------------- */
 
 #define CAPSULE(kind)                                                                              \
     static void kind##_drop(PyObject *capsule)                                                     \
@@ -56,8 +55,7 @@ snib_op *snib__py_op_get(PyObject *object)
     return PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
 }
 
-/* ---- Exceptions
- * ---------------------------------------------------------------------------------- */
+/* ---- Exceptions ------------------------------------------------------------------------------ */
 
 static PyObject *error_factory; /* (code, text, os_error) -> exception; set once by the package */
 
@@ -78,16 +76,42 @@ void snib__py_raise(int32_t code, const char *text, int32_t os_error)
     Py_DECREF(exception);
 }
 
+static int on_main_thread(void)
+{
+    return syscall(SYS_gettid) == getpid();
+}
+
+static int exiting; /* the interpreter is about to end; guarded by the GIL */
+
+/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that is in a
+ * call then goes on waiting, as it would in threading.Lock, instead of failing noisily. */
+static PyObject *call_exiting(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    exiting = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *raise_result(int32_t code, const char *text, int32_t os_error)
+{
+    if (code == SNIB_ECLOSED && exiting && !on_main_thread()) {
+        PyEval_SaveThread();
+        for (;;)
+            pause();
+    }
+    snib__py_raise(code, text, os_error);
+    return NULL;
+}
+
 static PyObject *raise_error(const snib_error *err)
 {
-    snib__py_raise(err->code, err->text, err->os_error);
-    return NULL;
+    return raise_result(err->code, err->text, err->os_error);
 }
 
 static PyObject *raise_event(const snib_event *event)
 {
-    snib__py_raise(event->code, event->text, event->os_error);
-    return NULL;
+    return raise_result(event->code, event->text, event->os_error);
 }
 
 static PyObject *call_set_errors(PyObject *module, PyObject *factory)
@@ -99,8 +123,7 @@ static PyObject *call_set_errors(PyObject *module, PyObject *factory)
     Py_RETURN_NONE;
 }
 
-/* ---- Text
- * ---------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
 {
@@ -140,12 +163,11 @@ int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
     return 0;
 }
 
-/* ---- Waiting
- * ------------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
 static int64_t slice_ms(void)
 {
-    return syscall(SYS_gettid) == getpid() ? slice_main_ms : slice_other_ms;
+    return on_main_thread() ? slice_main_ms : slice_other_ms;
 }
 
 /* Waits for an operation without a queue.  Returns -1 with an exception set; the operation is gone
@@ -189,8 +211,7 @@ static int check_count(Py_ssize_t given, Py_ssize_t wanted)
     return -1;
 }
 
-/* ---- Blocking calls
- * ------------------------------------------------------------------------------ */
+/* ---- Blocking calls -------------------------------------------------------------------------- */
 
 /* acquire(lock, owner, wait_ms) -> hold, or None if the wait ended first */
 static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -412,8 +433,7 @@ static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ss
     return names ? Py_BuildValue("KN", (unsigned long long)cursor, names) : NULL;
 }
 
-/* ---- Events
- * -------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 /* What a finished operation is worth: a hold, an exception, an info's tuple or None.  An info whose
  * numbers are all 0 (free, nobody waits) gives None too; the caller knows what it asked. */
@@ -499,114 +519,52 @@ static PyObject *call_hold_drop(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
-/* ---- Statistics
- * ---------------------------------------------------------------------------------- */
+/* ---- Statistics ------------------------------------------------------------------------------ */
 
-#define STAT(name)                                                                                 \
-    {                                                                                              \
-#name, offsetof(snib_client_stats_data, name)                                              \
-    }
-static const struct {
-    const char *name;
-    size_t offset;
-} stat_fields[] = {
-    STAT(acquisitions),
-    STAT(reentries),
-    STAT(releases),
-    STAT(waits),
-    STAT(handovers),
-    STAT(timeouts),
-    STAT(cancels),
-    STAT(renewals),
-    STAT(renewal_commands),
-    STAT(renewal_failures),
-    STAT(lost_expired),
-    STAT(lost_taken),
-    STAT(lost_deleted),
-    STAT(lost_unreachable),
-    STAT(lost_max_hold),
-    STAT(lost_closed),
-    STAT(rechecks),
-    STAT(messages),
-    STAT(polling),
-    STAT(connects),
-    STAT(reconnects),
-    STAT(commands),
-    STAT(writes),
-    STAT(reads),
-    STAT(wakes),
-    STAT(watchdog_late_us),
-    STAT(held),
-    STAT(waiting),
-    STAT(memory),
-};
-
-static int dict_put(PyObject *dict, const char *name, PyObject *value)
+static PyObject *numbers_tuple(const uint64_t *numbers, size_t count)
 {
-    int rc = value ? PyDict_SetItemString(dict, name, value) : -1;
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
 
-    Py_XDECREF(value);
-    return rc;
-}
-
-static PyObject *histogram_tuple(const uint64_t *buckets)
-{
-    PyObject *tuple = PyTuple_New(SNIB_HISTOGRAM_BUCKETS);
-
-    for (Py_ssize_t i = 0; tuple && i < SNIB_HISTOGRAM_BUCKETS; i++)
-        PyTuple_SetItem(tuple, i, PyLong_FromUnsignedLongLong(buckets[i]));
+    for (size_t i = 0; tuple && i < count; i++)
+        PyTuple_SetItem(tuple, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(numbers[i]));
     return tuple;
 }
 
-/* client_stats(client) -> dict by the names of snib_client_stats_data */
+/* client_stats(client) -> (counters, wait_time, hold_time), in the order of snib_client_stats_data:
+ * the counters lie between its head and its histograms. */
 static PyObject *call_client_stats(PyObject *module, PyObject *object)
 {
     snib_client_stats_data data = {.size = sizeof data};
+    size_t first = offsetof(snib_client_stats_data, acquisitions);
+    size_t count = (offsetof(snib_client_stats_data, wait_time) - first) / sizeof(uint64_t);
     snib_error err;
-    PyObject *dict;
-    int bad = 0;
 
     (void)module;
     if (snib_client_stats(snib__py_client_get(object), &data, &err) != SNIB_OK)
         return raise_error(&err);
-    dict = PyDict_New();
-    if (!dict)
-        return NULL;
-    for (size_t i = 0; i < sizeof stat_fields / sizeof stat_fields[0]; i++) {
-        uint64_t value;
-
-        memcpy(&value, (const char *)&data + stat_fields[i].offset, sizeof value);
-        bad |= dict_put(dict, stat_fields[i].name, PyLong_FromUnsignedLongLong(value));
-    }
-    bad |= dict_put(dict, "wait_time", histogram_tuple(data.wait_time));
-    bad |= dict_put(dict, "hold_time", histogram_tuple(data.hold_time));
-    if (bad)
-        Py_CLEAR(dict);
-    return dict;
+    return Py_BuildValue("NNN", numbers_tuple(&data.acquisitions, count),
+                         numbers_tuple(data.wait_time, SNIB_HISTOGRAM_BUCKETS),
+                         numbers_tuple(data.hold_time, SNIB_HISTOGRAM_BUCKETS));
 }
 
-#define FAST(name)                                                                                 \
-    {                                                                                              \
-#name, (PyCFunction)(void (*)(void))call_##name, METH_FASTCALL, NULL                       \
-    }
-#define ONE(name)                                                                                  \
-    {                                                                                              \
-#name, call_##name, METH_O, NULL                                                           \
-    }
+/* METH_FASTCALL has a signature of its own. */
+#define FAST(call) (PyCFunction)(void (*)(void))(call)
+
 PyMethodDef snib__py_calls[] = {
-    FAST(acquire),
-    ONE(release),
-    FAST(ping),
-    ONE(lock_info),
-    ONE(lock_force_release),
-    FAST(hold_wait),
-    FAST(client_close),
-    FAST(client_list),
-    ONE(queue_fd),
-    ONE(queue_drain),
-    ONE(hold_id),
-    ONE(hold_drop),
-    ONE(client_stats),
-    ONE(set_errors),
+    {"acquire", FAST(call_acquire), METH_FASTCALL, NULL},
+    {"release", call_release, METH_O, NULL},
+    {"ping", FAST(call_ping), METH_FASTCALL, NULL},
+    {"lock_info", call_lock_info, METH_O, NULL},
+    {"lock_force_release", call_lock_force_release, METH_O, NULL},
+    {"hold_wait", FAST(call_hold_wait), METH_FASTCALL, NULL},
+    {"client_close", FAST(call_client_close), METH_FASTCALL, NULL},
+    {"client_list", FAST(call_client_list), METH_FASTCALL, NULL},
+    {"queue_fd", call_queue_fd, METH_O, NULL},
+    {"queue_drain", call_queue_drain, METH_O, NULL},
+    {"hold_id", call_hold_id, METH_O, NULL},
+    {"hold_drop", call_hold_drop, METH_O, NULL},
+    {"client_stats", call_client_stats, METH_O, NULL},
+    {"exiting", call_exiting, METH_NOARGS, NULL},
+    {"set_errors", call_set_errors, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

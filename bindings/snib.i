@@ -26,7 +26,7 @@
 %rename("%(strip:[snib_])s") snib_##name;
 %enddef
 
-/* ---- Typemaps ------------------------------------------------------------------------------------ */
+/* ---- Typemaps ------------------------------------------------------------------------------- */
 
 /* A result other than SNIB_OK raises; the error is the last argument, so the outputs come first. */
 %typemap(out) int { $result = Py_NewRef(Py_None); }
@@ -102,7 +102,7 @@
 %typemap(out) int snib_op_cancel { $result = PyBool_FromLong(result == SNIB_OK); }
 %typemap(out) int snib_code_is { $result = PyBool_FromLong(result); }
 
-/* ---- What is wrapped ----------------------------------------------------------------------------- */
+/* ---- What is wrapped ------------------------------------------------------------------------ */
 
 /* Options cross as arguments; 0 and NULL take the core's defaults. */
 %rename("client_open") snib__py_client_open;

@@ -77,6 +77,8 @@ uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
     return e->node.links[link].conn.ring_count;
 }
 
+uint64_t snib__engine_commands(const struct snib__engine *e) { return e->stats.commands; }
+
 void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
@@ -189,4 +191,16 @@ const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
     *out_level = e->log_pending;
     e->log_pending = 0;
     return e->log;
+}
+
+struct snib__op *snib__engine_live(const struct snib__engine *e) { return e->live; }
+
+void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
+{
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            if (gate->active && gate->active->sink == sink) {
+                gate->active->sink = NULL;
+                gate->active->tell = 0;
+            }
 }

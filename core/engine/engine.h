@@ -35,6 +35,7 @@ struct snib__config {
     snib__time lease, reply_timeout, patience, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
+    void *home; /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
@@ -52,6 +53,7 @@ void snib__engine_input(struct snib__engine *engine, int link, const char *bytes
 struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
 /* Commands on a link whose reply has not come. */
 uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
+uint64_t snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -84,16 +86,17 @@ struct snib__op {
     bool once;     /* one try */
     bool waited;
     bool done;
-    bool again; /* caller's: go on by itself as soon as it has to wait */
     uint64_t owner;
     snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
     struct snib__asked *asked;
     /* the caller's */
+    void *home;
     void *handle;
     void *sink;
     uint64_t token;
     _Atomic uint32_t word;
-    uint32_t refs;
+    bool awaited; /* a thread waits, or will, for it */
+    bool busy;    /* a thread is waiting for it now */
 };
 
 struct snib__acquire {
@@ -105,6 +108,7 @@ struct snib__acquire {
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
 struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
+void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
@@ -131,6 +135,8 @@ bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib_
 struct snib__op *snib__engine_take_done(struct snib__engine *engine);
 /* The operation's detail as an event without hold and token. */
 void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
+/* The running operations, linked by live_next. */
+struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
 /* Whether a sync caller may read for it: one of its own commands is on the link. */
@@ -167,6 +173,8 @@ void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib_
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
+/* The holds that were to tell this sink of their loss tell nobody. */
+void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* The next hold that became lost and wants it told (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 

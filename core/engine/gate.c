@@ -55,7 +55,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .hash = hash, .refs = 1, .name_len = (uint16_t)n};
+    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .home = e->config.home, .hash = hash, .refs = 1, .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
@@ -63,6 +63,8 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     e->memory += sizeof *gate + n;
     return gate;
 }
+
+void *snib__gate_home(const struct snib__gate *gate) { return gate->home; }
 
 void snib__gate_ref(struct snib__gate *gate) { gate->refs++; }
 

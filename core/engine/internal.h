@@ -76,6 +76,7 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
+    void *home;              /* the caller's, for all gates of the engine */
     struct snib__hold *active; /* ours that tries, holds or releases; NULL */
     struct snib__wait *wait;
     uint32_t hash;

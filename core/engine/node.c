@@ -372,11 +372,13 @@ snib__time snib__node_deadline(const struct snib__engine *e)
     for (int link = 0; link < 2; link++) {
         const struct snib__endpoint *ep = &e->node.links[link];
         snib__time at = SNIB__NEVER;
+        if (ep->connect || ep->close)
+            return 0; /* a wish is there to be taken */
         if (ep->conn.state != SNIB__CONN_DOWN) {
             at = snib__conn_oldest(&ep->conn);
             if (at != SNIB__NEVER)
                 at += node_reply_timeout(e);
-        } else if (ep->wanted && !ep->connecting && !ep->connect) {
+        } else if (ep->wanted && !ep->connecting) {
             at = ep->next_try;
         }
         next = at < next ? at : next;

@@ -27,7 +27,7 @@ _clients: weakref.WeakSet[BaseClient] = weakref.WeakSet()
 
 @dataclass(frozen=True)
 class Stats:
-    """A snapshot of a client's counters; snib.h says what each of them counts."""
+    """A snapshot of a client's counters, as in snib.h, which says what each of them counts."""
 
     acquisitions: int
     reentries: int
@@ -127,8 +127,9 @@ class BaseClient:
 
     def stats(self) -> Stats:
         """The client's counters now; no round trip."""
-        values: dict[str, Any] = _core.client_stats(self._handle)
-        return Stats(**values)
+        counters, wait_time, hold_time = _core.client_stats(self._handle)
+        values: tuple[Any, ...] = (*counters, wait_time, hold_time)
+        return Stats(*values)
 
     def _lock_handle(
         self, name: str, lease: float | None, max_hold: float | None
@@ -164,6 +165,7 @@ def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
 
 
 def _close_all() -> None:
+    _core.exiting()
     deadline = time.monotonic() + _EXIT_SECONDS
     for client in list(_clients):
         left = max(0.0, deadline - time.monotonic())

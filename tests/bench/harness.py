@@ -42,13 +42,24 @@ class Server:
         binary = os.environ.get("SNIB_BENCH_SERVER") or shutil.which("redis-server")
         binary = binary or shutil.which("valkey-server")
         if not binary:
-            raise Missing("no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)")
+            raise Missing(
+                "no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)"
+            )
         self.binary = binary
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         options = ["--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        options += ["--daemonize", "no", "--dir", folder, "--loglevel", "warning", "--maxclients", 4000]
+        options += [
+            "--daemonize",
+            "no",
+            "--dir",
+            folder,
+            "--loglevel",
+            "warning",
+            "--maxclients",
+            4000,
+        ]
         log = open(folder / "server.log", "wb")
         self.process = subprocess.Popen([binary, *map(str, options)], stdout=log, stderr=log)
         log.close()
@@ -168,14 +179,16 @@ class Subject:
             raise Failed(f"no answer within {timeout:.0f} s: {self._complaint()}")
         line = process.stdout.readline().decode().strip()
         if not line:
-            raise Failed(self._complaint())
+            raise Failed(f"ended with {process.wait()}: {self._complaint()}")
         return line
 
     def go(self, seconds: float) -> list[dict]:
         for process in self._processes:
             process.stdin.write(b"go %.3f\n" % seconds)
             process.stdin.flush()
-        return [json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self._processes]
+        return [
+            json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self._processes
+        ]
 
     def cpu(self) -> float:
         ticks = 0
@@ -203,27 +216,35 @@ def merge(answers: list[dict]) -> dict:
     for answer in answers:
         for key, value in answer.items():
             if key in merged:
-                value = max(merged[key], value) if key in ("seconds", "violations") else merged[key] + value
+                value = (
+                    max(merged[key], value)
+                    if key in ("seconds", "violations")
+                    else merged[key] + value
+                )
             merged[key] = value
     return merged
 
 
-def client_commands(calls: dict[str, int], releases: int) -> int:
-    """Commands that came from clients.  The server's statistics count those inside scripts as well, but
-    of all commands that clients send only DEL is also used inside: once for each release by Redisson,
-    and never by ours, which delete by HDEL."""
-    sent = sum(calls.get(name, 0) for name in ("evalsha", "eval", "subscribe", "unsubscribe", "set"))
-    return sent + max(0, calls.get("del", 0) - releases)
+def client_commands(calls: dict[str, int], inside: tuple[str, ...], pairs: int) -> int:
+    """Commands that clients sent.  The server counts those inside scripts as well, so what a subject's
+    scripts call once a pair (`inside`) is taken off."""
+    names = ("evalsha", "eval", "subscribe", "unsubscribe", "set", "del")
+    return sum(calls.get(name, 0) for name in names) - len(inside) * pairs
 
 
-def measure(subject: Subject, server: Server, seconds: float, keeps_keys: bool = False) -> Sample:
+def measure(
+    subject: Subject,
+    server: Server,
+    seconds: float,
+    inside: tuple[str, ...] = (),
+    keeps_keys: bool = False,
+) -> Sample:
     """One turn of a subject on an empty server."""
     if not keeps_keys:
         server.empty()
     calls, server_cpu, client_cpu = server.calls(), server.cpu(), subject.cpu()
     extra = merge(subject.go(seconds))
     client_cpu, server_cpu = subject.cpu() - client_cpu, server.cpu() - server_cpu
-    calls = {name: n - calls.get(name, 0) for name, n in server.calls().items()}
     done = extra["done"]
     if extra.get("violations"):
         raise Failed(f"{extra['violations']} times two held the lock at once")
@@ -231,9 +252,10 @@ def measure(subject: Subject, server: Server, seconds: float, keeps_keys: bool =
         raise Failed("nothing was done")
     if not keeps_keys:
         server.await_empty()
+    calls = {name: n - calls.get(name, 0) for name, n in server.calls().items()}
     return Sample(
         rate=done / extra["seconds"],
-        commands=client_commands(calls, done) / done,
+        commands=client_commands(calls, inside, done) / done,
         client_us=client_cpu / done * 1e6,
         server_us=server_cpu / done * 1e6,
         extra=extra,
@@ -318,7 +340,9 @@ class Builder:
         self._tool("java", "java")
         maven, pom = self._tool("java", "mvn"), BENCH / "java" / "pom.xml"
         goals = ["package", "dependency:copy-dependencies"]
-        self._run("java", maven, "-q", "-B", "-f", pom, f"-Dbench.build={self.folder / 'java'}", *goals)
+        self._run(
+            "java", maven, "-q", "-B", "-f", pom, f"-Dbench.build={self.folder / 'java'}", *goals
+        )
 
     @property
     def java(self) -> list[str]:

@@ -37,9 +37,13 @@ def main() -> None:
         colour = REACHED if middle >= 1 else MISSED
         axes.barh(place, middle - 1, left=1, height=0.62, color=colour)
         axes.plot([low, high], [place, place], color=INK, linewidth=1.2, marker="|", markersize=5)
-        axes.annotate(f"{middle:.2f}", (max(high, 1), place), (5, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            f"{middle:.2f}", (max(high, 1), place), (5, 0), textcoords="offset points", va="center"
+        )
     axes.set_xscale("log", base=2)
-    axes.set_xlim(min(0.5, *(0.9 * low for _, _, low, _ in drawn)), 1.35 * max(h for *_, h in drawn))
+    axes.set_xlim(
+        min(0.5, *(0.9 * low for _, _, low, _ in drawn)), 1.35 * max(h for *_, h in drawn)
+    )
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g} x")
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_yticks(range(len(drawn)), [label for label, *_ in drawn])

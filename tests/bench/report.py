@@ -42,8 +42,12 @@ def machine(server: Server, builder: Builder) -> dict[str, str]:
     }
     if builder.python.exists():
         names = ("redis", "hiredis", "uvloop")
-        program = f"import importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in {names}))"
-        facts["python"] = f"{platform.python_version()}, {_first_line(builder.python, '-c', program)}"
+        program = (
+            f"import importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in {names}))"
+        )
+        facts["python"] = (
+            f"{platform.python_version()}, {_first_line(builder.python, '-c', program)}"
+        )
     if builder.go.exists():
         modules = (BENCH / "go" / "go.mod").read_text().partition(")")[0].splitlines()
         used = [line.split() for line in modules if line.startswith("\t") and "/snib/" not in line]
@@ -155,7 +159,11 @@ def print_row(row: dict) -> None:
 def tally(rows: list[dict]) -> str:
     verdicts = [(row, check) for row in rows for check in row["checks"] if check["verdict"]]
     reached = sum(check["verdict"] == "reached" for _, check in verdicts)
-    missed = [f"{row['name']} ({check['what']})" for row, check in verdicts if check["verdict"] == "missed"]
+    missed = [
+        f"{row['name']} ({check['what']})"
+        for row, check in verdicts
+        if check["verdict"] == "missed"
+    ]
     skipped = sorted({row["name"] for row, check in verdicts if check["verdict"] == "skipped"})
     text = f"{reached} of {len(verdicts)} targets reached"
     if missed:
@@ -204,7 +212,9 @@ def markdown(result: dict, picture: str | None) -> str:
             title = ""
         title = row["title"]
         for name, seat in row["seats"].items():
-            cells = [number(seat[field]) for field in ("rate", "client_us", "server_us", "commands")]
+            cells = [
+                number(seat[field]) for field in ("rate", "client_us", "server_us", "commands")
+            ]
             absolute.append(f"| {' | '.join([title, name, *cells])} |")
             title = ""
     return PAGE.format(

@@ -53,6 +53,7 @@ class Seat:
     argv: Callable[[Setting], list[str]]
     processes: int = 1
     warm: float = 0.3  # seconds of unmeasured work before the rounds
+    inside: tuple[str, ...] = ()  # counted commands that its scripts call once a pair
 
 
 @dataclass
@@ -91,12 +92,14 @@ def c_seat(*words: object) -> Seat:
     return Seat("c", lambda s: s.c(*words))
 
 
-def python_seat(program: str, *words: object) -> Seat:
-    return Seat("python", lambda s: s.python(program, *words))
+def python_seat(program: str, kind: str, *words: object) -> Seat:
+    inside = ("del",) if kind == "redis" else ()
+    return Seat("python", lambda s: s.python(program, kind, *words), inside=inside)
 
 
-def go_seat(*words: object) -> Seat:
-    return Seat("go", lambda s: s.go(*words))
+def go_seat(kind: str, goroutines: int) -> Seat:
+    inside = {"redsync": ("del",), "redislock": ("set", "del"), "rueidislock": ("set", "del")}
+    return Seat("go", lambda s: s.go(kind, goroutines), inside=inside.get(kind, ()))
 
 
 def c_contended(threads: int, processes: int = 1) -> Seat:
@@ -106,11 +109,15 @@ def c_contended(threads: int, processes: int = 1) -> Seat:
     return Seat("c", argv, processes)
 
 
+def java_seat(*words: object, warm: float = 3.0) -> Seat:
+    return Seat("java", lambda s: s.java(*words), warm=warm, inside=("set", "del"))
+
+
 def java_contended(threads: int, processes: int = 1) -> Seat:
     def argv(s: Setting) -> list[str]:
         return s.java("contended", threads, s.oracle())
 
-    return Seat("java", argv, processes, warm=3.0)
+    return Seat("java", argv, processes, warm=3.0, inside=("set", "del"))
 
 
 # ---- Checks ----------------------------------------------------------------------------------------
@@ -123,9 +130,7 @@ def time_ratio(ours: str, theirs: str, against: str, goal: float) -> Check:
     return Check("time", against, (ours, theirs), value, goal, most=True)
 
 
-def throughput(
-    ours: str, theirs: tuple[str, ...], against: str, goal: float | None
-) -> Check:
+def throughput(ours: str, theirs: tuple[str, ...], against: str, goal: float | None) -> Check:
     """Against the best of theirs in each round."""
 
     def value(r: Round) -> float:
@@ -184,7 +189,7 @@ def c_rows() -> list[Row]:
             [throughput("snib", ("hiredis",), f"{threads} hiredis sockets", goal)],
         )
         if threads == 64:
-            row.seats["redisson"] = Seat("java", lambda s: s.java("distinct", 64), warm=3.0)
+            row.seats["redisson"] = java_seat("distinct", 64)
             row.checks.append(throughput("snib", ("redisson",), "Redisson, 64 threads", 8))
         rows.append(row)
     rows.append(
@@ -349,7 +354,6 @@ def count_rows() -> list[Row]:
 
 def holds_row(quick: bool) -> Row:
     count, seconds = (20000, 14.0) if quick else (100000, 32.0)
-    redisson = Seat("java", lambda s: s.java("holds", count), warm=0)
 
     def rate(name: str) -> Callable[[Round], float]:
         return lambda r: r["snib"].extra[name] / r["snib"].extra["seconds"]
@@ -359,7 +363,7 @@ def holds_row(quick: bool) -> Row:
         f"{count:,} renewed holds, lease 30 s, C",
         {
             "snib": Seat("c", lambda s: s.c("holds", count, 30000), warm=0),
-            "redisson": redisson,
+            "redisson": java_seat("holds", count, warm=0),
         },
         [
             told("snib", "memory a hold, by the client's count", "memory", 256, "B"),

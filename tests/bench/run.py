@@ -21,6 +21,11 @@ from harness import ROOT, Builder, Failed, Missing, Sample, Server, Subject, mea
 from rows import Row, Setting, all_rows  # noqa: E402
 
 
+def take_turn(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> Sample:
+    inside = row.seats[name].inside
+    return measure(subject, setting.server, seconds, inside, row.keeps_keys)
+
+
 def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[str, Subject]:
     cores = os.sched_getaffinity(0)
     chosen = {max(cores)} if row.pinned else cores
@@ -32,7 +37,7 @@ def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[s
             argv = seat.argv(setting)
             subjects[name] = Subject(argv, setting.folder, chosen, seat.processes)
             if seat.warm:
-                measure(subjects[name], setting.server, seat.warm, row.keeps_keys)
+                take_turn(row, name, subjects[name], setting, seat.warm)
         except (Missing, Failed) as problem:
             missing[name] = f"{name}: {problem}"
             if name in subjects:
@@ -51,7 +56,7 @@ def play_rounds(
         taken: dict[str, Sample] = {}
         for name in names[number % len(names) :] + names[: number % len(names)]:
             try:
-                taken[name] = measure(subjects[name], setting.server, seconds, row.keeps_keys)
+                taken[name] = take_turn(row, name, subjects[name], setting, seconds)
             except Failed as problem:
                 missing[name] = f"{name}: {problem}"
                 subjects.pop(name).stop()
@@ -75,12 +80,16 @@ def run_row(row: Row, setting: Setting, count: int) -> dict:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", metavar="ROW", help="only this row; may be repeated")
+    parser.add_argument(
+        "--only", action="append", metavar="ROW", help="only this row; may be repeated"
+    )
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     parser.add_argument("--quick", action="store_true", help="shorter turns and fewer holds")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each row (default 7)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the documentation's page")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the documentation's page"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures (SVG)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "bench", metavar="FOLDER")
     return parser.parse_args()

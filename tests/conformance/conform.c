@@ -70,7 +70,7 @@ static void nap(void)
     nanosleep(&(struct timespec){0, 2000000}, NULL);
 }
 
-/* ---- Results ------------------------------------------------------------------------------------ */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 static void print_result(int code, const char *text)
 {
@@ -114,13 +114,14 @@ static void print_reply(const redisReply *reply)
 
 static redisReply *raw(int first)
 {
-    redisReply *reply = redisCommandArgv(server, word_count - first, (const char **)words + first, NULL);
+    redisReply *reply =
+        redisCommandArgv(server, word_count - first, (const char **)words + first, NULL);
     if (!reply)
         die("server", server->errstr);
     return reply;
 }
 
-/* ---- Operations --------------------------------------------------------------------------------- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void run_client(void)
 {
@@ -155,8 +156,8 @@ static void run_lock(void)
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = number("lease", 0);
     options.max_hold_ms = number("max_hold", 0);
-    it->code = snib_lock_new(thing(words[2])->client, SNIB_MUTEX, words[3], strlen(words[3]), &options,
-                             &it->lock, &it->error);
+    it->code = snib_lock_new(thing(words[2])->client, SNIB_MUTEX, words[3], strlen(words[3]),
+                             &options, &it->lock, &it->error);
     putchar('\n');
 }
 
@@ -166,15 +167,16 @@ static void run_acquire(void)
     it->error = lock->error;
     it->code = lock->code;
     if (it->code == SNIB_OK)
-        it->code = snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), number("wait", -1), &it->hold,
-                                     &it->error);
+        it->code = snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), number("wait", -1),
+                                     &it->hold, &it->error);
     print_result(it->code, it->error.text);
 }
 
 static void run_submit(void)
 {
     struct thing *it = thing(words[1]), *lock = thing(words[2]);
-    int code = snib_lock_acquire_submit(lock->lock, 0, number("wait", -1), NULL, 0, &it->op, &it->error);
+    int code =
+        snib_lock_acquire_submit(lock->lock, 0, number("wait", -1), NULL, 0, &it->op, &it->error);
     if (code != SNIB_OK)
         die("submit", it->error.text);
     puts("started");
@@ -276,8 +278,8 @@ static void run_list(void)
     uint32_t found;
     do {
         snib_error error = {0, 0, ""};
-        int code = snib_client_list(it->client, words[2], strlen(words[2]), &cursor, buffer, sizeof buffer, &used,
-                                    &found, &error);
+        int code = snib_client_list(it->client, words[2], strlen(words[2]), &cursor, buffer,
+                                    sizeof buffer, &used, &found, &error);
         if (code != SNIB_OK) {
             print_result(code, error.text);
             return;
@@ -329,15 +331,15 @@ static const struct {
     int words_min;
     void (*run)(void);
 } operations[] = {
-    {"client", 2, run_client},   {"close", 2, run_close},     {"lock", 4, run_lock},
-    {"acquire", 3, run_acquire}, {"submit", 3, run_submit},   {"await", 2, run_await},
-    {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting}, {"release", 2, run_release},
+    {"client", 2, run_client},   {"close", 2, run_close},         {"lock", 4, run_lock},
+    {"acquire", 3, run_acquire}, {"submit", 3, run_submit},       {"await", 2, run_await},
+    {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting},     {"release", 2, run_release},
     {"check", 2, run_check},     {"remaining", 2, run_remaining}, {"lost", 2, run_lost},
-    {"info", 2, run_info},       {"force", 2, run_force},     {"list", 3, run_list},
-    {"raw", 2, run_raw},         {"until", 3, run_until},     {"kill", 2, run_kill},
+    {"info", 2, run_info},       {"force", 2, run_force},         {"list", 3, run_list},
+    {"raw", 2, run_raw},         {"until", 3, run_until},         {"kill", 2, run_kill},
 };
 
-/* ---- The program -------------------------------------------------------------------------------- */
+/* ---- The program ----------------------------------------------------------------------------- */
 
 static void decode(char *word)
 {

@@ -1,7 +1,7 @@
 /* cancel.c - an acquire is cancelled at every moment of its life.
  *
- * Cancel is atomic with completion: it wins, and the operation ends as cancelled without the lock, or it
- * loses, and the result is there.  Either way nothing of the operation stays in the server.
+ * Cancel is atomic with completion: it wins, and the operation ends as cancelled without the lock,
+ * or it loses, and the result is there.  Either way nothing of the operation stays in the server.
  */
 #include "../support/support.h"
 
@@ -31,12 +31,14 @@ static void settle(const snib_event *event, bool cancel_won, struct tally *tally
     }
 }
 
-/* Cancel after 0 to a few hundred microseconds: before, while and after the request is on its way. */
+/* Cancel after 0 to a few hundred microseconds: before, while and after the request is on its way.
+ */
 static void cancel_one(snib_lock *lock, snib_queue *queue, int64_t after_us, struct tally *tally)
 {
     static uint64_t token;
     snib_op *op = NULL;
-    EXPECT(snib_lock_acquire_submit(lock, 0, after_us % 3 ? -1 : 5, queue, ++token, &op, err), SNIB_OK);
+    EXPECT(snib_lock_acquire_submit(lock, 0, after_us % 3 ? -1 : 5, queue, ++token, &op, err),
+           SNIB_OK);
     for (int64_t end_ns = now_ns() + after_us * 1000; now_ns() < end_ns;)
         ;
     int code = snib_op_cancel(op);
@@ -77,8 +79,8 @@ static void at_every_moment(struct server *server, int64_t span_us, int runs, bo
             must_release(rival);
     }
     nothing_is_left(server);
-    print_message("          %d cancelled, %d granted, %d timed out\n", tally.cancelled, tally.granted,
-                  tally.busy);
+    print_message("          %d cancelled, %d granted, %d timed out\n", tally.cancelled,
+                  tally.granted, tally.busy);
     assert_true(tally.cancelled > runs / 20); /* the race was really run, from both ends */
     assert_true(contended || tally.granted > runs / 20);
     snib_client_stats_data stats = must_stats(client);
@@ -135,7 +137,8 @@ static void by_queue_free_and_close(void **state)
         for (int i = 0; i < NAMES; i++) {
             char name[32];
             snprintf(name, sizeof name, "end:%d", i / 2);
-            EXPECT(snib_lock_acquire_submit(must_lock(client, name), 0, -1, queue, 0, NULL, err), SNIB_OK);
+            EXPECT(snib_lock_acquire_submit(must_lock(client, name), 0, -1, queue, 0, NULL, err),
+                   SNIB_OK);
         }
         nap_us(random() % 2000);
         if (run % 2)

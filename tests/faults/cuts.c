@@ -1,7 +1,8 @@
 /* cuts.c - replies that are lost, connections that end at every byte, requests that arrive late.
  *
- * Whatever happens to the connection during acquire or release, the call tells the truth, the count in
- * the server never exceeds 1, the key is gone after the release, and nobody has to wait for a lease.
+ * Whatever happens to the connection during acquire or release, the call tells the truth, the count
+ * in the server never exceeds 1, the key is gone after the release, and nobody has to wait for a
+ * lease.
  */
 #include "../support/support.h"
 
@@ -60,7 +61,8 @@ static void pair(struct world *world)
 }
 
 /* Cut after 0, 1, 2 ... bytes until the pair no longer reaches the cut: every byte was one. */
-static void cut_everywhere(struct world *world, enum direction direction, enum cut_mode mode, int least)
+static void cut_everywhere(struct world *world, enum direction direction, enum cut_mode mode,
+                           int least)
 {
     int cut = 0;
     for (;; cut++) {
@@ -124,8 +126,8 @@ static void reply_to_release_lost(void **state)
     }
 }
 
-/* Between a release whose answer is lost and its repetition somebody else takes the lock: the release
- * was done, and the repetition must not take the lock from its new holder. */
+/* Between a release whose answer is lost and its repetition somebody else takes the lock: the
+ * release was done, and the repetition must not take the lock from its new holder. */
 static void release_repeated_over_a_rival(void **state)
 {
     struct world *world = *state;
@@ -148,8 +150,8 @@ static void release_repeated_over_a_rival(void **state)
     }
 }
 
-/* A request is on its way when the connection breaks, and reaches the server only after the client has
- * tried again on another connection.  A late acquire must leave nothing behind. */
+/* A request is on its way when the connection breaks, and reaches the server only after the client
+ * has tried again on another connection.  A late acquire must leave nothing behind. */
 static void late_request(void **state)
 {
     struct world *world = *state;
@@ -168,6 +170,41 @@ static void late_request(void **state)
     }
 }
 
+/* The connection stays up and says nothing, for acquire and release in turn: it is given up after the
+ * reply timeout, and the request repeated on another one once the server can be heard again. */
+static void silent_connection(void **state)
+{
+    struct world *world = *state;
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.reply_timeout_ms = 100;
+    snib_client *client = NULL;
+    EXPECT(snib_client_open(proxy_url(world->proxy), &options, &client, err), SNIB_OK);
+    snib_lock *lock = must_lock(client, "cut");
+    must_release(must_acquire(lock, 0));
+    for (int i = 0; i < count_of(50, 10); i++) {
+        snib_op *op = NULL;
+        snib_event event = {.size = sizeof event};
+        proxy_stall(world->proxy, i % 2 ? TO_SERVER : TO_CLIENT, true);
+        EXPECT(snib_lock_acquire_submit(lock, 0, PROMPT_MS, NULL, 0, &op, err), SNIB_OK);
+        EXPECT(snib_op_wait(op, 150, &event, err), SNIB_AGAIN);
+        proxy_stall(world->proxy, i % 2 ? TO_SERVER : TO_CLIENT, false);
+        EXPECT(snib_op_wait(op, PROMPT_MS, &event, err), SNIB_OK);
+        assert_int_equal(event.code, SNIB_OK);
+        snib_hold *hold = event.hold;
+        proxy_stall(world->proxy, i % 2 ? TO_SERVER : TO_CLIENT, true);
+        EXPECT(snib_hold_release_submit(hold, NULL, 0, &op, err), SNIB_OK);
+        EXPECT(snib_op_wait(op, 150, &event, err), SNIB_AGAIN);
+        proxy_stall(world->proxy, i % 2 ? TO_SERVER : TO_CLIENT, false);
+        EXPECT(snib_op_wait(op, PROMPT_MS, &event, err), SNIB_OK);
+        assert_int_equal(event.code, SNIB_OK);
+        snib_hold_free(hold);
+        expect_free(&world->server, "cut");
+    }
+    assert_true(must_stats(client).reconnects > 0);
+    snib_client_free(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reply_cut_by_fin, world_new, world_free),
         cmocka_unit_test_setup_teardown(reply_cut_by_rst, world_new, world_free),
         cmocka_unit_test_setup_teardown(late_request, world_new, world_free),
+        cmocka_unit_test_setup_teardown(silent_connection, world_new, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* fork.c - a process forks, or exits, in every state of its clients.
  *
- * The parent keeps its locks.  The child can neither renew nor release them, is told SNIB_EFORKED at once
- * by every call, frees what it inherited safely, and can open a client of its own.
+ * The parent keeps its locks.  The child can neither renew nor release them, is told SNIB_EFORKED
+ * at once by every call, frees what it inherited safely, and can open a client of its own.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -24,19 +24,19 @@ struct inherited {
 };
 
 /* In the child there is no test framework to return to: say what is wrong and end. */
-#define CHILD(condition)                                                                            \
-    do {                                                                                            \
-        if (!(condition)) {                                                                         \
-            dprintf(2, "child, line %d: %s\n", __LINE__, #condition);                               \
-            _exit(1);                                                                               \
-        }                                                                                           \
+#define CHILD(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            dprintf(2, "child, line %d: %s\n", __LINE__, #condition);                              \
+            _exit(1);                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* Every call on what was inherited says so. */
 static void child_calls(const struct handles *h)
 {
-    unsigned kinds = CLIENT_CALLS | LOCK_CALLS | (h->hold ? HOLD_CALLS : 0u) | (h->op ? OP_CALLS : 0u) |
-                     (h->queue ? QUEUE_CALLS : 0u);
+    unsigned kinds = CLIENT_CALLS | LOCK_CALLS | (h->hold ? HOLD_CALLS : 0u) |
+                     (h->op ? OP_CALLS : 0u) | (h->queue ? QUEUE_CALLS : 0u);
     const char *wrong = calls_answer(h, kinds, SNIB_EFORKED);
     if (wrong) {
         dprintf(2, "child: not SNIB_EFORKED: %s\n", wrong);
@@ -203,7 +203,7 @@ static void closing(void **state)
     }
 }
 
-/* ---- Exit --------------------------------------------------------------------------------------- */
+/* ---- Exit ------------------------------------------------------------------------------------ */
 
 static void *wait_run(void *lock)
 {
@@ -277,8 +277,9 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),      cmocka_unit_test(holding), cmocka_unit_test(waiting),
-        cmocka_unit_test(acquiring), cmocka_unit_test(closing), cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(idle),    cmocka_unit_test(holding),
+        cmocka_unit_test(waiting), cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing), cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,7 +1,8 @@
 /* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases.
  *
- * The program gets an error from some call, or none if the failure could be endured; it never crashes or
- * hangs, and afterwards the same process can lock again.  Each n runs in a process of its own.
+ * The program gets an error from some call, or none if the failure could be endured; it never
+ * crashes or hangs, and afterwards the same process can lock again.  Each n runs in a process of
+ * its own.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- The allocator that fails ------------------------------------------------------------------- */
+/* ---- The allocator that fails ---------------------------------------------------------------- */
 
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t count, size_t n);
@@ -47,7 +48,7 @@ void *realloc(void *old, size_t n)
     return memory_fails() ? NULL : __libc_realloc(old, n);
 }
 
-/* ---- The program -------------------------------------------------------------------------------- */
+/* ---- The program ----------------------------------------------------------------------------- */
 
 enum { LEASE_MS = 300, CHILD_S = 20 };
 enum { ENDED_WELL = 0, ENDED_WITH_ERROR = 1, AFTERWARDS_BROKEN = 2, LIED = 3, DONE_ALL = 4 };
@@ -106,8 +107,9 @@ static void fail_each(struct server *server, bool on)
 {
     int errors = 0, endured = 0;
     for (long n = 1;; n++) {
-        server_do(server, "EVAL %s 1 taken", "redis.call('hset',KEYS[1],'0-0-0-0-0:1',1)"
-                                             "return redis.call('pexpire',KEYS[1],40)");
+        server_do(server, "EVAL %s 1 taken",
+                  "redis.call('hset',KEYS[1],'0-0-0-0-0:1',1)"
+                  "return redis.call('pexpire',KEYS[1],40)");
         pid_t pid = fork();
         if (pid == 0)
             _exit(child(server, n, on));

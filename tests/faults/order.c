@@ -1,7 +1,7 @@
 /* order.c - a renewal is never sent, and never takes effect, after the release was sent.
  *
- * A recording proxy sees the bytes.  Leases are short and links slow, so that renewals are always due or
- * on their way when a lock is released.
+ * A recording proxy sees the bytes.  Leases are short and links slow, so that renewals are always
+ * due or on their way when a lock is released.
  */
 #include "../support/support.h"
 
@@ -89,7 +89,7 @@ static void *chaser_run(void *argument)
     return NULL;
 }
 
-/* Many holds of one client, leases of 100 ms, released before, with and after a renewal.  Afterwards
+/* Many holds of one client, leases of 100 ms, released before, with and after a renewal. Afterwards
  * every lock is free at once: a renewal that took effect late would show as a key. */
 static void chase(struct world *world, int64_t delay_ms, int pairs)
 {

@@ -1,7 +1,7 @@
 /* pubsub.c - wake-ups are lost, doubled or late: waiters still get the lock, without a herd.
  *
- * A message is a hint.  When it does not come, a waiter asks again after recheck_ms at most; when it does,
- * one waiter of each process asks.
+ * A message is a hint.  When it does not come, a waiter asks again after recheck_ms at most; when
+ * it does, one waiter of each process asks.
  */
 #include "../support/support.h"
 
@@ -54,7 +54,8 @@ static int64_t grant_after_release(struct world *world, snib_client *waiter, sni
 {
     snib_queue *queue = must_queue(waiter);
     snib_hold *hold = must_acquire(must_lock(holder, "pubsub"), 1000);
-    EXPECT(snib_lock_acquire_submit(must_lock(waiter, "pubsub"), 0, -1, queue, 1, NULL, err), SNIB_OK);
+    EXPECT(snib_lock_acquire_submit(must_lock(waiter, "pubsub"), 0, -1, queue, 1, NULL, err),
+           SNIB_OK);
     AWAIT(must_stats(waiter).waiting == 1, 1000);
     for (int64_t end = now_ms() + random() % 300; disturb && now_ms() < end; nap_us(100000))
         server_do(&world->server, disturb);
@@ -121,7 +122,7 @@ static void messages_wake(void **state)
     snib_client_free(waiter);
 }
 
-/* ---- A thousand waiters in ten processes -------------------------------------------------------- */
+/* ---- A thousand waiters in ten processes ----------------------------------------------------- */
 
 enum { PROCESSES = 10, WAITERS = 100, HERD_RECHECK_MS = 20000 };
 
@@ -173,7 +174,8 @@ static void thousand_waiters(void **state)
     int ready[2];
     char bytes[PROCESSES];
     assert_int_equal(pipe(ready), 0);
-    redisReply *raw = server_command(&world->server, "EVALSHA %s 1 herd 0-0-0-0-0:1 60000", world->acquire);
+    redisReply *raw =
+        server_command(&world->server, "EVALSHA %s 1 herd 0-0-0-0-0:1 60000", world->acquire);
     freeReplyObject(raw);
     for (int i = 0; i < PROCESSES; i++)
         if ((pids[i] = fork()) == 0)
@@ -181,8 +183,9 @@ static void thousand_waiters(void **state)
     for (size_t got = 0; got < PROCESSES;)
         got += (size_t)read(ready[0], bytes, sizeof bytes);
     const char *channel = "redisson_lock__channel:{herd}";
-    AWAIT(server_integer(&world->server, "EVAL %s 0 %s", "return redis.call('pubsub','numsub',ARGV[1])[2]",
-                         channel) == PROCESSES, 5000);
+    AWAIT(server_integer(&world->server, "EVAL %s 0 %s",
+                         "return redis.call('pubsub','numsub',ARGV[1])[2]", channel) == PROCESSES,
+          5000);
 
     /* Idle waiters are silent: after the try that follows the subscription, nothing at all. */
     nap_us(300000);
@@ -201,8 +204,8 @@ static void thousand_waiters(void **state)
     int attempts = count_records(world, from, world->acquire);
     int releases = count_records(world, from, world->release) + 1;
     int transfers = count_records(world, from, world->transfer);
-    print_message("          %d attempts, %d releases with a message, %d hand-overs\n", attempts, releases,
-                  transfers);
+    print_message("          %d attempts, %d releases with a message, %d hand-overs\n", attempts,
+                  releases, transfers);
     assert_int_equal(releases - 1 + transfers, PROCESSES * WAITERS);
     assert_true(attempts <= PROCESSES * releases);
     close(ready[0]);

@@ -1,8 +1,10 @@
-/* stopped.c - the server stops answering while locks are held: every holder is told before its lease ends.
+/* stopped.c - the server stops answering while locks are held: every holder is told before its
+ * lease ends.
  *
- * The harness knows both clocks.  It asks the server for the rest of each lease immediately before it
- * stops it, so a lease ends at (time before the question) + (the answer) at the earliest; a renewal that
- * slips in between only moves the end further away.  Each holder is told in three ways.
+ * The harness knows both clocks.  It asks the server for the rest of each lease immediately before
+ * it stops it, so a lease ends at (time before the question) + (the answer) at the earliest; a
+ * renewal that slips in between only moves the end further away.  Each holder is told in three
+ * ways.
  */
 #include "../support/support.h"
 
@@ -113,7 +115,8 @@ static void check_all(struct world *world, int32_t reason, int64_t *least_ns)
             assert_int_equal(holder->reason[way], reason);
             int64_t early_ns = holder->end_ns - holder->told_ns[way];
             if (early_ns < 0)
-                fail_msg("told %d us after the lease's end, way %d", (int)(-early_ns / 1000), (int)way);
+                fail_msg("told %d us after the lease's end, way %d", (int)(-early_ns / 1000),
+                         (int)way);
             *least_ns = early_ns < *least_ns ? early_ns : *least_ns;
         }
         EXPECT(snib_hold_check(holder->hold, err), SNIB_LOST);
@@ -147,7 +150,8 @@ static void told_before_the_end(bool renewed, int runs)
         AWAIT(server_is_empty(&world.server), 2000);
         server_stop(&world.server);
     }
-    print_message("          %d holds lost, told at least %d us early\n", runs, (int)(least_ns / 1000));
+    print_message("          %d holds lost, told at least %d us early\n", runs,
+                  (int)(least_ns / 1000));
 }
 
 static void renewed_holds(void **state)
@@ -175,7 +179,8 @@ static void short_stop_is_survived(void **state)
         nap_us(700000);
         assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
         server_continue(&server);
-        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID && snib_hold_remaining_ms(hold) > 900, 1500);
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID && snib_hold_remaining_ms(hold) > 900,
+              1500);
     }
     must_release(hold);
     expect_free(&server, "short");

@@ -28,7 +28,8 @@ static int stop(void **state)
 static void refused(int got, int want, const snib_error *error, const char *what)
 {
     if (got != want)
-        fail_msg("%s: %s instead of %s (%s)", what, snib_code_name(got), snib_code_name(want), error->text);
+        fail_msg("%s: %s instead of %s (%s)", what, snib_code_name(got), snib_code_name(want),
+                 error->text);
     assert_int_equal(error->code, want);
     if (strlen(error->text) < 10)
         fail_msg("%s: no sentence: \"%s\"", what, error->text);
@@ -42,21 +43,41 @@ static void names(void **state)
     char limit[514];
     memset(limit, 'n', sizeof limit);
     static const char *const bad[] = {
-        "",         "\xff",     "a\xc3",   "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "line\nfeed", "\x7f",
-        "\xc2\x85", "\x1b[31m", "{",       "}",        "{}",           "{}x",              "a{b",        "a}b",
-        "a}b{c}d",  "x{}y{z}",  "tab\there",
+        "",
+        "\xff",
+        "a\xc3",
+        "\xc0\xaf",
+        "\xed\xa0\x80",
+        "\xf4\x90\x80\x80",
+        "line\nfeed",
+        "\x7f",
+        "\xc2\x85",
+        "\x1b[31m",
+        "{",
+        "}",
+        "{}",
+        "{}x",
+        "a{b",
+        "a}b",
+        "a}b{c}d",
+        "x{}y{z}",
+        "tab\there",
     };
     snib_error error;
     snib_lock *lock = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        refused(snib_lock_new(client, SNIB_MUTEX, bad[i], strlen(bad[i]), NULL, &lock, &error), SNIB_ENAME,
-                &error, bad[i]);
-    refused(snib_lock_new(client, SNIB_MUTEX, limit, 513, NULL, &lock, &error), SNIB_ENAME, &error, "513 bytes");
-    refused(snib_lock_new(client, SNIB_MUTEX, "a\0b", 3, NULL, &lock, &error), SNIB_ENAME, &error, "NUL inside");
-    refused(snib_lock_new(client, SNIB_MUTEX, NULL, 3, NULL, &lock, &error), SNIB_ENAME, &error, "NULL");
+        refused(snib_lock_new(client, SNIB_MUTEX, bad[i], strlen(bad[i]), NULL, &lock, &error),
+                SNIB_ENAME, &error, bad[i]);
+    refused(snib_lock_new(client, SNIB_MUTEX, limit, 513, NULL, &lock, &error), SNIB_ENAME, &error,
+            "513 bytes");
+    refused(snib_lock_new(client, SNIB_MUTEX, "a\0b", 3, NULL, &lock, &error), SNIB_ENAME, &error,
+            "NUL inside");
+    refused(snib_lock_new(client, SNIB_MUTEX, NULL, 3, NULL, &lock, &error), SNIB_ENAME, &error,
+            "NULL");
     assert_null(lock);
     limit[512] = '\0';
-    const char *const good[] = {"a", limit, "{tenant}orders", "x{u}y{z}", "\xe2\x82\xac \xf0\x9f\x94\x92", "a{b}c}"};
+    const char *const good[] = {
+        "a", limit, "{tenant}orders", "x{u}y{z}", "\xe2\x82\xac \xf0\x9f\x94\x92", "a{b}c}"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         lock = must_lock(client, good[i]);
         must_release(must_acquire(lock, 0));
@@ -71,8 +92,8 @@ static void lock_options(void **state)
         int64_t lease_ms, max_hold_ms;
         int want;
     } bad[] = {
-        {-1, 0, SNIB_ELEASE},       {1, 0, SNIB_ELEASE},         {99, 0, SNIB_ELEASE},
-        {86400001, 0, SNIB_ELEASE}, {INT64_MAX, 0, SNIB_ELEASE}, {INT64_MIN, 0, SNIB_ELEASE},
+        {-1, 0, SNIB_ELEASE},       {1, 0, SNIB_ELEASE},          {99, 0, SNIB_ELEASE},
+        {86400001, 0, SNIB_ELEASE}, {INT64_MAX, 0, SNIB_ELEASE},  {INT64_MIN, 0, SNIB_ELEASE},
         {0, -2, SNIB_EOPTION},      {0, INT64_MIN, SNIB_EOPTION},
     };
     snib_error error;
@@ -82,20 +103,24 @@ static void lock_options(void **state)
         snib_lock_options_init(&options, sizeof options);
         options.lease_ms = bad[i].lease_ms;
         options.max_hold_ms = bad[i].max_hold_ms;
-        refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), bad[i].want, &error, "lease");
+        refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), bad[i].want,
+                &error, "lease");
     }
     snib_lock_options_init(&options, sizeof options);
     options.flags = 1;
-    refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), SNIB_EOPTION, &error, "flags");
+    refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), SNIB_EOPTION,
+            &error, "flags");
     static const uint32_t sizes[] = {0, 3, 1 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         snib_lock_options_init(&options, sizeof options);
         options.size = sizes[i];
-        refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), SNIB_EOPTION, &error, "size");
+        refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, &options, &lock, &error), SNIB_EOPTION,
+                &error, "size");
     }
     static const int32_t kinds[] = {0, -1, 2, 3, 4, 5, 6, 7, 8, INT32_MAX};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        refused(snib_lock_new(client, kinds[i], "x", 1, NULL, &lock, &error), SNIB_ENOTSUP, &error, "kind");
+        refused(snib_lock_new(client, kinds[i], "x", 1, NULL, &lock, &error), SNIB_ENOTSUP, &error,
+                "kind");
     assert_null(lock);
 }
 
@@ -106,25 +131,31 @@ static void client_options(void **state)
     snib_error error;
     snib_client *other = NULL;
     static const size_t times[] = {
-        offsetof(snib_client_options, lease_ms),         offsetof(snib_client_options, connect_timeout_ms),
-        offsetof(snib_client_options, reply_timeout_ms), offsetof(snib_client_options, patience_ms),
-        offsetof(snib_client_options, recheck_ms),       offsetof(snib_client_options, max_hold_ms),
+        offsetof(snib_client_options, lease_ms),
+        offsetof(snib_client_options, connect_timeout_ms),
+        offsetof(snib_client_options, reply_timeout_ms),
+        offsetof(snib_client_options, patience_ms),
+        offsetof(snib_client_options, recheck_ms),
+        offsetof(snib_client_options, max_hold_ms),
     };
     static const int64_t values[] = {-2, INT64_MIN, INT64_MAX};
     for (size_t t = 0; t < sizeof times / sizeof *times; t++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             snib_client_options_init(&options, sizeof options);
             memcpy((char *)&options + times[t], &values[v], sizeof values[v]);
-            refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "time");
+            refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
+                    "time");
         }
     static const int32_t counts[] = {-2, INT32_MIN};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         snib_client_options_init(&options, sizeof options);
         options.handover_max = counts[i];
-        refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "handover_max");
+        refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
+                "handover_max");
         snib_client_options_init(&options, sizeof options);
         options.waiters_max = counts[i];
-        refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "waiters_max");
+        refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
+                "waiters_max");
     }
     snib_client_options_init(&options, sizeof options);
     options.flags = 4;
@@ -181,21 +212,25 @@ static void waits_and_outputs(void **state)
     snib_queue *queue = must_queue(client);
     static const int64_t waits[] = {-2, INT64_MIN, 86400001, INT64_MAX};
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
-        refused(snib_lock_acquire(lock, 0, waits[i], &hold, &error), SNIB_EINVAL, &error, "acquire");
-        refused(snib_lock_acquire_submit(lock, 0, waits[i], queue, 1, &op, &error), SNIB_EINVAL, &error, "submit");
-        refused(snib_lock_acquire_begin(lock, 0, waits[i], 50, queue, 1, &hold, &op, &error), SNIB_EINVAL, &error,
-                "begin");
+        refused(snib_lock_acquire(lock, 0, waits[i], &hold, &error), SNIB_EINVAL, &error,
+                "acquire");
+        refused(snib_lock_acquire_submit(lock, 0, waits[i], queue, 1, &op, &error), SNIB_EINVAL,
+                &error, "submit");
+        refused(snib_lock_acquire_begin(lock, 0, waits[i], 50, queue, 1, &hold, &op, &error),
+                SNIB_EINVAL, &error, "begin");
     }
     refused(snib_lock_acquire(lock, 0, 0, NULL, &error), SNIB_EINVAL, &error, "no output");
-    refused(snib_lock_acquire_submit(lock, 0, 0, NULL, 0, NULL, &error), SNIB_EINVAL, &error, "nobody to tell");
-    refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, NULL, NULL, &error), SNIB_EINVAL, &error, "no output");
+    refused(snib_lock_acquire_submit(lock, 0, 0, NULL, 0, NULL, &error), SNIB_EINVAL, &error,
+            "nobody to tell");
+    refused(snib_lock_new(client, SNIB_MUTEX, "x", 1, NULL, NULL, &error), SNIB_EINVAL, &error,
+            "no output");
     refused(snib_client_open(server.url, NULL, NULL, &error), SNIB_EINVAL, &error, "no output");
     char small[100];
     uint64_t cursor = 0;
     size_t used;
     uint32_t count;
-    refused(snib_client_list(client, "", 0, &cursor, small, sizeof small, &used, &count, &error), SNIB_EINVAL,
-            &error, "small buffer");
+    refused(snib_client_list(client, "", 0, &cursor, small, sizeof small, &used, &count, &error),
+            SNIB_EINVAL, &error, "small buffer");
     snib_client_stats_data stats = {.size = 1};
     refused(snib_client_stats(client, &stats, &error), SNIB_EINVAL, &error, "size");
     snib_lock_info_data info = {.size = 1};
@@ -249,10 +284,11 @@ static void foreign_handles(void **state)
     (void)state;
     struct handles h = make_handles();
     int on_the_stack = 0;
-    void *const all[] = {h.client, h.lock, h.hold, h.op, h.queue, &on_the_stack, (void *)1, (void *)-1L};
+    void *const all[] = {h.client, h.lock,        h.hold,    h.op,
+                         h.queue,  &on_the_stack, (void *)1, (void *)-1L};
     for (size_t shift = 1; shift < 8; shift++) {
-        struct handles wrong = {all[shift % 8], all[(1 + shift) % 8], all[(2 + shift) % 8], all[(3 + shift) % 8],
-                                all[(4 + shift) % 8]};
+        struct handles wrong = {all[shift % 8], all[(1 + shift) % 8], all[(2 + shift) % 8],
+                                all[(3 + shift) % 8], all[(4 + shift) % 8]};
         const char *call = calls_answer(&wrong, ALL_CALLS, SNIB_EHANDLE);
         if (call)
             fail_msg("shift %d, not SNIB_EHANDLE: %s", (int)shift, call);
@@ -318,10 +354,17 @@ static void nothing_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),           cmocka_unit_test(lock_options),     cmocka_unit_test(client_options),
-        cmocka_unit_test(urls),            cmocka_unit_test(waits_and_outputs), cmocka_unit_test(null_handles),
-        cmocka_unit_test(freed_handles),   cmocka_unit_test(foreign_handles),  cmocka_unit_test(orphaned_handles),
-        cmocka_unit_test(second_consumer), cmocka_unit_test(nothing_changed),
+        cmocka_unit_test(names),
+        cmocka_unit_test(lock_options),
+        cmocka_unit_test(client_options),
+        cmocka_unit_test(urls),
+        cmocka_unit_test(waits_and_outputs),
+        cmocka_unit_test(null_handles),
+        cmocka_unit_test(freed_handles),
+        cmocka_unit_test(foreign_handles),
+        cmocka_unit_test(orphaned_handles),
+        cmocka_unit_test(second_consumer),
+        cmocka_unit_test(nothing_changed),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,4 +1,5 @@
-/* bad_server.c - every way in which a server can refuse: its own code, a sentence, nothing left behind.
+/* bad_server.c - every way in which a server can refuse: its own code, a sentence, nothing left
+ * behind.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -59,7 +60,7 @@ static int world_free(void **state)
     return 0;
 }
 
-/* ---- Data that is no lock ----------------------------------------------------------------------- */
+/* ---- Data that is no lock -------------------------------------------------------------------- */
 
 static void other_types(void **state)
 {
@@ -83,7 +84,7 @@ static void other_types(void **state)
     snib_client_free(client);
 }
 
-/* ---- Peers that are no Redis -------------------------------------------------------------------- */
+/* ---- Peers that are no Redis ----------------------------------------------------------------- */
 
 struct peer {
     int listener;
@@ -185,7 +186,7 @@ static void no_such_database(void **state)
     snib_client_free(client);
 }
 
-/* ---- Rights ------------------------------------------------------------------------------------- */
+/* ---- Rights ---------------------------------------------------------------------------------- */
 
 static const char *const canary = "canary-5f1d-secret";
 
@@ -198,10 +199,8 @@ static void wrong_password(void **state)
     snprintf(url, sizeof url, "unix://app:%s@%s", canary, server->socket);
     snib_client *clients[] = {
         open_with(server->url, NULL, NULL), /* none where one is needed */
-        open_with(server->url, NULL, canary),
-        open_with(server->url, "app", canary),
-        open_with(server->url, canary, canary),
-        open_with(url, NULL, NULL),
+        open_with(server->url, NULL, canary),   open_with(server->url, "app", canary),
+        open_with(server->url, canary, canary), open_with(url, NULL, NULL),
     };
     for (size_t i = 0; i < sizeof clients / sizeof *clients; i++) {
         snib_queue *log = must_queue(clients[i]);
@@ -219,9 +218,10 @@ static void wrong_password(void **state)
     snib_client_free(client);
 }
 
-static const char *const rights = "on >p ~lock:* &redisson_lock__channel:* +ping +evalsha +script|load +hexists +hset "
-                                  "+hdel +hget +hgetall +hkeys +hlen +del +exists +pexpire +pttl +publish +subscribe "
-                                  "+unsubscribe +pubsub +client +select +hello +auth +type +scan +role +info +time";
+static const char *const rights =
+    "on >p ~lock:* &redisson_lock__channel:* +ping +evalsha +script|load +hexists +hset "
+    "+hdel +hget +hgetall +hkeys +hlen +del +exists +pexpire +pttl +publish +subscribe "
+    "+unsubscribe +pubsub +client +select +hello +auth +type +scan +role +info +time";
 
 static snib_client *open_as(struct server *server, const char *user, const char *change)
 {
@@ -237,8 +237,10 @@ static void missing_rights(void **state)
     static const struct {
         const char *user, *change, *name;
     } refused[] = {
-        {"no_evalsha", "-evalsha -eval", "lock:x"}, {"no_pexpire", "-pexpire", "lock:x"},
-        {"no_hset", "-hset", "lock:x"},             {"no_key", "", "other:x"},
+        {"no_evalsha", "-evalsha -eval", "lock:x"},
+        {"no_pexpire", "-pexpire", "lock:x"},
+        {"no_hset", "-hset", "lock:x"},
+        {"no_key", "", "other:x"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         snib_client *client = open_as(server, refused[i].user, refused[i].change);
@@ -255,7 +257,9 @@ static void sufficient_rights(void **state)
     static const struct {
         const char *user, *change;
         bool polls;
-    } users[] = {{"all", "", false}, {"no_publish", "-publish", false}, {"no_subscribe", "-subscribe", true},
+    } users[] = {{"all", "", false},
+                 {"no_publish", "-publish", false},
+                 {"no_subscribe", "-subscribe", true},
                  {"no_channel", "resetchannels", true}};
     for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
         snib_client *client = open_as(server, users[i].user, users[i].change);
@@ -279,7 +283,7 @@ static void sufficient_rights(void **state)
     assert_true(server_is_empty(server));
 }
 
-/* ---- Sick servers ------------------------------------------------------------------------------- */
+/* ---- Sick servers ---------------------------------------------------------------------------- */
 
 static void loading(void **state)
 {
@@ -419,7 +423,8 @@ static void scripts_flushed(void **state)
 static void restarted_under_waiters(void **state)
 {
     struct server *server = *state;
-    snib_client *client = open_with(server->url, NULL, NULL), *other = open_with(server->url, NULL, NULL);
+    snib_client *client = open_with(server->url, NULL, NULL),
+                *other = open_with(server->url, NULL, NULL);
     snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
     snib_op *op = NULL;
     EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, 10000, NULL, 0, &op, err), SNIB_OK);
@@ -440,10 +445,11 @@ static void restarted_under_waiters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(other_types),      TEST(no_redis),        TEST(nobody_answers),  TEST(no_such_database),
-        TEST(wrong_password),   TEST(missing_rights),  TEST(sufficient_rights), TEST(loading),
-        TEST(out_of_memory),    TEST(read_only_replica), TEST(cannot_save),   TEST(too_few_replicas),
-        TEST(too_many_clients), TEST(scripts_flushed), TEST(restarted_under_waiters),
+        TEST(other_types),       TEST(no_redis),        TEST(nobody_answers),
+        TEST(no_such_database),  TEST(wrong_password),  TEST(missing_rights),
+        TEST(sufficient_rights), TEST(loading),         TEST(out_of_memory),
+        TEST(read_only_replica), TEST(cannot_save),     TEST(too_few_replicas),
+        TEST(too_many_clients),  TEST(scripts_flushed), TEST(restarted_under_waiters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read: the figures hold
- * on any machine, and somebody who breaks the batching sees it here at once.
+/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read: the figures
+ * hold on any machine, and somebody who breaks the batching sees it here at once.
  */
 #include "../support/support.h"
 
@@ -8,7 +8,8 @@
 
 enum { PAIRS = 2000 };
 
-static snib_client_stats_data difference(snib_client_stats_data after, snib_client_stats_data before)
+static snib_client_stats_data difference(snib_client_stats_data after,
+                                         snib_client_stats_data before)
 {
     after.writes -= before.writes;
     after.reads -= before.reads;
@@ -29,7 +30,8 @@ static void show(const snib_client_stats_data *stats)
 {
     print_message("          per lock: %.3f writes, %.3f reads, %.3f wakes, %.3f commands\n",
                   per(stats->writes, stats->acquisitions), per(stats->reads, stats->acquisitions),
-                  per(stats->wakes, stats->acquisitions), per(stats->commands, stats->acquisitions));
+                  per(stats->wakes, stats->acquisitions),
+                  per(stats->commands, stats->acquisitions));
 }
 
 static void one_thread(void **state)
@@ -68,7 +70,8 @@ static void *work(void *argument)
 }
 
 /* So many threads at once, on one name or each on its own. */
-static snib_client_stats_data many_threads(struct server *server, int threads, bool one_name, int pairs)
+static snib_client_stats_data many_threads(struct server *server, int threads, bool one_name,
+                                           int pairs)
 {
     snib_client *client = must_open(server->url);
     struct worker workers[64];

@@ -1,7 +1,7 @@
 /* golden.c - what the scripts leave in the server, replayed step by step without the library.
  *
- * The traces are Redisson's plain lock as seen on the wire, with the library's own choices: the count
- * stays 1, a repeated request changes nothing, and there is no unlock latch.
+ * The traces are Redisson's plain lock as seen on the wire, with the library's own choices: the
+ * count stays 1, a repeated request changes nothing, and there is no unlock latch.
  */
 #include "../support/support.h"
 
@@ -81,9 +81,11 @@ static void acquire_and_release(void **state)
     struct world *world = *state;
     expect_nil(world, world->acquire, owner_a, "30000");
     expect_lock(world, owner_a, 30000);
-    expect_nil(world, world->acquire, owner_a, "10000"); /* a repetition sets the lease, not the count */
+    expect_nil(world, world->acquire, owner_a,
+               "10000"); /* a repetition sets the lease, not the count */
     expect_lock(world, owner_a, 10000);
-    long long left = server_integer(&world->server, "EVALSHA %s 1 K %s 30000", world->acquire, owner_b);
+    long long left =
+        server_integer(&world->server, "EVALSHA %s 1 K %s 30000", world->acquire, owner_b);
     assert_in_range(left, 10000 - TTL_SLACK_MS, 10000);
     expect_lock(world, owner_a, 10000);
     assert_int_equal(release(world, owner_b), 0);
@@ -101,14 +103,16 @@ static void transfer(void **state)
     struct world *world = *state;
     expect_nil(world, world->acquire, owner_a, "5000");
     for (int i = 0; i < 2; i++) /* the second is a repetition */
-        assert_int_equal(server_integer(&world->server, "EVALSHA %s 1 K %s %s 30000", world->transfer,
-                                        owner_a, owner_b), 1);
+        assert_int_equal(server_integer(&world->server, "EVALSHA %s 1 K %s %s 30000",
+                                        world->transfer, owner_a, owner_b),
+                         1);
     expect_lock(world, owner_b, 30000);
     expect_messages(world, 0);
     assert_int_equal(release(world, owner_b), 2);
     expect_messages(world, 1);
-    assert_int_equal(server_integer(&world->server, "EVALSHA %s 1 K %s %s 30000", world->transfer, owner_a,
-                                    owner_b), 0);
+    assert_int_equal(server_integer(&world->server, "EVALSHA %s 1 K %s %s 30000", world->transfer,
+                                    owner_a, owner_b),
+                     0);
     assert_true(server_is_empty(&world->server));
 }
 
@@ -119,8 +123,9 @@ static void renew(void **state)
     server_do(&world->server, "EVALSHA %s 1 {r}1 %s 5000", world->acquire, owner_a);
     server_do(&world->server, "EVALSHA %s 1 {r}2 %s 5000", world->acquire, owner_b);
     server_do(&world->server, "SET {r}4 data");
-    redisReply *reply = server_command(&world->server, "EVALSHA %s 4 {r}1 {r}2 {r}3 {r}4 30000 %s %s %s %s",
-                                       world->renew, owner_a, owner_a, owner_a, owner_a);
+    redisReply *reply =
+        server_command(&world->server, "EVALSHA %s 4 {r}1 {r}2 {r}3 {r}4 30000 %s %s %s %s",
+                       world->renew, owner_a, owner_a, owner_a, owner_a);
     static const int lost[] = {2, 1, 3, 0, 4, 1}; /* index, 1: somebody else's or 0: gone */
     assert_int_equal(reply->elements, 6);
     for (size_t i = 0; i < 6; i++)
@@ -130,7 +135,8 @@ static void renew(void **state)
     assert_in_range(server_integer(&world->server, "PTTL {r}2"), 1, 5000);
     assert_int_equal(server_integer(&world->server, "EXISTS {r}3"), 0);
     assert_int_equal(server_integer(&world->server, "PTTL {r}4"), -1);
-    reply = server_command(&world->server, "EVALSHA %s 1 {r}2 0 %s", world->renew, owner_b); /* check only */
+    reply = server_command(&world->server, "EVALSHA %s 1 {r}2 0 %s", world->renew,
+                           owner_b); /* check only */
     assert_int_equal(reply->elements, 0);
     freeReplyObject(reply);
     assert_in_range(server_integer(&world->server, "PTTL {r}2"), 1, 5000);
@@ -173,7 +179,8 @@ static void force_release(void **state)
 static void other_data(void **state)
 {
     struct world *world = *state;
-    const char *const makers[] = {"SET K v", "RPUSH K v", "SADD K v", "ZADD K 1 v", "HSET K field v"};
+    const char *const makers[] = {"SET K v", "RPUSH K v", "SADD K v", "ZADD K 1 v",
+                                  "HSET K field v"};
     const char *const calls[] = {"1 K a:1 30000", "1 K a:1 channel", "1 K channel"};
     const char *const scripts[] = {world->acquire, world->release, world->force};
     for (size_t m = 0; m < sizeof makers / sizeof *makers; m++) {
@@ -184,9 +191,11 @@ static void other_data(void **state)
             snprintf(command, sizeof command, "EVALSHA %s %s", scripts[c], calls[c]);
             redisReply *reply = redisCommand(world->server.admin, command);
             bool refused = reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "WRONGTYPE");
-            bool held = m == 4 && reply->type == REDIS_REPLY_INTEGER; /* a hash: like a stranger's lock */
+            bool held =
+                m == 4 && reply->type == REDIS_REPLY_INTEGER; /* a hash: like a stranger's lock */
             if (!refused && !held)
-                fail_msg("%s after %s: %s", command, makers[m], reply->str ? reply->str : "no error");
+                fail_msg("%s after %s: %s", command, makers[m],
+                         reply->str ? reply->str : "no error");
             freeReplyObject(reply);
         }
         redisReply *after = server_command(&world->server, "DUMP K");
@@ -206,8 +215,8 @@ static void refused_lease(void **state)
     struct world *world = *state;
     const char *const leases[] = {"abc", "1e3", "9223372036854775807", "1.5"};
     for (size_t i = 0; i < sizeof leases / sizeof *leases; i++) {
-        redisReply *reply = redisCommand(world->server.admin, "EVALSHA %s 1 K %s %s", world->acquire, owner_a,
-                                         leases[i]);
+        redisReply *reply = redisCommand(world->server.admin, "EVALSHA %s 1 K %s %s",
+                                         world->acquire, owner_a, leases[i]);
         assert_int_equal(reply->type, REDIS_REPLY_ERROR);
         freeReplyObject(reply);
         assert_true(server_is_empty(&world->server));
@@ -219,8 +228,8 @@ static void refused_lease(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(acquire_and_release), TEST(transfer),      TEST(renew),         TEST(info),
-        TEST(force_release),       TEST(other_data),    TEST(refused_lease),
+        TEST(acquire_and_release), TEST(transfer),   TEST(renew),         TEST(info),
+        TEST(force_release),       TEST(other_data), TEST(refused_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* loss.c - what takes a lock away from its holder, and how the holder hears of it.
  *
- * Each loss is told once, with its reason, at the next renewal at the latest; what somebody else owns by
- * then is left alone.
+ * Each loss is told once, with its reason, at the next renewal at the latest; what somebody else
+ * owns by then is left alone.
  */
 #include "../support/support.h"
 
@@ -189,9 +189,16 @@ static void renewed_for_many_leases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(deleted),          TEST(flushed),       TEST(taken),    TEST(overwritten_by_other_data),
-        TEST(forced),           TEST(client_closed), TEST(max_hold), TEST(fixed_lease_expires),
-        TEST(server_restarted), TEST(renewed_for_many_leases),
+        TEST(deleted),
+        TEST(flushed),
+        TEST(taken),
+        TEST(overwritten_by_other_data),
+        TEST(forced),
+        TEST(client_closed),
+        TEST(max_hold),
+        TEST(fixed_lease_expires),
+        TEST(server_restarted),
+        TEST(renewed_for_many_leases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -431,7 +431,7 @@ static void send_to_model(const struct command *c, int link)
     }
     if (c->kills >= 0) {
         lengths[c->n - 1] = (size_t)snprintf(number, sizeof number, "%llu",
-                                             (unsigned long long)world.model_id[c->kills]);
+                                             (unsigned long long)model_client_id(world.m, world.model_id[c->kills]));
         words[c->n - 1] = number;
     }
     if (world.plant == PLANT_RELEASE && c->n > 1 && strstr(c->word[1], "'publish', ARGV[2]") != NULL) {
@@ -489,18 +489,19 @@ static bool make_call(const struct command *c, int link)
 
 /* ---- Making commands ---------------------------------------------------------------------------- */
 
-/* One letter stands for a random word: k key, o owner, l lease, v value, c channel, i integer, d database,
- * * a link to kill.  A leading ! keeps the command as it is, ~ an order or ? a value of no interest. */
+/* One letter stands for a random word: k key, w the key that gets types of its own, o owner, l lease,
+ * v value, c channel, i integer, d database, * a link to kill.  Marks before a command: ! no arguments
+ * are added or left out, ~ the order and ? the values of the reply are of no interest. */
 static const char *const raw_commands[] = {
-    "pttl k", "pttl k", "hset k o v", "hset k o v o v", "hset k o", "set k v", "set k v px l",
-    "set k v nx px l", "set k v xx", "set k v nx xx", "set k v px", "get k", "del k", "del k k", "exists k k",
+    "pttl k", "pttl k", "hset k o v", "hset k o v o v", "hset k o", "set w v", "set w v px l",
+    "set k v nx px l", "set w v xx", "set k v nx xx", "set k v px", "get k", "del k", "del k k", "exists k k",
     "type k", "pexpire k l", "pexpire k l", "hget k o", "hdel k o", "hdel k o o", "hexists k o", "hgetall k",
-    "hkeys k", "hlen k", "hincrby k o i", "rpush k v v", "llen k", "time", "~scan 0 count 1000",
+    "hkeys k", "hlen k", "hincrby k o i", "rpush w v v", "llen k", "time", "~scan 0 count 1000",
     "~scan 0 match k* count 1000", "~scan 0 match *[^12] type hash count 1000", "scan x", "scan 0 count 0",
     "scan 0 nonsense 1", "publish c v", "publish c v", "pubsub numsub c c", "!~pubsub channels", "!ping",
     "!ping v", "select d", "!client setinfo lib-name snib", "!client kill id *", "!client kill id 0",
     "!client kill id 99999999", "!subscribe c c", "!subscribe c", "!unsubscribe c", "auth v",
-    "auth default v", "auth nobody v", "!script flush", "!script exists v", "!script nonsense", "!flushall",
+    "auth default v", "auth nobody v", "!script exists v", "!script nonsense", "!flushall",
     "!quit", "nonsense v v", "evalsha v 0", "evalsha v x", "eval v x", "eval v 2 k", "eval v -1 k", "!?role",
     "!?info server", "!eval return_1 0"};
 
@@ -539,12 +540,12 @@ static const char *const probes[] = {
     "return redis.pcall('get', KEYS[1]) == false",
     "return type(redis.call('type', KEYS[1]))",
     "return redis.call('type', KEYS[1]).ok",
-    "return redis.call('set', KEYS[1], 1.5)",
-    "return redis.call('set', KEYS[1], 12345678901234567)",
+    "return redis.call('set', 'k3', 1.5)",
+    "return redis.call('set', 'k3', 12345678901234567)",
     "return redis.call('hgetall', KEYS[1])",
     "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err end\nreturn r",
-    "\nredis.call('set', KEYS[1], 'v')\nreturn redis.call('hget', KEYS[1], 'f')",
-    "redis.call('del', KEYS[1]) return redis.call('rpush', KEYS[1], 'v')",
+    "\nredis.call('set', 'k3', 'v')\nreturn redis.call('hget', 'k3', 'f')",
+    "redis.call('del', 'k3') return redis.call('rpush', 'k3', 'v')",
     "return redis.error_reply('text')",
     "return redis.error_reply('CODE text')",
     "return redis.error_reply('-CODE text')",
@@ -562,8 +563,7 @@ static const char *const probes[] = {
     "nonsense = 1",
     "error('thrown')",
     "\n\nerror({err = 'CODE thrown'})",
-    "error({})",
-    "local function f() return redis.call('incr') end return f()",
+    "local function f() return redis.call('hget') end return f()",
     "return nil .. 'x'",
     "this is no lua",
     "return redis.call('pttl', KEYS[1])",
@@ -580,6 +580,8 @@ static const char *random_word(char letter, char room[WORD_BYTES])
     case 'k':
         snprintf(room, WORD_BYTES, "k%d", (int)draw(4));
         return room;
+    case 'w':
+        return "k3";
     case 'o':
         snprintf(room, WORD_BYTES, draw(8) == 0 ? "f%d" : "0a1b2c3d-4e5f-8a7b-8c9d-0e1f2a3b4c5d:%d",
                  (int)draw(3));
@@ -616,7 +618,7 @@ static void add_words(struct command *c, const char *text)
             c->kills = (int)draw(LINKS);
             snprintf(room, WORD_BYTES, "%lld", world.real_id[c->kills]);
             c->word[c->n] = room;
-        } else if (n == 1 && strchr("kocdlgivpn", *text) != NULL && !is_first) {
+        } else if (n == 1 && strchr("kwocdlgivpn", *text) != NULL && !is_first) {
             c->word[c->n] = random_word(*text, room);
         } else {
             snprintf(room, WORD_BYTES, "%.*s", (int)n, text);
@@ -703,6 +705,9 @@ static void toggle_fault(void)
     unsigned fault = faults[draw(sizeof faults / sizeof *faults)];
     if (world.faults != 0) {
         set_faults(0);
+    } else if (draw(8) == 0) {
+        admin("SCRIPT FLUSH");
+        model_flush_scripts(world.m);
     } else if (fault != MODEL_NO_CHANNELS || model_channel_count(world.m) == 0) {
         set_faults(fault); /* a server that loses its channels drops their subscribers */
     }

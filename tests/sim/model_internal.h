@@ -26,7 +26,8 @@ typedef struct key {
 } key;
 
 typedef struct connection {
-    uint64_t id;
+    uint64_t id;        /* the caller's */
+    uint64_t client_id; /* the protocol's */
     bool open;
     bool closing; /* closes when its reply is written */
     bool authenticated;
@@ -44,8 +45,10 @@ struct model {
     size_t key_count, key_cap;
     connection **connections;
     size_t connection_count;
-    uint64_t last_id;
+    uint64_t last_id, last_client_id;
     uint64_t requests;
+    model_watcher *watcher;
+    void *watcher_context;
     uint64_t run;
     lua_State *lua;
     struct call *script; /* the EVAL that runs, or NULL */

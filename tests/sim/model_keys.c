@@ -43,17 +43,21 @@ key *model__find(model *m, int db, model_text name)
     return NULL;
 }
 
-static key *create(call *c, model_text name, int type)
+static key *create_in(model *m, int db, model_text name, int type)
 {
-    model *m = c->m;
     if (m->key_count == m->key_cap) {
         m->key_cap = m->key_cap * 2 + 8;
         m->keys = model__grow(m->keys, m->key_cap * sizeof *m->keys);
     }
     key *k = &m->keys[m->key_count++];
-    *k = (key){.db = c->from->db, .type = type, .expire_ms = -1};
+    *k = (key){.db = db, .type = type, .expire_ms = -1};
     model__set(&k->name, name.p, name.n);
     return k;
+}
+
+static key *create(call *c, model_text name, int type)
+{
+    return create_in(c->m, c->from->db, name, type);
 }
 
 static item *add_item(key *k)
@@ -493,6 +497,13 @@ bool model_delete(model *m, int db, const char *name, size_t n)
         model__remove(m, k);
     }
     return k != NULL;
+}
+
+void model_put_string(model *m, int db, const char *name, size_t n, const char *value)
+{
+    model_delete(m, db, name, n);
+    key *k = create_in(m, db, (model_text){name, n}, MODEL_STRING);
+    model__set(&add_item(k)->value, value, strlen(value));
 }
 
 static void describe(const key *k, model_key *out)

@@ -178,7 +178,7 @@ static bool call_command(lua_State *lua)
     model_text argv[256];
     int argc = lua_gettop(lua);
     if (argc == 0 || argc > 256) {
-        push_error(lua, "Please specify at least one argument for this redis.call() call");
+        push_error(lua, "Please specify at least one argument for this redis lib call");
         return true;
     }
     for (int i = 0; i < argc; i++) {

@@ -65,7 +65,8 @@ uint64_t model_connect(model *m)
 {
     size_t size = (m->connection_count + 1) * sizeof(connection *);
     connection *c = model__grow(NULL, sizeof *c);
-    *c = (connection){.id = ++m->last_id, .open = true, .authenticated = m->password == NULL};
+    *c = (connection){.id = ++m->last_id, .client_id = ++m->last_client_id, .open = true,
+                      .authenticated = m->password == NULL};
     m->connections = model__grow(m->connections, size);
     m->connections[m->connection_count++] = c;
     return c->id;
@@ -160,8 +161,12 @@ static void run_client_kill(call *c)
         model__error(c, "ERR client-id should be greater than 0");
         return;
     }
-    connection *victim = find_connection(c->m, (uint64_t)id);
-    bool found = victim != NULL && victim->open;
+    connection *victim = NULL;
+    for (size_t i = 0; i < c->m->connection_count; i++) {
+        connection *other = c->m->connections[i];
+        victim = other->open && other->client_id == (uint64_t)id ? other : victim;
+    }
+    bool found = victim != NULL;
     if (found && victim == c->from) {
         victim->closing = true;
     } else if (found) {
@@ -173,7 +178,7 @@ static void run_client_kill(call *c)
 
 static void run_client_id(call *c)
 {
-    model__integer(c, (long long)c->from->id);
+    model__integer(c, (long long)c->from->client_id);
 }
 
 static void run_ping(call *c)
@@ -428,23 +433,25 @@ bool model__arity_fits(const command *cmd, size_t argc)
 
 static void unknown_command(call *c)
 {
-    static const char *const containers[] = {"client", "pubsub", "script"};
+    static const char *const containers[][2] = {
+        {"client", "CLIENT"}, {"pubsub", "PUBSUB"}, {"script", "SCRIPT"}};
     char arguments[256] = "";
     size_t n = 0;
     for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
-        if (model__text_is(c->argv[0], containers[i]) && c->argc == 1) {
-            model__error(c, "ERR wrong number of arguments for '%s' command", containers[i]);
-            return;
+        if (!model__text_is(c->argv[0], containers[i][0])) {
+            continue;
         }
-        if (model__text_is(c->argv[0], containers[i])) {
-            model__error(c, "ERR unknown subcommand '%.*s'. Try %.*s HELP.", (int)c->argv[1].n,
-                         c->argv[1].p, (int)c->argv[0].n, c->argv[0].p);
-            return;
+        if (c->argc == 1) {
+            model__error(c, "ERR wrong number of arguments for '%s' command", containers[i][0]);
+        } else {
+            model__error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)c->argv[1].n, c->argv[1].p,
+                         containers[i][1]);
         }
+        return;
     }
     for (size_t i = 1; i < c->argc && n < 128; i++) {
-        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", 128 - (int)n,
-                              c->argv[i].p);
+        size_t shown = c->argv[i].n < 128 - n ? c->argv[i].n : 128 - n;
+        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", (int)shown, c->argv[i].p);
     }
     model__error(c, "ERR unknown command '%.*s', with args beginning with: %s",
                  (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
@@ -489,6 +496,9 @@ static void execute(model *m, connection *from, const model_text *argv, size_t a
         model__error(&c, "ERR wrong number of arguments for '%s' command", cmd->name);
     } else if (!refused(&c, cmd)) {
         cmd->run(&c);
+    }
+    if (m->watcher != NULL) {
+        m->watcher(m->watcher_context, from->id, argv, argc);
     }
     if (from->closing) {
         shut(from);
@@ -584,6 +594,7 @@ void model_restart(model *m)
     }
     model_flush_keys(m);
     model_flush_scripts(m);
+    m->last_client_id = 0;
     m->run++;
 }
 
@@ -600,6 +611,18 @@ void model_require_password(model *m, const char *password)
 uint64_t model_requests(const model *m)
 {
     return m->requests;
+}
+
+uint64_t model_client_id(const model *m, uint64_t id)
+{
+    const connection *c = find_connection(m, id);
+    return c == NULL ? 0 : c->client_id;
+}
+
+void model_watch(model *m, model_watcher *watcher, void *context)
+{
+    m->watcher = watcher;
+    m->watcher_context = context;
 }
 
 static uint64_t mix(uint64_t hash, const void *p, size_t n)

@@ -30,8 +30,8 @@ void model_free(model *m);
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);
 
-/* model_connect - accept a connection.  Returns its number, which CLIENT ID answers too; numbers are
- * never reused, not even by a restart. */
+/* model_connect - accept a connection.  Returns its number, which is never reused; what CLIENT ID answers
+ * begins anew after a restart. */
 uint64_t model_connect(model *m);
 
 /* model_input - the server reads these bytes and executes every complete request.  Input to a closed
@@ -56,6 +56,7 @@ void model_restart(model *m);        /* connections, keys and scripts are gone, 
 void model_flush_keys(model *m);
 void model_flush_scripts(model *m);
 bool model_delete(model *m, int db, const char *name, size_t n); /* an eviction: silent */
+void model_put_string(model *m, int db, const char *name, size_t n, const char *value); /* a foreign SET */
 void model_require_password(model *m, const char *password);     /* must outlive the model */
 
 /* ---- Inspection: the truth, for oracles --------------------------------------------------------- */
@@ -83,6 +84,11 @@ bool model_field_at(model *m, int db, const char *name, size_t n, size_t index, 
 size_t model_channel_count(const model *m); /* distinct channels with a subscriber */
 size_t model_subscribers(const model *m, const char *channel, size_t n);
 uint64_t model_requests(const model *m); /* top-level requests executed so far */
+uint64_t model_client_id(const model *m, uint64_t connection); /* what CLIENT ID answers */
+
+/* model_watch - have every request seen right after its execution.  The watcher may inspect only. */
+typedef void model_watcher(void *context, uint64_t connection, const model_text *argv, size_t argc);
+void model_watch(model *m, model_watcher *watcher, void *context);
 
 /* model_digest - a hash over keys, TTLs, subscriptions and counters, for determinism checks. */
 uint64_t model_digest(model *m);

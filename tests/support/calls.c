@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#define ANSWERS(call)                                                                               \
-    do {                                                                                            \
-        error = (snib_error){0, 0, ""};                                                             \
-        if ((call) != want)                                                                         \
-            return #call;                                                                           \
+#define ANSWERS(call)                                                                              \
+    do {                                                                                           \
+        error = (snib_error){0, 0, ""};                                                            \
+        if ((call) != want)                                                                        \
+            return #call;                                                                          \
     } while (0)
 
 static const char *client_calls(const struct handles *h, int want)
@@ -26,7 +26,8 @@ static const char *client_calls(const struct handles *h, int want)
     ANSWERS(snib_client_ping_submit(h->client, -1, NULL, 0, &op, &error));
     ANSWERS(snib_client_id(h->client, id, &error));
     ANSWERS(snib_client_stats(h->client, &stats, &error));
-    ANSWERS(snib_client_list(h->client, "", 0, &cursor, buffer, sizeof buffer, &used, &count, &error));
+    ANSWERS(
+        snib_client_list(h->client, "", 0, &cursor, buffer, sizeof buffer, &used, &count, &error));
     ANSWERS(snib_client_log(h->client, NULL, SNIB_LOG_NONE, &error));
     ANSWERS(snib_lock_new(h->client, SNIB_MUTEX, "x", 1, NULL, &lock, &error));
     ANSWERS(snib_queue_new(h->client, &queue, &error));

@@ -55,7 +55,8 @@ snib_client *must_open(const char *url)
     return must_open_lease(url, 0);
 }
 
-snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms, int64_t max_hold_ms)
+snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms,
+                           int64_t max_hold_ms)
 {
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);

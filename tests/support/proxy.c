@@ -1,9 +1,9 @@
 /* proxy.c - a TCP front of a server's unix socket that delays, stalls, drops, cuts and records.
  *
- * One thread moves all bytes.  A link is one connection of a client together with the connection to the
- * server that the proxy opened for it.  Bytes read from one side become chunks with a due time and are
- * written to the other side in order.  Every stream is also fed to a RESP reader: requests become records,
- * replies are looked at to find wake-up messages.  All state is guarded by `mu`.
+ * One thread moves all bytes.  A link is one connection of a client together with the connection to
+ * the server that the proxy opened for it.  Bytes read from one side become chunks with a due time
+ * and are written to the other side in order.  Every stream is also fed to a RESP reader: requests
+ * become records, replies are looked at to find wake-up messages.  All state is guarded by `mu`.
  */
 #define _GNU_SOURCE
 #include "support.h"
@@ -63,7 +63,7 @@ struct proxy {
     size_t record_count, record_cap;
 };
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Records --------------------------------------------------------------------------------- */
 
 static void proxy_keep(struct proxy *proxy, struct link *link, const redisReply *request)
 {
@@ -128,9 +128,10 @@ bool record_names(const struct record *record, const char *argument)
     return false;
 }
 
-/* ---- Bytes -------------------------------------------------------------------------------------- */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 
-static void link_append(struct proxy *proxy, struct link *link, enum direction to, const char *bytes, size_t n)
+static void link_append(struct proxy *proxy, struct link *link, enum direction to,
+                        const char *bytes, size_t n)
 {
     if (n == 0)
         return;
@@ -143,9 +144,9 @@ static void link_append(struct proxy *proxy, struct link *link, enum direction t
 
 static void link_encode(struct proxy *proxy, struct link *link, const redisReply *reply)
 {
-    static const char marks[] = {[REDIS_REPLY_STRING] = '$', [REDIS_REPLY_ARRAY] = '*',
-                                 [REDIS_REPLY_INTEGER] = ':', [REDIS_REPLY_NIL] = '$',
-                                 [REDIS_REPLY_STATUS] = '+', [REDIS_REPLY_ERROR] = '-'};
+    static const char marks[] = {
+        [REDIS_REPLY_STRING] = '$', [REDIS_REPLY_ARRAY] = '*',  [REDIS_REPLY_INTEGER] = ':',
+        [REDIS_REPLY_NIL] = '$',    [REDIS_REPLY_STATUS] = '+', [REDIS_REPLY_ERROR] = '-'};
     char head[64];
     long long number = reply->type == REDIS_REPLY_STRING  ? (long long)reply->len
                        : reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements
@@ -166,11 +167,14 @@ static void link_encode(struct proxy *proxy, struct link *link, const redisReply
 static bool reply_is_message(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-           reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "message") == 0;
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "message") == 0;
 }
 
-/* Feed the stream's reader; with `filter` the replies themselves are passed on, without the messages. */
-static void link_parse(struct proxy *proxy, struct link *link, enum direction to, const char *bytes, size_t n)
+/* Feed the stream's reader; with `filter` the replies themselves are passed on, without the
+ * messages. */
+static void link_parse(struct proxy *proxy, struct link *link, enum direction to, const char *bytes,
+                       size_t n)
 {
     void *parsed;
     redisReaderFeed(link->reader[to], bytes, n);
@@ -206,7 +210,8 @@ static void link_doom(struct proxy *proxy, struct link *link)
 }
 
 /* Bytes have come for one direction: judge them and queue what may pass. */
-static void link_take(struct proxy *proxy, struct link *link, enum direction to, const char *bytes, size_t n)
+static void link_take(struct proxy *proxy, struct link *link, enum direction to, const char *bytes,
+                      size_t n)
 {
     if (link->doomed || link->held_back)
         return;
@@ -239,7 +244,8 @@ static void link_read(struct proxy *proxy, struct link *link, enum direction fro
         link->eof[to] = true;
 }
 
-/* Write what is due.  Returns the time of the next chunk, INT64_MAX if there is none to wait for. */
+/* Write what is due.  Returns the time of the next chunk, INT64_MAX if there is none to wait for.
+ */
 static int64_t link_write(struct proxy *proxy, struct link *link, enum direction to)
 {
     while (link->first[to] && !proxy->stalled[to] && !link->held_back) {
@@ -326,7 +332,7 @@ static void proxy_accept(struct proxy *proxy)
     proxy->links[proxy->link_count++] = link;
 }
 
-/* ---- The loop ----------------------------------------------------------------------------------- */
+/* ---- The loop -------------------------------------------------------------------------------- */
 
 static int proxy_wait(struct proxy *proxy, struct pollfd *fds, int64_t next_ns)
 {
@@ -336,7 +342,8 @@ static int proxy_wait(struct proxy *proxy, struct pollfd *fds, int64_t next_ns)
     for (int i = 0; i < proxy->link_count; i++)
         for (enum direction side = TO_SERVER; side <= TO_CLIENT; side++, n++) {
             struct link *link = proxy->links[i];
-            bool reads = link->fd[side] >= 0 && !link->eof[side == TO_SERVER ? TO_CLIENT : TO_SERVER];
+            bool reads =
+                link->fd[side] >= 0 && !link->eof[side == TO_SERVER ? TO_CLIENT : TO_SERVER];
             fds[n] = (struct pollfd){.fd = reads ? link->fd[side] : -1, .events = POLLIN};
         }
     int64_t left = next_ns == INT64_MAX ? -1 : (next_ns - now_ns()) / 1000000 + 1;
@@ -390,7 +397,7 @@ static void proxy_poke(struct proxy *proxy)
         fail_msg("eventfd: %s", strerror(errno));
 }
 
-/* ---- Control ------------------------------------------------------------------------------------ */
+/* ---- Control --------------------------------------------------------------------------------- */
 
 struct proxy *proxy_start(const char *server_socket)
 {
@@ -400,7 +407,8 @@ struct proxy *proxy_start(const char *server_socket)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
     proxy->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (bind(proxy->listener, (struct sockaddr *)&address, n) != 0 || listen(proxy->listener, 128) != 0 ||
+    if (bind(proxy->listener, (struct sockaddr *)&address, n) != 0 ||
+        listen(proxy->listener, 128) != 0 ||
         getsockname(proxy->listener, (struct sockaddr *)&address, &n) != 0)
         fail_msg("proxy: %s", strerror(errno));
     snprintf(proxy->url, sizeof proxy->url, "redis://127.0.0.1:%d", ntohs(address.sin_port));

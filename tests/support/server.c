@@ -1,7 +1,7 @@
 /* server.c - a private Redis or Valkey for one test, on a unix socket in a folder of its own.
  *
- * The binary is $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH.  The server dies with the
- * test program, whatever happens to that.
+ * The binary is $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH.  The server dies
+ * with the test program, whatever happens to that.
  */
 #define _GNU_SOURCE
 #include "support.h"
@@ -44,8 +44,9 @@ static void server_exec(struct server *server, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    char *arguments[40] = {server->binary, "--port", "0", "--unixsocket", server->socket, "--save", "",
-                           "--appendonly", "no", "--dir", server->dir};
+    char *arguments[40] = {server->binary, "--port", "0",        "--unixsocket",
+                           server->socket, "--save", "",         "--appendonly",
+                           "no",           "--dir",  server->dir};
     size_t n = 11;
     for (char **more = server->arguments; *more; more++)
         arguments[n++] = *more;

@@ -1,42 +1,45 @@
-/* support.h - what the live and fault tests share: a private server, a hostile proxy, short forms of snib.h.
+/* support.h - what the live and fault tests share: a private server, a hostile proxy, short forms
+ * of snib.h.
  *
- * Everything here ends the running test with a message when it cannot do its work, so that tests read as
- * a list of what must be true.  Helpers whose name begins with must_ expect SNIB_OK.
+ * Everything here ends the running test with a message when it cannot do its work, so that tests
+ * read as a list of what must be true.  Helpers whose name begins with must_ expect SNIB_OK.
  */
 #ifndef SNIB_TESTS_SUPPORT_H
 #define SNIB_TESTS_SUPPORT_H
 
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-#include <hiredis/hiredis.h>
-#include <snib.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
-/* ---- Time --------------------------------------------------------------------------------------- */
+#include <cmocka.h> /* wants the above */
+
+#include <hiredis/hiredis.h>
+#include <snib.h>
+
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 int64_t now_ns(void); /* CLOCK_BOOTTIME, the clock that holds are judged by */
 int64_t now_ms(void);
 void nap_us(int64_t us);
 
 /* Wait until a condition holds; fail the test when it does not within limit_ms. */
-#define AWAIT(condition, limit_ms)                                                                  \
-    do {                                                                                            \
-        int64_t await_end = now_ms() + (limit_ms);                                                  \
-        while (!(condition)) {                                                                      \
-            if (now_ms() > await_end)                                                               \
-                fail_msg("not within %d ms: %s", (int)(limit_ms), #condition);                      \
-            nap_us(500);                                                                            \
-        }                                                                                           \
+#define AWAIT(condition, limit_ms)                                                                 \
+    do {                                                                                           \
+        int64_t await_end = now_ms() + (limit_ms);                                                 \
+        while (!(condition)) {                                                                     \
+            if (now_ms() > await_end)                                                              \
+                fail_msg("not within %d ms: %s", (int)(limit_ms), #condition);                     \
+            nap_us(500);                                                                           \
+        }                                                                                          \
     } while (0)
 
 /* Full counts take minutes and run with SNIB_TEST_ALL=1 only. */
 int count_of(int all, int by_default);
 
-/* ---- Server ------------------------------------------------------------------------------------- */
+/* ---- Server ---------------------------------------------------------------------------------- */
 
 struct server {
     pid_t pid;
@@ -59,14 +62,14 @@ void server_continue(struct server *server);
 redisReply *server_command(struct server *server, const char *format, ...);
 long long server_integer(struct server *server, const char *format, ...);
 void server_do(struct server *server, const char *format, ...);
-bool server_is_empty(struct server *server);     /* no key in any database */
+bool server_is_empty(struct server *server);      /* no key in any database */
 long long server_channels(struct server *server); /* channels that somebody listens to */
 long long server_calls(struct server *server, const char *command); /* by INFO commandstats */
 
 /* The SHA-1 of core/lua/<name>.lua as the library loads it, loaded into this server too. */
 void server_script(struct server *server, const char *name, char out_sha1[41]);
 
-/* ---- Proxy -------------------------------------------------------------------------------------- */
+/* ---- Proxy ----------------------------------------------------------------------------------- */
 
 enum direction { TO_SERVER = 0, TO_CLIENT = 1 };
 enum cut_mode { CUT_FIN = 0, CUT_RST = 1 };
@@ -79,43 +82,47 @@ struct record { /* one command as it passed */
 };
 
 struct proxy;
-struct proxy *proxy_start(const char *server_socket); /* TCP on a free port in front of a unix socket */
+struct proxy *
+proxy_start(const char *server_socket); /* TCP on a free port in front of a unix socket */
 void proxy_stop(struct proxy *proxy);
 const char *proxy_url(const struct proxy *proxy);
 void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
 void proxy_drop_messages(struct proxy *proxy, bool on); /* for links that are opened after this */
-void proxy_refuse(struct proxy *proxy, bool on);        /* end all links and every new one at once */
+void proxy_refuse(struct proxy *proxy, bool on); /* end all links and every new one at once */
 
 /* Let so many further bytes of command links pass in one direction, then end the link that carried
  * the last one: towards the client by FIN or RST, towards the server by an end of file. */
 void proxy_cut(struct proxy *proxy, enum direction direction, int64_t bytes, enum cut_mode mode);
-/* End the command link towards the client after the next request; deliver that request only when released. */
+/* End the command link towards the client after the next request; deliver that request only when
+ * released. */
 void proxy_hold_back(struct proxy *proxy);
 void proxy_let_go(struct proxy *proxy);
 int proxy_cuts(struct proxy *proxy); /* how many cuts have happened */
 
-void proxy_forget(struct proxy *proxy);        /* drop the records so far */
+void proxy_forget(struct proxy *proxy); /* drop the records so far */
 size_t proxy_record_count(struct proxy *proxy);
-const struct record *proxy_record(struct proxy *proxy, size_t index); /* valid until proxy_forget() */
-bool record_is(const struct record *record, const char *sha1);        /* EVALSHA of this script */
+const struct record *proxy_record(struct proxy *proxy,
+                                  size_t index);               /* valid until proxy_forget() */
+bool record_is(const struct record *record, const char *sha1); /* EVALSHA of this script */
 bool record_names(const struct record *record, const char *argument); /* it carries the argument */
 
-/* ---- Short forms -------------------------------------------------------------------------------- */
+/* ---- Short forms ----------------------------------------------------------------------------- */
 
 /* Fail unless a call gave the code; the message names both and the error's sentence. */
 void expect_code_at(int got, int want, const snib_error *err, const char *file, int line);
-#define EXPECT(call, want)                                                                          \
-    do {                                                                                            \
-        snib_error expect_err = {0, 0, ""};                                                         \
-        snib_error *err = &expect_err;                                                              \
-        expect_code_at((call), (want), err, __FILE__, __LINE__);                                    \
+#define EXPECT(call, want)                                                                         \
+    do {                                                                                           \
+        snib_error expect_err = {0, 0, ""};                                                        \
+        snib_error *err = &expect_err;                                                             \
+        expect_code_at((call), (want), err, __FILE__, __LINE__);                                   \
     } while (0)
 
 snib_client *must_open(const char *url);
 snib_client *must_open_lease(const char *url, int64_t lease_ms);
 snib_lock *must_lock(snib_client *client, const char *name);
-snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms, int64_t max_hold_ms);
+snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms,
+                           int64_t max_hold_ms);
 snib_hold *must_acquire(snib_lock *lock, int64_t wait_ms);
 void must_release(snib_hold *hold); /* and free */
 snib_client_stats_data must_stats(snib_client *client);
@@ -131,7 +138,14 @@ struct handles {
     snib_op *op;
     snib_queue *queue;
 };
-enum { CLIENT_CALLS = 1, LOCK_CALLS = 2, HOLD_CALLS = 4, OP_CALLS = 8, QUEUE_CALLS = 16, ALL_CALLS = 31 };
+enum {
+    CLIENT_CALLS = 1,
+    LOCK_CALLS = 2,
+    HOLD_CALLS = 4,
+    OP_CALLS = 8,
+    QUEUE_CALLS = 16,
+    ALL_CALLS = 31
+};
 
 /* Call every function on these kinds of handle.  Returns the first call that did not give the code
  * `want`, as text; NULL if all did.  Fails no test itself, so that a forked child may use it. */

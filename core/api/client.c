@@ -1,0 +1,456 @@
+/* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
+#include "api/name.h"
+#include "api/objects.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <uuid/uuid.h>
+
+#define CLIENT_LEASE_MIN 100
+#define CLIENT_LEASE_MAX 86400000
+#define CLIENT_TIME_MAX 86400000
+#define CLIENT_PATIENCE_MS 5000
+
+void snib_client_options_init(snib_client_options *options, size_t size)
+{
+    if (!options || size < sizeof options->size + sizeof options->flags)
+        return;
+    memset(options, 0, size);
+    options->size = (uint32_t)size;
+}
+
+/* The kernel's rule for structs that grow: a shorter one lacks defaults, a longer one must be zero where
+ * we know nothing. */
+static bool client_copy_options(const snib_client_options *from, snib_client_options *to)
+{
+    memset(to, 0, sizeof *to);
+    if (!from)
+        return true;
+    if (from->size < 8 || from->size > 4096)
+        return false;
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (((const char *)from)[i] != 0)
+            return false;
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    return true;
+}
+
+static bool client_range(int64_t *value, int64_t standard, int64_t min, int64_t max)
+{
+    if (*value == 0)
+        *value = standard;
+    return *value >= min && *value <= max;
+}
+
+static int client_check_options(snib_client_options *o, snib_error *err)
+{
+    if (!client_range(&o->lease_ms, 30000, CLIENT_LEASE_MIN, CLIENT_LEASE_MAX))
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    if (o->handover_max == 0)
+        o->handover_max = 16;
+    if (o->waiters_max == 0)
+        o->waiters_max = 200000;
+    if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
+        o->max_hold_ms > CLIENT_TIME_MAX || !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
+        !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->recheck_ms, 3000, 50, 60000))
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    return SNIB_OK;
+}
+
+/* ---- the driver's callbacks, inside ---- */
+
+static void client_done(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes)
+{
+    if (op->sink) {
+        snib__queue_push(op->sink, op, wakes);
+        return;
+    }
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+        snib__hold_drop(driver->engine, op->hold, snib__now());
+    snib__op_free(driver->engine, op);
+}
+
+static void client_lost(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes)
+{
+    (void)driver;
+    if (hold->sink)
+        snib__queue_push_lost(hold->sink, hold, wakes);
+}
+
+static void client_log(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes)
+{
+    struct snib__client *client = (struct snib__client *)driver; /* the driver is its first member */
+    if (client->log_queue)
+        snib__queue_push_log(client->log_queue, level, text, wakes);
+}
+
+/* ---- birth and end ---- */
+
+/* A random UUID of version 8: one character tells a script of ours from Redisson's version 4. */
+static void client_uuid(char out[37])
+{
+    uuid_t uuid;
+    uuid_generate_random(uuid);
+    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x80);
+    uuid_unparse_lower(uuid, out);
+}
+
+static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
+    client_uuid(client->uuid);
+    struct snib__config config = {
+        .login = {client->driver.url.username, client->driver.url.password, client->driver.url.database},
+        .seed = random[0] | 1,
+        .first_number = 100000000000u + random[1] % 1000000000u,
+        .lease = (snib__time)o->lease_ms * SNIB__MS,
+        .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
+        .patience = (snib__time)o->patience_ms * SNIB__MS,
+        .recheck = (snib__time)o->recheck_ms * SNIB__MS,
+        .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
+        .ops_max = o->waiters_max,
+        .home = client,
+    };
+    memcpy(config.uuid, client->uuid, sizeof config.uuid);
+    client->patience = config.patience;
+    client->max_hold_ms = o->max_hold_ms;
+    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.done = client_done;
+    client->driver.lost = client_lost;
+    client->driver.log = client_log;
+    client->driver.engine = snib__engine_new(&config);
+    return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
+}
+
+static int client_credentials(struct snib__url *url, const snib_client_options *o, snib_error *err)
+{
+    const char *const from[] = {o->username, o->password};
+    char **const to[] = {&url->username, &url->password};
+    for (int i = 0; i < 2; i++) {
+        if (!from[i])
+            continue;
+        char *copy = strdup(from[i]);
+        if (!copy)
+            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        if (*to[i])
+            explicit_bzero(*to[i], strlen(*to[i]));
+        free(*to[i]);
+        *to[i] = copy;
+    }
+    return SNIB_OK;
+}
+
+static void client_free(struct snib__client *client)
+{
+    snib__engine_free(client->driver.engine);
+    snib__url_free(&client->driver.url);
+    free(client);
+}
+
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client, snib_error *err)
+{
+    snib_client_options o;
+    if (!out_client || !url)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!client_copy_options(options, &o))
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    int code = client_check_options(&o, err);
+    if (code)
+        return code;
+    snib__api_init();
+    struct snib__client *client = calloc(1, sizeof *client);
+    if (!client)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    client->fork_generation = atomic_load(&snib__fork_generation);
+    atomic_store(&client->refs, 1);
+    code = snib__url_parse(url, &client->driver.url, err);
+    if (!code)
+        code = client_credentials(&client->driver.url, &o, err);
+    if (!code)
+        code = client_build(client, &o, err);
+    if (code) {
+        client_free(client);
+        return code;
+    }
+    int error = snib__driver_init(&client->driver);
+    if (error) {
+        client_free(client);
+        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    }
+    snib_client *handle = snib__handle_new(SNIB__CLIENT, client);
+    if (!handle) {
+        snib__client_unref(client);
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    }
+    *out_client = handle;
+    return SNIB_OK;
+}
+
+bool snib__client_forked(const struct snib__client *client)
+{
+    return client->fork_generation != atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
+}
+
+void snib__client_ref(struct snib__client *client) { atomic_fetch_add(&client->refs, 1); }
+
+void snib__client_unref(struct snib__client *client)
+{
+    if (atomic_fetch_sub(&client->refs, 1) != 1)
+        return;
+    if (snib__client_forked(client))
+        return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+    snib__driver_stop(&client->driver);
+    snib__driver_destroy(&client->driver);
+    client_free(client);
+}
+
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
+{
+    struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
+    if (client && !snib__client_forked(client))
+        return client;
+    *out_code = snib__fail(err, client ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    if (client)
+        snib__handle_put(handle);
+    return NULL;
+}
+
+/* Wait until no release is outstanding.  Inside; leaves and enters. */
+static bool client_settle(struct snib__client *client, snib__time until)
+{
+    struct snib__driver *d = &client->driver;
+    bool quiet;
+    d->hold_watchers++;
+    while (!(quiet = snib__engine_quiet(d->engine)) && d->thread_started && snib__now() < until) {
+        uint32_t seen = atomic_load(&d->hold_word);
+        snib__driver_leave(d);
+        snib__park(&d->hold_word, seen, until);
+        snib__driver_enter(d);
+    }
+    d->hold_watchers--;
+    return quiet;
+}
+
+static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+{
+    struct snib__driver *d = &client->driver;
+    snib__driver_enter(d);
+    snib__engine_close(d->engine, snib__now());
+    bool quiet = client_settle(client, snib__until(timeout));
+    bool mine = !client->stopped;
+    client->stopped = true;
+    snib__driver_leave(d);
+    if (mine)
+        snib__driver_stop(d);
+    return quiet ? SNIB_OK
+                 : snib__fail(err, SNIB_TIMEDOUT, 0, "a release was not confirmed in time: its lease will end it");
+}
+
+int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
+{
+    snib__time timeout;
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    else
+        code = client_close(client, timeout == SNIB__NEVER ? client->patience : timeout, err);
+    snib__handle_put(handle);
+    return code;
+}
+
+void snib__client_destroy(void *object)
+{
+    struct snib__client *client = object;
+    if (!snib__client_forked(client))
+        client_close(client, 0, NULL);
+    else
+        for (int link = 0; link < 2; link++) /* close our copies; the parent's connections live on */
+            if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
+                close(client->driver.socks[link]->fd);
+    snib__client_unref(client);
+}
+
+void snib_client_free(snib_client *handle)
+{
+    if (snib__handle_take(SNIB__CLIENT, handle))
+        snib__handle_put(handle);
+}
+
+int snib_client_id(snib_client *handle, char out[37], snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (out)
+        memcpy(out, client->uuid, sizeof client->uuid);
+    snib__handle_put(handle);
+    return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
+}
+
+int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!out || out->size < 8 || out->size > sizeof *out) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    snib_client_stats_data stats = {.size = out->size};
+    snib__driver_enter(&client->driver);
+    snib__engine_stats(client->driver.engine, &stats);
+    stats.writes = client->driver.writes;
+    stats.reads = client->driver.reads;
+    stats.wakes = client->driver.wakes;
+    stats.memory += sizeof *client + client->driver.sending.cap;
+    snib__driver_leave(&client->driver);
+    memcpy(out, &stats, out->size);
+    snib__handle_put(handle);
+    return SNIB_OK;
+}
+
+/* ---- questions to the server that name no lock ---- */
+
+static int client_start(struct snib__client *client, snib_error *err)
+{
+    int error = snib__driver_start(&client->driver);
+    return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
+}
+
+static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, snib_queue *queue_handle, uint64_t token,
+                       snib_op **out_op, snib_error *err)
+{
+    snib_event event;
+    snib__time wait;
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) || (!slice && !queue && !out_op)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        struct snib__op *op = NULL;
+        if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
+            snib__driver_leave(&client->driver);
+        } else {
+            struct snib__run run = {client, queue, token, slice, false, out_op};
+            op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
+            code = snib__run(&run, op, code, &event, err);
+        }
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err)
+{
+    return client_ping(client, wait_ms, SNIB__NEVER, NULL, 0, NULL, err);
+}
+
+int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    int code = client_ping(client, wait_ms, 0, queue, token, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+#include "engine/ask.h"
+
+int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor, char *buffer,
+                     size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) || pattern_len > 1024) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    struct snib__driver *d = &client->driver;
+    snib__driver_enter(d);
+    code = client->stopped ? SNIB_OK : client_start(client, err);
+    struct snib__op *op = code ? NULL
+                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
+    if (op) {
+        snib_event event;
+        op->home = client;
+        op->awaited = true;
+        snib__driver_run(d, op, SNIB__NEVER, false, false);
+        *cursor = op->code ? *cursor : op->asked->cursor;
+        *out_used = op->code ? 0 : op->asked->used;
+        *out_count = op->code ? 0 : op->asked->count;
+        snib__op_finish(client, op, &event);
+        code = event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+    } else {
+        snib__fail(err, code, 0, NULL);
+    }
+    snib__driver_leave(d);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    code = SNIB_OK;
+    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO || (queue && queue->client != client)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        if (queue && !queue->log && !(queue->log = calloc(SNIB__LOG_MAX, sizeof *queue->log)))
+            code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        if (code == SNIB_OK) {
+            client->log_queue = level == SNIB_LOG_NONE ? NULL : queue;
+            snib__engine_log_level(client->driver.engine, client->log_queue ? level : SNIB_LOG_NONE);
+        }
+        snib__driver_leave(&client->driver);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+static void client_register(void)
+{
+    snib__fork_init();
+    snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
+    snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
+    snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);
+    snib__handle_free_fn(SNIB__OP, snib__op_destroy);
+    snib__handle_free_fn(SNIB__QUEUE, snib__queue_destroy);
+}
+
+void snib__api_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, client_register);
+}

@@ -1,0 +1,223 @@
+/* held.c - holds: inspecting, waiting for a loss, releasing. */
+#include "api/objects.h"
+
+#include <string.h>
+
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
+                                    int32_t *out_code)
+{
+    struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
+    if (!hold) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    *out_client = snib__gate_home(hold->gate);
+    if (snib__client_forked(*out_client)) {
+        snib__handle_put(handle);
+        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
+        return NULL;
+    }
+    snib__driver_enter(&(*out_client)->driver);
+    return hold;
+}
+
+static void held_leave(struct snib__client *client, snib_hold *handle)
+{
+    snib__driver_leave(&client->driver);
+    snib__handle_put(handle);
+}
+
+void snib__hold_destroy(void *object)
+{
+    struct snib__hold *hold = object;
+    struct snib__client *client = snib__gate_home(hold->gate);
+    if (snib__client_forked(client))
+        return;
+    snib__driver_enter(&client->driver);
+    if (hold->tell == SNIB__TELL_QUEUED)
+        snib__queue_drop_lost(hold->sink, hold);
+    hold->handle = NULL;
+    snib__hold_drop(client->driver.engine, hold, snib__now());
+    snib__driver_leave(&client->driver);
+    snib__client_unref(client);
+}
+
+void snib_hold_free(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    bool last = code == SNIB_EFORKED;
+    if (hold) {
+        last = hold->users <= 1;
+        hold->users -= hold->users > 0;
+        held_leave(client, handle);
+    } else if (code != SNIB_EFORKED) {
+        return;
+    }
+    if (last && snib__handle_take(SNIB__HOLD, handle))
+        snib__handle_put(handle);
+}
+
+/* The reason as of now: the clock may have passed the deadline before the thread has noticed. */
+static int held_reason(const struct snib__hold *hold)
+{
+    if (hold->reason != SNIB_REASON_NONE)
+        return hold->reason;
+    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+}
+
+int snib_hold_state(snib_hold *handle, int32_t *out_reason)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    if (out_reason)
+        *out_reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    held_leave(client, handle);
+    return state;
+}
+
+static int held_lost(int reason, snib_error *err)
+{
+    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it", snib_reason_text(reason));
+}
+
+int snib_hold_check(snib_hold *handle, snib_error *err)
+{
+    int32_t reason;
+    int state = snib_hold_state(handle, &reason);
+    if (state < 0)
+        return snib__fail(err, state, 0, NULL);
+    if (state == SNIB_HOLD_LOST)
+        return held_lost(reason, err);
+    return state == SNIB_HOLD_RELEASED ? snib__fail(err, SNIB_NOT_HELD, 0, NULL) : SNIB_OK;
+}
+
+int64_t snib_hold_remaining_ms(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    snib__time now = snib__now();
+    int state = snib__hold_state(client->driver.engine, hold, now);
+    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    held_leave(client, handle);
+    return left;
+}
+
+int64_t snib_hold_token(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    held_leave(client, handle);
+    return 0;
+}
+
+int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
+{
+    struct snib__client *client;
+    int32_t code;
+    if (!out)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    out[snib__hold_owner(client->driver.engine, hold, out)] = 0;
+    held_leave(client, handle);
+    return SNIB_OK;
+}
+
+int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, snib_error *err)
+{
+    struct snib__client *client;
+    snib__time timeout;
+    int32_t code;
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__time until = snib__until(timeout);
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    struct snib__driver *d = &client->driver;
+    int state, how = SNIB__PARKED_NO;
+    for (;;) {
+        snib__time now = snib__now();
+        state = snib__hold_state(d->engine, hold, now);
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || how == SNIB__PARKED_SIGNAL)
+            break;
+        uint32_t seen = atomic_load(&d->hold_word);
+        snib__time next = hold->deadline < until ? hold->deadline : until;
+        d->hold_watchers++;
+        snib__driver_leave(d);
+        how = snib__park(&d->hold_word, seen, next);
+        snib__driver_enter(d);
+        d->hold_watchers--;
+    }
+    int reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    held_leave(client, handle);
+    if (state == SNIB_HOLD_RELEASED)
+        return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
+    if (state != SNIB_HOLD_LOST)
+        return snib__fail(err, SNIB_TIMEDOUT, 0, NULL);
+    if (out_reason)
+        *out_reason = reason;
+    return held_lost(reason, err);
+}
+
+/* ---- releasing ---- */
+
+static int held_release(snib_hold *handle, snib__time slice, bool interruptible, snib_queue *queue_handle,
+                        uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct snib__client *client;
+    struct snib__queue *queue = NULL;
+    snib_event event;
+    int32_t code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
+        return code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (hold && queue && queue->client != client) {
+        held_leave(client, handle);
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else if (hold) {
+        struct snib__run run = {client, queue, token, slice, interruptible, out_op};
+        struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
+        int reason = code == SNIB_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        code = snib__run(&run, op, code, &event, err);
+        if (code == SNIB_LOST && reason)
+            held_lost(reason, err);
+        snib__handle_put(handle);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    return code;
+}
+
+int snib_hold_release(snib_hold *hold, snib_error *err)
+{
+    return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
+}
+
+int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    snib__time slice;
+    if (!out_op || !snib__wait_ns(slice_ms, &slice))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return held_release(hold, slice, true, queue, token, out_op, err);
+}
+
+int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+{
+    int code = held_release(hold, 0, false, queue, token, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}

@@ -1,0 +1,103 @@
+/* objects.h - what is behind the handles.
+ *
+ *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
+ *
+ * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
+ * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * point at them and are ended before the engine gets them back.
+ */
+#ifndef SNIB__OBJECTS_H
+#define SNIB__OBJECTS_H
+
+#include "api/error.h"
+#include "api/handle.h"
+#include "driver/driver.h"
+
+struct snib__client {
+    struct snib__driver driver;
+    _Atomic uint32_t refs;
+    uint32_t fork_generation;
+    snib__time patience;
+    int64_t max_hold_ms;
+    char uuid[37];
+    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    struct snib__queue *log_queue;
+};
+
+struct snib__lock {
+    struct snib__client *client;
+    struct snib__gate *gate;
+    int64_t lease_ms;
+    int64_t max_hold_ms;
+};
+
+struct snib__log_record {
+    int32_t level;
+    char text[160];
+};
+
+struct snib__queue {
+    struct snib__client *client;
+    void *handle;
+    int fd;
+    bool busy; /* a consumer is inside */
+    bool woken;
+    struct snib__op *head, *tail;         /* done, by next */
+    struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */
+    struct snib__log_record *log;         /* a ring, or NULL */
+    uint32_t log_head, log_n;
+    uint64_t log_dropped;
+};
+
+#define SNIB__LOG_MAX 256
+#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of the lost */
+
+/* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
+ * returned with the code in *out_code.  Give back with snib__handle_put(). */
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
+struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
+                                    int32_t *out_code);
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+                                int32_t *out_code);
+
+bool snib__client_forked(const struct snib__client *client);
+void snib__client_ref(struct snib__client *client);
+void snib__client_unref(struct snib__client *client);
+
+/* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
+bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+/* Now + that. */
+snib__time snib__until(snib__time wait);
+
+/* How an operation that was just started goes on: run.c.  Inside; leaves.  `op` NULL: code is the answer. */
+struct snib__run {
+    struct snib__client *client;
+    struct snib__queue *queue; /* NULL: none */
+    uint64_t token;
+    snib__time slice;          /* how long to stay; 0: submit */
+    bool interruptible;
+    snib_op **out_op;          /* NULL: the caller cannot go on with it */
+};
+/* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err);
+
+/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+
+/* queue.c's, for the driver.  Inside. */
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes);
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes);
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
+
+/* Destructors for the handle table, and their registration. */
+void snib__client_destroy(void *object);
+void snib__lock_destroy(void *object);
+void snib__hold_destroy(void *object);
+void snib__op_destroy(void *object);
+void snib__queue_destroy(void *object);
+void snib__api_init(void);
+
+#endif

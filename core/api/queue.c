@@ -1,0 +1,328 @@
+/* queue.c - events for one loop: results, losses, log records, and the descriptor that tells of them.
+ *
+ * Operations and holds are linked into the queue themselves, so an event needs no memory and cannot be
+ * dropped.  The descriptor is written when the queue stops being empty and read when it is found empty.
+ */
+#include "api/objects.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
+{
+    struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
+    if (queue && !snib__client_forked(queue->client))
+        return queue;
+    *out_code = snib__fail(err, queue ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    if (queue)
+        snib__handle_put(handle);
+    return NULL;
+}
+
+int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_error *err)
+{
+    int32_t code;
+    if (!out_queue)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__client *client = snib__client_enter(client_handle, err, &code);
+    if (!client)
+        return code;
+    struct snib__queue *queue = calloc(1, sizeof *queue);
+    code = SNIB_OK;
+    if (!queue) {
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    } else if ((queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+        code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
+        free(queue);
+    } else {
+        queue->client = client;
+        snib__client_ref(client);
+        queue->handle = snib__handle_new(SNIB__QUEUE, queue);
+        if (queue->handle) {
+            *out_queue = queue->handle;
+        } else {
+            snib__queue_destroy(queue);
+            code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        }
+    }
+    snib__handle_put(client_handle);
+    return code;
+}
+
+static bool queue_empty(const struct snib__queue *queue)
+{
+    return !queue->head && !queue->lost && queue->log_n == 0;
+}
+
+static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
+{
+    if (was_empty)
+        snib__wake_fd(&queue->client->driver, wakes, queue->fd);
+}
+
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    op->next = NULL;
+    if (queue->tail)
+        queue->tail->next = op;
+    else
+        queue->head = op;
+    queue->tail = op;
+    queue_signal(queue, was_empty, wakes);
+}
+
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    hold->tell = SNIB__TELL_QUEUED;
+    hold->next = NULL;
+    hold->prev = queue->lost_tail;
+    if (queue->lost_tail)
+        queue->lost_tail->next = hold;
+    else
+        queue->lost = hold;
+    queue->lost_tail = hold;
+    queue_signal(queue, was_empty, wakes);
+}
+
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
+{
+    if (hold->prev)
+        hold->prev->next = hold->next;
+    else
+        queue->lost = hold->next;
+    if (hold->next)
+        hold->next->prev = hold->prev;
+    else
+        queue->lost_tail = hold->prev;
+    hold->tell = 0;
+    hold->prev = hold->next = NULL;
+}
+
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    if (queue->log_n == SNIB__LOG_MAX) {
+        queue->log_head = (queue->log_head + 1) % SNIB__LOG_MAX;
+        queue->log_n--;
+        queue->log_dropped++;
+    }
+    struct snib__log_record *record = &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
+    record->level = level;
+    snprintf(record->text, sizeof record->text, "%s", text);
+    queue_signal(queue, was_empty, wakes);
+}
+
+/* ---- the consumer ---- */
+
+static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out_ended)
+{
+    struct snib__op *op = queue->head;
+    queue->head = op->next;
+    if (!queue->head)
+        queue->tail = NULL;
+    *out_ended = op->handle;
+    op->handle = NULL;
+    snib__op_finish(queue->client, op, out);
+}
+
+static void queue_next_lost(struct snib__queue *queue, snib_event *out)
+{
+    struct snib__hold *hold = queue->lost;
+    snib__queue_drop_lost(queue, hold);
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_LOST;
+    out->code = SNIB_LOST;
+    out->reason = hold->reason;
+    out->token = hold->token;
+    out->hold = hold->handle;
+    snprintf(out->text, sizeof out->text, "the lock was lost (%s): stop working under it",
+             snib_reason_text(hold->reason));
+}
+
+static void queue_next_log(struct snib__queue *queue, snib_event *out)
+{
+    struct snib__log_record *record = &queue->log[queue->log_head];
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_LOG;
+    out->reason = record->level;
+    out->count = (int64_t)queue->log_dropped;
+    snprintf(out->text, sizeof out->text, "%s", record->text);
+    queue->log_dropped = 0;
+    queue->log_head = (queue->log_head + 1) % SNIB__LOG_MAX;
+    queue->log_n--;
+}
+
+#define QUEUE_ENDED_MAX 64
+
+/* Copy out what is there; `ended` gets the handles whose operations are over. */
+static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended, uint32_t *out_ended)
+{
+    uint32_t n = 0;
+    *out_ended = 0;
+    if (cap > QUEUE_ENDED_MAX)
+        cap = QUEUE_ENDED_MAX;
+    while (n < cap) {
+        /* A hold's grant comes before its loss; else losses have the right of way. */
+        if (queue->lost && queue->lost->handle) {
+            queue_next_lost(queue, &events[n++]);
+        } else if (queue->head) {
+            queue_next_op(queue, &events[n++], &ended[*out_ended]);
+            *out_ended += ended[*out_ended] != NULL;
+        } else if (queue->lost) {
+            queue_next_lost(queue, &events[n++]);
+        } else if (queue->log_n > 0) {
+            queue_next_log(queue, &events[n++]);
+        } else {
+            break;
+        }
+    }
+    if (queue_empty(queue)) {
+        uint64_t count;
+        ssize_t got = read(queue->fd, &count, sizeof count);
+        (void)got; /* empty already is fine */
+    }
+    return (int)n;
+}
+
+static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t cap, snib_error *err)
+{
+    void *ended[QUEUE_ENDED_MAX];
+    uint32_t ended_n;
+    snib__driver_enter(&queue->client->driver);
+    int n = queue_take(queue, events, cap, ended, &ended_n);
+    snib__driver_leave(&queue->client->driver);
+    for (uint32_t i = 0; i < ended_n; i++)
+        if (snib__handle_take(SNIB__OP, ended[i]))
+            snib__handle_put(ended[i]);
+    (void)err;
+    return n;
+}
+
+/* Be the one consumer; false if there is another. */
+static bool queue_claim(struct snib__queue *queue, bool claim)
+{
+    snib__driver_enter(&queue->client->driver);
+    bool free = !queue->busy || !claim;
+    if (free)
+        queue->busy = claim;
+    snib__driver_leave(&queue->client->driver);
+    return free;
+}
+
+int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    if (!events || cap == 0)
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    else if (queue->busy)
+        code = snib__fail(err, SNIB_EINUSE, 0, NULL);
+    else
+        code = queue_drain(queue, events, cap, err);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms, snib_error *err)
+{
+    snib__time timeout;
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    if (!events || cap == 0 || !snib__wait_ns(timeout_ms, &timeout)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else if (!queue_claim(queue, true)) {
+        code = snib__fail(err, SNIB_EINUSE, 0, NULL);
+    } else {
+        code = queue_drain(queue, events, cap, err);
+        if (code == 0) {
+            struct pollfd ready = {.fd = queue->fd, .events = POLLIN};
+            poll(&ready, 1, timeout_ms < 0 ? -1 : (int)timeout_ms);
+            code = queue_drain(queue, events, cap, err);
+        }
+        queue_claim(queue, false);
+    }
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_queue_wake(snib_queue *handle)
+{
+    int32_t code;
+    uint64_t one = 1;
+    struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
+    if (!queue)
+        return code;
+    ssize_t n = write(queue->fd, &one, sizeof one);
+    snib__handle_put(handle);
+    return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
+}
+
+int snib_queue_fd(snib_queue *handle, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    int fd = queue->fd;
+    snib__handle_put(handle);
+    return fd;
+}
+
+/* Cut every tie to the queue: running operations are cancelled, grants nobody fetched given back. */
+static void queue_cut(struct snib__queue *queue)
+{
+    struct snib__client *client = queue->client;
+    struct snib__engine *engine = client->driver.engine;
+    snib__time now = snib__now();
+    for (struct snib__op *op = snib__engine_live(engine), *next; op; op = next) {
+        next = op->live_next;
+        if (op->sink == queue)
+            snib__engine_cancel(engine, op, now);
+    }
+    snib__engine_forget_sink(engine, queue);
+    if (client->log_queue == queue)
+        client->log_queue = NULL;
+    while (queue->lost)
+        snib__queue_drop_lost(queue, queue->lost);
+}
+
+void snib__queue_destroy(void *object)
+{
+    struct snib__queue *queue = object;
+    struct snib__client *client = queue->client;
+    snib_event events[16];
+    if (snib__client_forked(client)) {
+        close(queue->fd);
+        return;
+    }
+    snib__driver_enter(&client->driver);
+    queue_cut(queue);
+    snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
+    for (int n; (n = queue_drain(queue, events, 16, NULL)) > 0;)
+        for (int i = 0; i < n; i++)
+            if (events[i].kind == SNIB_EVENT_DONE)
+                snib_hold_free(events[i].hold);
+    close(queue->fd);
+    free(queue->log);
+    free(queue);
+    snib__client_unref(client);
+}
+
+void snib_queue_free(snib_queue *handle)
+{
+    if (snib__handle_take(SNIB__QUEUE, handle))
+        snib__handle_put(handle);
+}

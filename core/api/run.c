@@ -1,0 +1,201 @@
+/* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
+#include "api/objects.h"
+
+#include <string.h>
+
+#define RUN_WAIT_MS_MAX 86400000
+
+bool snib__wait_ns(int64_t wait_ms, snib__time *out)
+{
+    *out = wait_ms < 0 ? SNIB__NEVER : (snib__time)wait_ms * SNIB__MS;
+    return wait_ms >= -1 && wait_ms <= RUN_WAIT_MS_MAX;
+}
+
+snib__time snib__until(snib__time wait)
+{
+    return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
+}
+
+/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
+static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
+{
+    if (!hold->handle) {
+        snib__client_ref(client);
+        hold->handle = snib__handle_new(SNIB__HOLD, hold);
+        if (!hold->handle)
+            snib__client_unref(client); /* never the last: the caller has one */
+    }
+    if (hold->handle)
+        hold->users++;
+    return hold->handle;
+}
+
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
+{
+    struct snib__engine *engine = client->driver.engine;
+    snib__op_event(engine, op, out);
+    out->token = op->token;
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
+        snib__time now = snib__now();
+        out->hold = run_hold_handle(client, op->hold);
+        out->remaining_ms = op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        if (!out->hold) {
+            snib__hold_drop(engine, op->hold, now);
+            out->code = SNIB_ENOMEM;
+        }
+    }
+    snib__op_free(engine, op);
+}
+
+static int run_answer(const snib_event *event, snib_error *err)
+{
+    if (event->code != SNIB_OK)
+        snib__fail(err, event->code, event->os_error, "%s", event->text);
+    return event->code;
+}
+
+/* Let go of a running operation: to its queue, to a handle, or to nobody. */
+static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
+{
+    struct snib__client *client = run->client;
+    if (run->out_op) {
+        snib__client_ref(client);
+        op->handle = snib__handle_new(SNIB__OP, op);
+        if (!op->handle) {
+            snib__client_unref(client);
+            op->awaited = false;
+            op->sink = NULL;
+            snib__engine_cancel(client->driver.engine, op, snib__now());
+            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        }
+        *run->out_op = op->handle;
+    }
+    op->sink = run->queue;
+    op->awaited = !run->queue && run->out_op;
+    return SNIB_AGAIN;
+}
+
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err)
+{
+    struct snib__client *client = run->client;
+    struct snib__driver *driver = &client->driver;
+    if (!op) {
+        snib__driver_leave(driver);
+        return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
+    }
+    op->home = client;
+    op->token = run->token;
+    op->awaited = true;
+    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);
+    if (done) {
+        snib__op_finish(client, op, out_event);
+        code = out_event->code;
+    } else {
+        code = run_hand_off(run, op, err);
+    }
+    snib__driver_leave(driver);
+    return done ? run_answer(out_event, err) : code;
+}
+
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err, int32_t *out_code)
+{
+    struct snib__op *op = snib__handle_get(SNIB__OP, handle);
+    if (!op) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    *out_client = op->home;
+    if (snib__client_forked(*out_client)) {
+        snib__handle_put(handle);
+        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
+        return NULL;
+    }
+    snib__driver_enter(&(*out_client)->driver);
+    if (op->handle == handle)
+        return op;
+    snib__driver_leave(&(*out_client)->driver);
+    snib__handle_put(handle);
+    *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+    return NULL;
+}
+
+void snib__op_destroy(void *object)
+{
+    struct snib__op *op = object;
+    snib__client_unref(op->home); /* the operation itself went back when its result was taken */
+}
+
+int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)
+{
+    struct snib__client *client;
+    snib__time timeout;
+    int32_t code;
+    if (!out_event || !snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__op *op = snib__op_enter(handle, &client, err, &code);
+    if (!op)
+        return code;
+    if (!op->awaited || op->busy) {
+        code = op->busy ? SNIB_EINUSE : SNIB_EINVAL;
+        snib__driver_leave(&client->driver);
+        snib__handle_put(handle);
+        return snib__fail(err, code, 0, "%s",
+                          code == SNIB_EINUSE ? "another thread is waiting for this operation"
+                                              : "the operation has a queue: its result comes there");
+    }
+    op->busy = true;
+    bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);
+    op->busy = false;
+    if (done) {
+        op->handle = NULL;
+        snib__op_finish(client, op, out_event);
+    }
+    snib__driver_leave(&client->driver);
+    if (done && snib__handle_take(SNIB__OP, handle))
+        snib__handle_put(handle);
+    snib__handle_put(handle);
+    return done ? SNIB_OK : SNIB_AGAIN;
+}
+
+int snib_op_cancel(snib_op *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__op *op = snib__op_enter(handle, &client, NULL, &code);
+    if (!op)
+        return code;
+    bool won = snib__engine_cancel(client->driver.engine, op, snib__now());
+    snib__driver_leave(&client->driver);
+    snib__handle_put(handle);
+    return won ? SNIB_OK : SNIB_EHANDLE;
+}
+
+void snib_op_free(snib_op *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__op *op = snib__op_enter(handle, &client, NULL, &code);
+    if (!op) {
+        if (code == SNIB_EFORKED && snib__handle_take(SNIB__OP, handle))
+            snib__handle_put(handle);
+        return;
+    }
+    struct snib__engine *engine = client->driver.engine;
+    op->handle = NULL;
+    if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
+        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+            snib__hold_drop(engine, op->hold, snib__now());
+        snib__op_free(engine, op);
+    } else if (!op->busy) {
+        if (op->awaited)
+            op->awaited = false; /* nobody waits: it goes when it has ended, which is now */
+        snib__engine_cancel(engine, op, snib__now());
+    } else {
+        op->handle = handle; /* another thread waits for it and will take it */
+    }
+    bool gone = op->handle != handle;
+    snib__driver_leave(&client->driver);
+    if (gone && snib__handle_take(SNIB__OP, handle))
+        snib__handle_put(handle);
+    snib__handle_put(handle);
+}

@@ -1,0 +1,57 @@
+/* cli.h - what the parts of the snib command share.  It stands on the public API alone. */
+#ifndef SNIB_CLI_H
+#define SNIB_CLI_H
+
+#include "snib.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Exit codes of our own.  Below 121 they are COMMAND's; 126 and up are as shells have them. */
+enum cli_exit {
+    EXIT_NOTHING = 1,       /* release: nothing was held */
+    EXIT_BUSY = 121,        /* run --wait 0: somebody else holds the lock */
+    EXIT_TIMEDOUT = 122,    /* run: the wait ended */
+    EXIT_LOST = 123,        /* run: the lock was lost while COMMAND ran */
+    EXIT_SERVER = 124,      /* the server is unreachable or answered with an error */
+    EXIT_USAGE = 125,       /* bad arguments, or a failure of our own */
+    EXIT_NOT_RUNNABLE = 126,
+    EXIT_NOT_FOUND = 127,
+    EXIT_SIGNAL = 128       /* + the signal's number */
+};
+
+enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
+
+struct cli {
+    const char *url;
+    const char *name;   /* the lock, or list's pattern; NULL if not given */
+    char **command;     /* run: argv of COMMAND, ended by NULL; NULL if not given */
+    int64_t wait_ms;    /* run: -1 no limit */
+    int64_t lease_ms;   /* run: 0 the default */
+    enum cli_on_loss on_loss;
+    bool is_json;
+    bool is_forced;
+};
+
+/* The commands.  Each returns the exit code. */
+int cli_run(const struct cli *cli);
+int cli_info(const struct cli *cli);
+int cli_list(const struct cli *cli);
+int cli_release(const struct cli *cli);
+
+/* cli_open - open a client and a lock of the command line's; returns 0 or an exit code, told. */
+int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lock);
+
+/* cli_fail - tell an error on stderr and return its exit code. */
+int cli_fail(const struct cli *cli, const snib_error *err);
+
+/* cli_fail_errno - the same for a failed system call. */
+int cli_fail_errno(const struct cli *cli, const char *what);
+
+/* cli_tell - write one line to stderr: "snib: text", or an object with --json. */
+void cli_tell(const struct cli *cli, const char *event, const char *text);
+
+/* cli_printable - s with everything that is no printable UTF-8 as \xNN; to be freed. */
+char *cli_printable(const char *s);
+
+#endif

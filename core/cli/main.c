@@ -1,0 +1,295 @@
+/* main.c - the snib command: arguments, help, and how errors are told. */
+#include "cli.h"
+
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+static const char help[] =
+    "usage: snib run NAME [--wait TIME] [--lease TIME] [--on-loss term|kill|ignore] -- COMMAND ARG...\n"
+    "       snib info NAME\n"
+    "       snib list [PATTERN]\n"
+    "       snib release --force NAME\n"
+    "\n"
+    "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
+    "  info     show who holds the lock NAME\n"
+    "  list     list the locks that exist now; PATTERN as in Redis' SCAN, such as 'orders:*'\n"
+    "  release  delete the lock NAME, whoever holds it\n"
+    "\n"
+    "  --wait TIME     wait so long for the lock: 10s, 500ms, 2m, 1h; 0 one try; default no limit\n"
+    "  --lease TIME    the server frees the lock so long after snib or its machine died; default 30s\n"
+    "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, after 5 s SIGKILL;\n"
+    "                  the default), kill (SIGKILL) or ignore\n"
+    "  --force         needed by release\n"
+    "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
+    "                  $SNIB_PASSWORD takes the place of the URL's password\n"
+    "  --json          print JSON\n"
+    "  --help, --version\n"
+    "\n"
+    "exit codes: run gives COMMAND's, or 128+N if signal N ended it.  Of snib's own:\n"
+    "    1  release: nothing was held\n"
+    "  121  --wait 0 and somebody else holds the lock\n"
+    "  122  the wait ended before the lock was free\n"
+    "  123  the lock was lost while COMMAND ran\n"
+    "  124  the server is unreachable or answered with an error\n"
+    "  125  bad arguments, or a failure of snib's own\n"
+    "  126  COMMAND cannot be run\n"
+    "  127  COMMAND was not found\n";
+
+enum option_id { OPTION_WAIT = 256, OPTION_LEASE, OPTION_ON_LOSS, OPTION_FORCE, OPTION_URL,
+                 OPTION_JSON, OPTION_HELP, OPTION_VERSION };
+
+static const struct option options[] = {
+    {"wait", required_argument, NULL, OPTION_WAIT},
+    {"lease", required_argument, NULL, OPTION_LEASE},
+    {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
+    {"force", no_argument, NULL, OPTION_FORCE},
+    {"url", required_argument, NULL, OPTION_URL},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {0},
+};
+
+/* A command and the options that only some commands have. */
+static const struct command {
+    const char *name;
+    int (*run)(const struct cli *cli);
+    bool has_run_options;
+    bool has_force;
+    bool needs_name;
+} commands[] = {
+    {"run", cli_run, true, false, true},
+    {"info", cli_info, false, false, true},
+    {"list", cli_list, false, false, false},
+    {"release", cli_release, false, true, true},
+};
+
+/* ---- Telling ------------------------------------------------------------------------------------ */
+
+char *cli_printable(const char *s)
+{
+    size_t n = strlen(s);
+    char *out = malloc(4 * n + 1);
+    if (!out)
+        abort();
+    size_t used = 0;
+    mbstate_t state = {0};
+    for (size_t i = 0; i < n;) {
+        wchar_t c;
+        size_t len = mbrtowc(&c, s + i, n - i, &state);
+        bool is_broken = len == (size_t)-1 || len == (size_t)-2;
+        if (is_broken) {
+            memset(&state, 0, sizeof state);
+            len = 1;
+        }
+        if (!is_broken && !iswcntrl((wint_t)c)) {
+            memcpy(out + used, s + i, len);
+            used += len;
+        } else {
+            for (size_t k = 0; k < len; k++)
+                used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)s[i + k]);
+        }
+        i += len;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+static void tell(const struct cli *cli, const char *event, const char *code, const char *text)
+{
+    if (!cli->is_json) {
+        fprintf(stderr, "snib: %s\n", text);
+        return;
+    }
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "event", event);
+    if (code)
+        cJSON_AddStringToObject(object, "code", code);
+    cJSON_AddStringToObject(object, "text", text);
+    char *line = cJSON_PrintUnformatted(object);
+    fprintf(stderr, "%s\n", line ? line : "{}");
+    cJSON_free(line);
+    cJSON_Delete(object);
+}
+
+void cli_tell(const struct cli *cli, const char *event, const char *text)
+{
+    tell(cli, event, NULL, text);
+}
+
+int cli_fail(const struct cli *cli, const snib_error *err)
+{
+    tell(cli, "error", snib_code_name(err->code), err->text);
+    if (err->code == SNIB_BUSY)
+        return EXIT_BUSY;
+    if (err->code == SNIB_TIMEDOUT)
+        return EXIT_TIMEDOUT;
+    if (err->code == SNIB_LOST)
+        return EXIT_LOST;
+    return err->code <= SNIB_EUNREACHABLE && err->code > SNIB_ECLOSED ? EXIT_SERVER : EXIT_USAGE;
+}
+
+int cli_fail_errno(const struct cli *cli, const char *what)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
+    tell(cli, "error", NULL, text);
+    return EXIT_USAGE;
+}
+
+static int usage(const struct cli *cli, const char *what, const char *which)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s%s; snib --help tells more", what, which);
+    tell(cli, "error", NULL, text);
+    return EXIT_USAGE;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------ */
+
+int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lock)
+{
+    snib_client_options client_options;
+    snib_error err;
+    snib_client_options_init(&client_options, sizeof client_options);
+    client_options.lease_ms = cli->lease_ms;
+    client_options.password = getenv("SNIB_PASSWORD");
+    if (snib_client_open(cli->url, &client_options, out_client, &err) != SNIB_OK)
+        return cli_fail(cli, &err);
+    if (out_lock && snib_lock_new(*out_client, SNIB_MUTEX, cli->name, strlen(cli->name), NULL,
+                                  out_lock, &err) != SNIB_OK) {
+        snib_client_free(*out_client);
+        return cli_fail(cli, &err);
+    }
+    return 0;
+}
+
+/* ---- Arguments ---------------------------------------------------------------------------------- */
+
+/* Read "10s", "500ms", "2m", "1h" or plain seconds.  -1 if it is none of that. */
+static int64_t read_time_ms(const char *text)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    char *end;
+    if (!isdigit((unsigned char)text[0]))
+        return -1;
+    errno = 0;
+    intmax_t number = strtoimax(text, &end, 10);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].name) == 0)
+            return errno == 0 && number <= INT64_MAX / units[i].ms ? number * units[i].ms : -1;
+    return -1;
+}
+
+static bool read_on_loss(const char *text, enum cli_on_loss *out)
+{
+    static const char *const names[] = {"term", "kill", "ignore"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum cli_on_loss)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Take one option.  Returns 0, or an exit code that has been told. */
+static int take_option(int id, const char *value, struct cli *cli)
+{
+    switch (id) {
+    case OPTION_WAIT:
+        cli->wait_ms = read_time_ms(value);
+        return cli->wait_ms >= 0 ? 0 : usage(cli, "--wait needs a time such as 10s, not ", value);
+    case OPTION_LEASE:
+        cli->lease_ms = read_time_ms(value);
+        return cli->lease_ms > 0 ? 0 : usage(cli, "--lease needs a time such as 30s, not ", value);
+    case OPTION_ON_LOSS:
+        if (!read_on_loss(value, &cli->on_loss))
+            return usage(cli, "--on-loss needs term, kill or ignore, not ", value);
+        return 0;
+    case OPTION_FORCE: cli->is_forced = true; return 0;
+    case OPTION_URL: cli->url = value; return 0;
+    case OPTION_JSON: cli->is_json = true; return 0;
+    default: return EXIT_USAGE; /* getopt has told */
+    }
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+/* Is what was given what the command takes?  Returns 0 or an exit code that has been told. */
+static int check(const struct cli *cli, const struct command *command, unsigned given)
+{
+    unsigned run_options = 1U << (OPTION_WAIT - 256) | 1U << (OPTION_LEASE - 256) |
+                           1U << (OPTION_ON_LOSS - 256);
+    bool is_run = command->run == cli_run;
+    if (!command->has_run_options && (given & run_options))
+        return usage(cli, "--wait, --lease and --on-loss belong to run, not to ", command->name);
+    if (command->has_force != cli->is_forced)
+        return usage(cli, command->has_force ? "without --force there is no " : "no --force for ",
+                     command->name);
+    if (command->needs_name && !cli->name)
+        return usage(cli, "a lock's name is missing after ", command->name);
+    if (is_run && !cli->command)
+        return usage(cli, "a command is missing; write it after --", "");
+    if (!is_run && cli->command)
+        return usage(cli, "only run takes a command after --, not ", command->name);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *url = getenv("SNIB_URL");
+    struct cli cli = {.url = url && *url ? url : "redis://127.0.0.1:6379", .wait_ms = -1};
+    const struct command *command = NULL;
+    unsigned given = 0;
+    int id;
+    setlocale(LC_CTYPE, "C.UTF-8");
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for errors before it */
+    while ((id = getopt_long(argc, argv, "-", options, NULL)) != -1) {
+        int code = 0;
+        if (id == OPTION_HELP)
+            return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? EXIT_USAGE : 0;
+        if (id == OPTION_VERSION)
+            return printf("snib %s (%s)\n", snib_version_string(), snib_build_id()) < 0 ||
+                   fflush(stdout) != 0 ? EXIT_USAGE : 0;
+        if (id != 1)
+            code = take_option(id, optarg, &cli);
+        else if (!command)
+            code = (command = find_command(optarg)) ? 0 : usage(&cli, "no such command: ", optarg);
+        else if (!cli.name)
+            cli.name = optarg;
+        else
+            code = usage(&cli, "one argument too many: ", optarg);
+        if (code != 0)
+            return code;
+        if (id >= 256)
+            given |= 1U << (id - 256);
+    }
+    if (optind < argc)
+        cli.command = argv + optind;
+    if (!command)
+        return usage(&cli, "a command is missing: run, info, list or release", "");
+    int code = check(&cli, command, given);
+    if (code == 0)
+        code = command->run(&cli);
+    return fflush(stdout) != 0 ? cli_fail_errno(&cli, "standard output") : code;
+}

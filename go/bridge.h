@@ -1,0 +1,142 @@
+/* bridge.h - the C half of bridge.go: snib.h in a shape that costs one crossing a call.
+ *
+ * A handle is a ticket that looks like a pointer but is none.  Go's collector must not see it as one,
+ * so handles are uint64_t here and on the Go side.
+ */
+#ifndef SNIB_BRIDGE_H
+#define SNIB_BRIDGE_H
+
+#include "snib.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#if SNIB_VERSION_NUMBER / 1000 != 1
+#error "this package is written for Snib 0.1"
+#endif
+
+#define BRIDGE_AS(type, handle) ((type *)(uintptr_t)(handle))
+
+/* What a call left behind: hold after SNIB_OK, op after SNIB_AGAIN, error after anything else. */
+typedef struct bridge_result {
+    uint64_t hold;
+    uint64_t op;
+    int64_t fencing;
+    snib_error error;
+} bridge_result;
+
+static inline int32_t bridge_open(const char *url, const snib_client_options *options,
+                                  uint64_t *out_client, snib_error *err)
+{
+    snib_client *client = NULL;
+    int code = snib_client_open(url, options, &client, err);
+    *out_client = (uint64_t)(uintptr_t)client;
+    return code;
+}
+
+/* The descriptor is a duplicate: Go's os.File closes its own. */
+static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int32_t *out_fd, snib_error *err)
+{
+    snib_queue *queue = NULL;
+    int code = snib_queue_new(BRIDGE_AS(snib_client, client), &queue, err);
+    if (code != SNIB_OK) {
+        return code;
+    }
+    int fd = snib_queue_fd(queue, err);
+    if (fd >= 0) {
+        *out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        code = *out_fd >= 0 ? SNIB_OK : SNIB_ESYSTEM;
+        *err = (snib_error){.code = code, .os_error = code == SNIB_OK ? 0 : errno};
+    } else {
+        code = fd;
+    }
+    if (code != SNIB_OK) {
+        snib_queue_free(queue);
+        return code;
+    }
+    *out_queue = (uint64_t)(uintptr_t)queue;
+    return SNIB_OK;
+}
+
+static inline int32_t bridge_drain(uint64_t queue, snib_event *events, uint32_t cap)
+{
+    return snib_queue_drain(BRIDGE_AS(snib_queue, queue), events, cap, NULL);
+}
+
+static inline int32_t bridge_lock_new(uint64_t client, const char *name, size_t name_len,
+                                      const snib_lock_options *options, uint64_t *out_lock, snib_error *err)
+{
+    snib_lock *lock = NULL;
+    int code = snib_lock_new(BRIDGE_AS(snib_client, client), SNIB_MUTEX, name, name_len, options, &lock, err);
+    *out_lock = (uint64_t)(uintptr_t)lock;
+    return code;
+}
+
+/* slice_ms 0: submit, so that the caller's thread never blocks. */
+static inline int32_t bridge_acquire(uint64_t lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
+                                     uint64_t queue, uint64_t token, bridge_result *out)
+{
+    snib_lock *l = BRIDGE_AS(snib_lock, lock);
+    snib_queue *q = BRIDGE_AS(snib_queue, queue);
+    snib_hold *hold = NULL;
+    snib_op *op = NULL;
+    int code;
+    if (slice_ms > 0) {
+        code = snib_lock_acquire_begin(l, owner, wait_ms, slice_ms, q, token, &hold, &op, &out->error);
+    } else {
+        code = snib_lock_acquire_submit(l, owner, wait_ms, q, token, &op, &out->error);
+        code = code == SNIB_OK ? SNIB_AGAIN : code;
+    }
+    if (code == SNIB_OK) {
+        out->hold = (uint64_t)(uintptr_t)hold;
+        out->fencing = snib_hold_token(hold);
+    } else if (code == SNIB_AGAIN) {
+        out->op = (uint64_t)(uintptr_t)op;
+    }
+    return code;
+}
+
+/* Release the hold and give its handle back, whatever the release's result is. */
+static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t queue, uint64_t token,
+                                     bridge_result *out)
+{
+    snib_hold *h = BRIDGE_AS(snib_hold, hold);
+    snib_queue *q = BRIDGE_AS(snib_queue, queue);
+    snib_op *op = NULL;
+    int code;
+    if (slice_ms > 0) {
+        code = snib_hold_release_begin(h, slice_ms, q, token, &op, &out->error);
+    } else {
+        code = snib_hold_release_submit(h, q, token, &op, &out->error);
+        code = code == SNIB_OK ? SNIB_AGAIN : code;
+    }
+    snib_hold_free(h);
+    return code;
+}
+
+enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE };
+
+/* Submit one of the questions that bring no hold.  target: the client of a ping, else the lock. */
+static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait_ms, uint64_t queue,
+                                 uint64_t token, bridge_result *out)
+{
+    snib_queue *q = BRIDGE_AS(snib_queue, queue);
+    snib_op *op = NULL;
+    int code = SNIB_EINVAL;
+    switch (question) {
+    case BRIDGE_PING:
+        code = snib_client_ping_submit(BRIDGE_AS(snib_client, target), wait_ms, q, token, &op, &out->error);
+        break;
+    case BRIDGE_INFO:
+        code = snib_lock_info_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
+        break;
+    case BRIDGE_FORCE_RELEASE:
+        code = snib_lock_force_release_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
+        break;
+    }
+    out->op = (uint64_t)(uintptr_t)op;
+    return code == SNIB_OK ? SNIB_AGAIN : code;
+}
+
+#endif

@@ -1,0 +1,3 @@
+module github.com/snib-lock/snib/go
+
+go 1.24

@@ -1,0 +1,497 @@
+/* snib.h - distributed locks on Redis and Valkey, wire-compatible with Redisson.
+ *
+ * This header is the reference manual.  In one paragraph: open a client, make a lock from it, acquire
+ * the lock and get a hold; the hold is what you own, inspect and release.  A lock made without a lease
+ * of its own is renewed by the client's watchdog for as long as the hold lives; when the hold can no
+ * longer be trusted it becomes lost, for ever, before the lease in Redis can have ended.
+ *
+ * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
+ *             with a generation, not an address: using one that is NULL, freed, of another kind or
+ *             inherited over a fork gives an error and never touches freed memory.
+ * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
+ *             snib_code_is() tells what a program may conclude from a code.
+ * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
+ * Strings     that come with a length need no terminator and are copied before the call returns.
+ * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
+ * Threads     every function may be called from any thread unless it says otherwise, and none is
+ *             async-signal-safe.  A function does not block unless it says so.
+ * Fork        the child inherits handles that answer SNIB_EFORKED and send nothing; freeing them is
+ *             safe, the parent's locks are untouched, and the child may open a client of its own.
+ */
+#ifndef SNIB_H
+#define SNIB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SNIB_VERSION_MAJOR 0
+#define SNIB_VERSION_MINOR 1
+#define SNIB_VERSION_PATCH 0
+#define SNIB_VERSION_NUMBER 1000 /* major * 1000000 + minor * 1000 + patch */
+#define SNIB_VERSION_STRING "0.1.0"
+
+#ifndef SNIB_API
+#if defined(SNIB_STATIC)
+#define SNIB_API
+#else
+#define SNIB_API __attribute__((visibility("default")))
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct snib_client snib_client;
+typedef struct snib_lock snib_lock;
+typedef struct snib_hold snib_hold;
+typedef struct snib_op snib_op;
+typedef struct snib_queue snib_queue;
+
+/* ---- Results ------------------------------------------------------------------------------------ */
+
+/* Values are never reused.  core/api/codes.def is the one table behind this list, behind
+ * snib_code_name(), behind the Python exceptions and the Go errors; a test compares them all. */
+enum snib_code {
+    SNIB_OK = 0,
+    /* expected outcomes */
+    SNIB_BUSY = 1,      /* somebody else holds the lock and the caller would not wait */
+    SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
+    SNIB_CANCELLED = 3, /* the operation was cancelled; this caller will not own the lock through it */
+    SNIB_LOST = 4,      /* the hold was lost before this call */
+    SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
+    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
+    /* usage */
+    SNIB_EINVAL = -1,      /* an argument is out of range */
+    SNIB_EHANDLE = -2,     /* the handle is NULL, freed or of another kind */
+    SNIB_ENAME = -3,       /* the lock name cannot be used */
+    SNIB_ELEASE = -4,      /* the lease is out of range */
+    SNIB_EURL = -5,        /* the URL cannot be understood */
+    SNIB_EOPTION = -6,     /* an option is out of range or unknown */
+    SNIB_ENOTSUP = -7,     /* this build or this lock kind cannot do that */
+    SNIB_EINUSE = -8,      /* the queue has another consumer at this moment */
+    /* resources */
+    SNIB_ENOMEM = -20,
+    SNIB_ELIMIT = -21,     /* a limit of the client is reached */
+    SNIB_ESYSTEM = -22,    /* the operating system refused; see os_error */
+    /* network */
+    SNIB_EUNREACHABLE = -30, /* no usable connection, or no answer in time; maybe applied */
+    SNIB_ERESOLVE = -31,     /* the host name has no address */
+    SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
+    /* server */
+    SNIB_EAUTH = -40,       /* user name or password refused */
+    SNIB_EPERM = -41,       /* the user may not run a command, or touch a key or channel */
+    SNIB_EWRONGTYPE = -42,  /* the name belongs to something that is not such a lock */
+    SNIB_ELOADING = -43,    /* the server is still loading its data */
+    SNIB_EOOM = -44,        /* the server is out of memory and refuses writes */
+    SNIB_EREADONLY = -45,   /* the server is a replica */
+    SNIB_ESERVER = -46,     /* any other error reply; maybe applied */
+    SNIB_EDATABASE = -47,   /* the database number does not exist */
+    SNIB_EMISCONF = -48,    /* the server refuses writes: persistence or replicas are in trouble */
+    /* state */
+    SNIB_ECLOSED = -60,     /* the client is closed */
+    SNIB_EFORKED = -61      /* the handle was inherited over a fork */
+};
+
+/* What may be concluded from a code: see snib_code_is(). */
+#define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
+#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
+#define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
+
+/* An error's detail, owned by the caller.  text is one sentence without a newline. */
+typedef struct snib_error {
+    int32_t code;
+    int32_t os_error; /* errno where there is one, else 0 */
+    char text[248];
+} snib_error;
+
+SNIB_API const char *snib_code_name(int32_t code); /* "SNIB_BUSY"; "SNIB_?" for an unknown code; static */
+SNIB_API const char *snib_code_text(int32_t code); /* one sentence; static */
+SNIB_API int snib_code_is(int32_t code, int32_t flag); /* 1 if the code has the flag, else 0 */
+
+/* ---- Versions ----------------------------------------------------------------------------------- */
+
+#define SNIB_FEATURE_UNIX 1 /* unix:// */
+#define SNIB_FEATURE_TLS 2  /* rediss:// */
+
+SNIB_API int32_t snib_version_number(void);
+SNIB_API const char *snib_version_string(void);
+SNIB_API const char *snib_build_id(void);  /* a hash over the compiled sources; the same in every package */
+SNIB_API uint32_t snib_features(void);
+
+/* ---- Clients ------------------------------------------------------------------------------------ */
+
+/* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
+typedef struct snib_client_options {
+    uint32_t size;
+    uint32_t flags;              /* must be 0 */
+    int64_t lease_ms;            /* lease of renewed holds; 100 to 86400000; default 30000 */
+    int64_t connect_timeout_ms;  /* one attempt to connect; default 3000 */
+    int64_t reply_timeout_ms;    /* a reply that takes longer ends the connection; default 3000 */
+    int64_t patience_ms;         /* how long an operation endures an unreachable server; default 5000 */
+    int64_t recheck_ms;          /* a waiter asks again after this time at most; default 3000 */
+    int64_t max_hold_ms;         /* default for locks; 0 none */
+    int32_t handover_max;        /* hand-overs in a row inside this process; default 16; -1 none */
+    int32_t waiters_max;         /* operations at once; more get SNIB_ELIMIT; default 200000 */
+    const char *username;        /* instead of the URL's; terminated by NUL, copied */
+    const char *password;        /* instead of the URL's; terminated by NUL, copied, never shown */
+} snib_client_options;
+
+/* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
+SNIB_API void snib_client_options_init(snib_client_options *options, size_t size);
+
+/* snib_client_open - make a client for one deployment.
+ *
+ * Nothing is sent and no thread is started before the first operation, so a client may be made before
+ * a fork (and then belongs to the parent).
+ *
+ * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
+ *          unix://[user[:password]@]/path/to/socket[?db=number]
+ *          User and password are percent-decoded.  redis://:password@host has a password only.
+ * options  NULL for defaults.
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM, SNIB_ESYSTEM.
+ * Owns     free with snib_client_free().
+ */
+SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
+                              snib_client **out_client, snib_error *err);
+
+/* snib_client_ping - connect if need be and ask the server for an answer.
+ *
+ * Blocks   for at most wait_ms (-1: the client's patience).
+ * Returns  SNIB_OK, SNIB_TIMEDOUT, or an error of the network, server or state group.
+ */
+SNIB_API int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err);
+SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
+
+/* snib_client_close - end every operation with SNIB_ECLOSED, release every hold, stop the thread.
+ *
+ * Holds that are still held become lost with the reason SNIB_REASON_CLOSED.  Idempotent.
+ *
+ * Blocks   for at most timeout_ms (-1: the client's patience) while releases are confirmed.
+ * Returns  SNIB_OK; SNIB_TIMEDOUT if a release was not confirmed (its lease will end it);
+ *          SNIB_EHANDLE; SNIB_EFORKED.
+ */
+SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
+
+/* snib_client_free - close with a timeout of 0 if need be and give the handle back.  NULL is fine.
+ * Locks, holds and operations of the client answer SNIB_ECLOSED afterwards; free them in any order. */
+SNIB_API void snib_client_free(snib_client *client);
+
+/* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
+SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
+
+#define SNIB_HISTOGRAM_BUCKETS 32 /* bucket i counts times in [2^i, 2^(i+1)) microseconds, bucket 0 from 0 */
+
+typedef struct snib_client_stats_data {
+    uint32_t size; /* set to sizeof before the call */
+    uint32_t flags;
+    uint64_t acquisitions;      /* holds granted, re-entries not counted */
+    uint64_t reentries;
+    uint64_t releases;
+    uint64_t waits;             /* acquisitions that had to wait */
+    uint64_t handovers;         /* holds passed on inside this process by one command */
+    uint64_t timeouts;
+    uint64_t cancels;
+    uint64_t renewals;          /* holds renewed, not commands */
+    uint64_t renewal_commands;
+    uint64_t renewal_failures;  /* renewals without a good answer; they are tried again */
+    uint64_t lost_expired;      /* losses by reason, see enum snib_reason */
+    uint64_t lost_taken;
+    uint64_t lost_deleted;
+    uint64_t lost_unreachable;
+    uint64_t lost_max_hold;
+    uint64_t lost_closed;
+    uint64_t rechecks;          /* attempts of waiters that no message caused */
+    uint64_t messages;          /* wake-up messages received */
+    uint64_t polling;           /* waits without a subscription because it was refused */
+    uint64_t connects;
+    uint64_t reconnects;
+    uint64_t commands;          /* commands sent on command connections, handshakes not counted */
+    uint64_t writes;            /* system calls that sent to command connections */
+    uint64_t reads;             /* system calls that received from command connections */
+    uint64_t wakes;             /* threads and queues woken */
+    uint64_t watchdog_late_us;  /* the longest delay of a due renewal so far */
+    uint64_t held;              /* now */
+    uint64_t waiting;           /* now */
+    uint64_t memory;            /* bytes the client uses now, buffers included */
+    uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
+    uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
+} snib_client_stats_data;
+
+/* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
+SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out, snib_error *err);
+
+/* snib_client_list - find locks by name; the server is scanned in steps.
+ *
+ * Call with *cursor = 0 first and again with what it became until it is 0 again.  A name can come twice.
+ *
+ * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
+ * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK or an error.
+ */
+SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                              char *buffer, size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err);
+
+/* ---- Locks -------------------------------------------------------------------------------------- */
+
+enum snib_kind {
+    SNIB_MUTEX = 1 /* Redisson's RLock on the wire */
+    /* 2 fair, 3 read, 4 write, 5 fenced, 6 spin, 7 plain are reserved */
+};
+
+typedef struct snib_lock_options {
+    uint32_t size;
+    uint32_t flags;      /* must be 0 */
+    int64_t lease_ms;    /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
+    int64_t max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
+} snib_lock_options;
+
+/* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
+SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
+
+/* snib_lock_new - name a lock.  Cheap: nothing is sent.
+ *
+ * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
+ *          well-placed non-empty hash tag, as in "{tenant}orders".
+ * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
+ *          SNIB_ECLOSED, SNIB_EFORKED.
+ * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.
+ */
+SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, size_t name_len,
+                           const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
+SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
+
+/* snib_lock_acquire - get the lock, waiting if need be.
+ *
+ * Within a process waiters are served first come, first served; between processes the lock goes to
+ * whoever asks first after the release.
+ *
+ * owner    0: a fresh owner, so a second acquire waits for the first hold's release.
+ *          Else: any number of the caller's.  While that owner holds this lock through this client, a
+ *          further acquire by it succeeds at once without a command, gives the same hold again, and
+ *          the hold must be released once more.
+ * wait_ms  -1 no limit, 0 one try, at most 86400000 otherwise.
+ * Blocks   for at most wait_ms; and while the server is unreachable for at most the client's patience.
+ * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
+ *          caller owns nothing, and the client takes back what a late answer may still grant.
+ * Owns     free the hold with snib_hold_free(), once for each success.
+ */
+SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
+                               snib_error *err);
+
+/* snib_lock_acquire_submit - start acquiring; the result comes as an event.
+ *
+ * queue    where SNIB_EVENT_DONE comes, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
+ *          use snib_op_wait() on *out_op.
+ * token    returned in the events; not a pointer into a garbage-collected heap, please.
+ * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle ends by
+ *          itself when its event has been drained or waited for.
+ * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will come.  Else nothing was started.
+ */
+SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
+                                      uint64_t token, snib_op **out_op, snib_error *err);
+
+/* snib_lock_acquire_begin - acquire, but come back with SNIB_AGAIN instead of blocking long.
+ *
+ * For bindings: stays in the fast synchronous path for up to slice_ms.  If the operation is not done by
+ * then, or (with a queue) as soon as it has to wait for another holder, the call returns SNIB_AGAIN and
+ * the operation goes on: with a queue as if submitted, without one by snib_op_wait() on *out_op.
+ * The hold's SNIB_EVENT_LOST goes to the queue in every case.
+ *
+ * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; else as snib_lock_acquire().
+ */
+SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
+                                     snib_queue *queue, uint64_t token, snib_hold **out_hold, snib_op **out_op,
+                                     snib_error *err);
+
+typedef struct snib_lock_info_data {
+    uint32_t size;        /* set to sizeof before the call */
+    int32_t held;         /* 1 if anybody holds it */
+    int64_t remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
+    int64_t count;        /* hold count on the wire */
+    int64_t waiting;      /* processes subscribed to its wake-ups; -1 unknown */
+    int32_t mine;         /* 1 if held through this client */
+    int32_t reserved;
+    char owner[128];      /* "<client uuid>:<number>", as the server stores it; "" if free */
+} snib_lock_info_data;
+
+/* snib_lock_info - ask the server who holds the lock.
+ * Blocks   for at most the client's patience. */
+SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
+SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                                   snib_error *err);
+
+/* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
+ *
+ * The holder, if it is a Snib, is told at its next renewal.  Data of another type under the name is
+ * never deleted: SNIB_EWRONGTYPE.
+ *
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK deleted; SNIB_NOT_HELD there was nothing; or an error.
+ */
+SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);
+SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                                            snib_error *err);
+
+/* ---- Holds -------------------------------------------------------------------------------------- */
+
+enum snib_state {
+    SNIB_HOLD_VALID = 0,    /* safe */
+    SNIB_HOLD_AT_RISK = 1,  /* still safe, but renewal is overdue or the connection is down */
+    SNIB_HOLD_LOST = 2,     /* no longer safe, for ever */
+    SNIB_HOLD_RELEASED = 3  /* given back by the program */
+};
+
+enum snib_reason {
+    SNIB_REASON_NONE = 0,
+    SNIB_REASON_EXPIRED = 1,     /* a fixed lease ended */
+    SNIB_REASON_TAKEN = 2,       /* the server says that somebody else holds the lock */
+    SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
+    SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
+    SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
+    SNIB_REASON_CLOSED = 6       /* the client was closed */
+};
+
+SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ...; static */
+
+/* snib_hold_state - the hold's state by this machine's clock, exact at the moment of the call.
+ *
+ * Lost begins at deadline = time before the last confirmed request was sent + lease * 0.99 - 5 ms, on a
+ * clock that counts suspended time, or earlier when the server says so.
+ *
+ * out_reason  enum snib_reason, if not NULL.
+ * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED, SNIB_ECLOSED (the client was freed).
+ */
+SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
+
+/* snib_hold_check - SNIB_OK while the hold is valid or at risk, SNIB_LOST with a sentence that says why,
+ * SNIB_NOT_HELD after the release. */
+SNIB_API int snib_hold_check(snib_hold *hold, snib_error *err);
+
+/* snib_hold_remaining_ms - milliseconds until the deadline as things stand; 0 when lost or released;
+ * negative: an error code. */
+SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
+
+/* snib_hold_token - the fencing token; 0 if the lock kind has none (the mutex); negative: an error code. */
+SNIB_API int64_t snib_hold_token(snib_hold *hold);
+
+/* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
+SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
+
+/* snib_hold_wait - block until the hold is lost or released.
+ * Blocks   for at most timeout_ms (-1 no limit).
+ * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT, or an error. */
+SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason, snib_error *err);
+
+/* snib_hold_release - give the lock back and wake a waiter.
+ *
+ * Renewal ends before the release is sent.  An inner release of a re-entered hold is counted here and
+ * sends nothing.
+ *
+ * Blocks   until the server has answered, at most for the client's patience.
+ * Returns  SNIB_OK      released; after a reconnect also when the server no longer knows the hold and the
+ *                       lease cannot have ended: then the first try did it.
+ *          SNIB_LOST    it was not held any more when the release came; another may have had the lock.
+ *          SNIB_NOT_HELD  this hold has been released before.
+ *          SNIB_EUNREACHABLE  no answer; the client goes on trying until the lease has ended.
+ */
+SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
+
+/* As snib_lock_acquire_submit().  queue and out_op may both be NULL: then nobody is told. */
+SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
+                                      snib_error *err);
+
+/* As snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
+SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                     snib_op **out_op, snib_error *err);
+
+/* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
+ * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
+ * its holders: each success of acquire wants one free. */
+SNIB_API void snib_hold_free(snib_hold *hold);
+
+/* ---- Operations --------------------------------------------------------------------------------- */
+
+enum snib_event_kind {
+    SNIB_EVENT_DONE = 1, /* an operation ended */
+    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once, never after a release */
+    SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
+};
+
+/* A plain value: nothing in it needs freeing but the hold of a successful acquire. */
+typedef struct snib_event {
+    uint32_t size;
+    int32_t kind;         /* enum snib_event_kind */
+    int32_t code;         /* DONE: the operation's result */
+    int32_t reason;       /* LOST: enum snib_reason;  LOG: enum snib_log_level */
+    uint64_t token;       /* of the submit */
+    snib_hold *hold;      /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
+    int64_t fencing;      /* the fencing token or 0 */
+    int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
+    int64_t count;        /* info: hold count */
+    int64_t waiting;      /* info: waiting processes */
+    int32_t held;         /* info */
+    int32_t mine;         /* info */
+    int32_t os_error;
+    int32_t reserved;
+    char text[248];       /* an error's sentence; info: the owner; LOG: the message */
+} snib_event;
+
+/* snib_op_wait - wait for an operation that has no queue, or was begun without one.
+ *
+ * timeout_ms  -1 no limit.  At its end SNIB_AGAIN, also when a signal handler ran; the operation goes on.
+ * Blocks   for at most timeout_ms.
+ * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle is gone);
+ *          SNIB_AGAIN; SNIB_EHANDLE; SNIB_EINVAL if it has a queue; SNIB_EFORKED.
+ */
+SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event, snib_error *err);
+
+/* snib_op_cancel - end an operation now, unless it has just ended.
+ *
+ * Atomic with completion: SNIB_OK means it ended as SNIB_CANCELLED (its event still comes) and that this
+ * caller will not own the lock through it; the client gives back what the server may still grant.
+ * SNIB_EHANDLE means that the result was already there: it has been or will be delivered as usual.
+ * A release cannot be cancelled: the caller stops waiting, the release goes on.
+ */
+SNIB_API int snib_op_cancel(snib_op *op);
+
+/* snib_op_free - forget an operation without a queue: cancel it if it runs, give back what it got. */
+SNIB_API void snib_op_free(snib_op *op);
+
+/* ---- Queues ------------------------------------------------------------------------------------- */
+
+/* snib_queue_new - a queue of events for one loop, thread or goroutine at a time. */
+SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
+
+/* snib_queue_fd - a descriptor that is readable while the queue has events.  Owned by the queue; poll it,
+ * do not read, write or close it.  Non-blocking.  Returns it, or an error code. */
+SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
+
+/* snib_queue_drain - copy out up to cap events, oldest first.
+ * Returns  their number (0: none), SNIB_EINUSE if another thread is draining or waiting, or an error. */
+SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
+
+/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed, a signal handler
+ * ran or snib_queue_wake() was called (then 0). */
+SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap, int64_t timeout_ms,
+                             snib_error *err);
+SNIB_API int snib_queue_wake(snib_queue *queue);
+
+/* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
+ * not drained are released; holds that live go on without an event. */
+SNIB_API void snib_queue_free(snib_queue *queue);
+
+/* ---- Log ---------------------------------------------------------------------------------------- */
+
+enum snib_log_level { SNIB_LOG_NONE = 0, SNIB_LOG_ERROR = 1, SNIB_LOG_WARNING = 2, SNIB_LOG_INFO = 3 };
+
+/* snib_client_log - send log records of this level and graver ones to a queue as SNIB_EVENT_LOG.  At most 256
+ * wait there; older ones are dropped and counted in the next record.  queue NULL or level NONE: stop. */
+SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level, snib_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,163 @@
+"""Servers, processes and patience for the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import redis
+
+
+def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait until the condition is true; fail with what it last was."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return
+        assert time.monotonic() < end, f"still {value!r} after {seconds} s"
+        time.sleep(0.002)
+
+
+def find_server() -> str:
+    chosen = os.environ.get("SNIB_TEST_SERVER")
+    found = chosen or shutil.which("redis-server") or shutil.which("valkey-server")
+    assert found, "no redis-server or valkey-server; set SNIB_TEST_SERVER"
+    return found
+
+
+class Server:
+    """A private server on a unix socket in a folder of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.path = folder / "s"
+        self.url = f"unix://{self.path}"
+        self.process = subprocess.Popen(
+            [
+                find_server(),
+                *("--port", "0", "--unixsocket", str(self.path), "--dir", str(folder)),
+                *("--save", "", "--appendonly", "no", "--daemonize", "no"),
+                *options,
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        self.admin = redis.Redis(unix_socket_path=str(self.path), decode_responses=True)
+        eventually(self._answers)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, "the server ended"
+        with contextlib.suppress(redis.RedisError):
+            return bool(self.admin.ping())
+        return False
+
+    def left(self) -> tuple[list[str], list[str]]:
+        """Keys and channels that somebody still holds or waits at."""
+        return sorted(self.admin.keys()), sorted(self.admin.pubsub_channels())
+
+    def clean(self) -> bool:
+        return self.left() == ([], [])
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """A server that is there and does not answer."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def canned_server(reply: bytes) -> Iterator[str]:
+    """A TCP server that answers whatever comes with the same bytes; gives its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ends: list[socket.socket] = []
+
+    def serve(peer: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := peer.recv(65536):
+                # One reply for each command of RESP, at least one for anything else.
+                peer.sendall(reply * max(1, data.count(b"\r\n*") + data.startswith(b"*")))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                ends.append(peer)
+                threading.Thread(target=serve, args=(peer,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        for end in ends:
+            end.close()
+
+
+class Program:
+    """A Python program in a process of its own; `say` in it prints a line for hear()."""
+
+    PRELUDE = "import sys, os, time, snib\nURL = sys.argv[1]\n" + (
+        "def say(*words): print(*words, flush=True)\n"
+    )
+
+    def __init__(self, source: str, url: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-X", "dev", "-c", self.PRELUDE + source, url, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout and self.process.stdin
+        self.output = self.process.stdout
+        self.input = self.process.stdin
+
+    def hear(self) -> str:
+        line = self.output.readline().strip()
+        if not line:
+            _, errors = self.process.communicate(timeout=10)
+            raise AssertionError(f"the program ended: {self.process.returncode}\n{errors}")
+        return line
+
+    def tell(self, line: str = "") -> None:
+        self.input.write(line + "\n")
+        self.input.flush()
+
+    def asleep(self) -> bool:
+        """Whether the main thread is blocked in a system call."""
+        status = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "S"
+
+    def end(self, seconds: float = 10.0) -> str:
+        """Wait for a clean end; gives the rest of the output."""
+        try:
+            output, errors = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        assert (self.process.returncode, errors) == (0, "")
+        return output
+
+
+def thread_count() -> int:
+    """Threads of this process, those of C included."""
+    return len(os.listdir("/proc/self/task"))

@@ -1,0 +1,399 @@
+"""The asyncio surface against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+import snib
+from snib import aio
+from support import Server, eventually, thread_count
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest):
+    """Run a coroutine in a new loop of each kind."""
+
+    def in_new_loop(main: Awaitable[object]) -> None:
+        loop = LOOPS[request.param]()
+        try:
+            loop.run_until_complete(main)
+        finally:
+            loop.close()
+
+    return in_new_loop
+
+
+async def soon(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.002)
+
+
+def test_the_surface(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            await client.ping()
+            lock, other = client.lock("orders"), client.lock("orders")
+            async with lock as hold:
+                assert isinstance(hold, aio.Hold)
+                assert hold.state is snib.State.VALID
+                assert 25 < hold.remaining() <= 30
+                assert hold.owner.startswith(client.id + ":")
+                hold.check()
+                assert await lock.locked()
+                assert await client.list() == ["orders"]
+                assert await other.acquire(False) is False
+                assert await other.acquire(timeout=0.05) is False
+                with pytest.raises(snib.Busy):
+                    await other.hold(0)
+                with pytest.raises(snib.Timeout):
+                    async with other.hold(0.05):
+                        pytest.fail("ran unlocked")
+                assert client.stats().held == 1
+            assert hold.state is snib.State.RELEASED
+            assert await lock.info() == snib.LockInfo(False, 0.0, 0, 0, False, "")
+            with pytest.raises(snib.NotHeld):
+                await hold.release()
+            with pytest.raises(snib.NotHeld):
+                await lock.release()
+            assert await lock.acquire() is True
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(other.acquire(), 0.05)
+            await lock.release()
+            hold = await lock.hold(1)
+            assert (await other.info()).owner == hold.owner
+            assert await other.force_release() is True
+            assert await other.force_release() is False
+            with pytest.raises(snib.Lost):
+                await hold.release()
+
+    run(main())
+
+
+def test_plain_connect_and_close(server: Server, run) -> None:
+    async def main() -> None:
+        client = snib.aio.connect(server.url)
+        hold = await client.lock("plain").hold()
+        waiter = asyncio.ensure_future(client.lock("plain").acquire())
+        await soon(lambda: client.stats().waiting)
+        await client.close()
+        assert server.clean()
+        with pytest.raises(snib.Closed):
+            await waiter
+        assert hold.lost.is_set() and hold.reason == "closed"
+        with pytest.raises(snib.Closed):
+            await client.ping()
+        await client.close()
+
+    run(main())
+
+
+def test_tasks_exclude_each_other(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("counter")
+            inside = turns = 0
+
+            async def work() -> None:
+                nonlocal inside, turns
+                for _ in range(20):
+                    async with lock:
+                        inside += 1
+                        assert inside == 1
+                        await asyncio.sleep(0)
+                        turns += 1
+                        inside -= 1
+
+            await asyncio.gather(*(work() for _ in range(20)))
+            assert turns == 400
+
+    run(main())
+
+
+def test_another_task_may_release(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("handed")
+            await asyncio.ensure_future(lock.acquire())
+            await lock.release()
+            assert not await lock.locked()
+
+    run(main())
+
+
+def test_rlock_belongs_to_its_task(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.rlock("mine")
+            async with lock as outer, lock as inner:
+                assert outer.owner == inner.owner
+                assert await lock.acquire() is True
+                await lock.release()
+                other = asyncio.ensure_future(lock.acquire(timeout=0.05))
+                assert await other is False
+                with pytest.raises(snib.NotHeld):
+                    await asyncio.ensure_future(lock.release())
+                outer.check()
+            assert not await lock.locked()
+            assert client.stats().reentries == 2
+
+    run(main())
+
+
+def test_a_loss_is_awaited(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            hold = await client.lock("lost", lease=0.3).hold()
+            waits = [asyncio.ensure_future(hold.lost.wait()) for _ in range(3)]
+            assert not hold.lost.is_set()
+            assert await asyncio.gather(*waits) == [True, True, True]
+            assert server.admin.exists("lost"), "told too late"
+            assert hold.reason == "expired"
+            assert await hold.lost.wait() is True
+            with pytest.raises(snib.Lost):
+                async with client.lock("other", lease=0.1) as other:
+                    await other.lost.wait()
+
+    run(main())
+    eventually(server.clean)
+
+
+def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            hold = await client.lock("kept").hold()
+            wait = asyncio.ensure_future(hold.lost.wait())
+            cancelled = asyncio.ensure_future(hold.lost.wait())
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            await hold.release()
+            assert await wait is False
+            assert await hold.lost.wait() is False
+
+    run(main())
+
+
+def test_a_blocked_loop_keeps_the_lock(server: Server, run) -> None:
+    """Three leases without a turn of the loop: the watchdog needs none."""
+
+    async def main() -> None:
+        async with aio.connect(server.url, lease=0.3) as client, client.lock("block") as hold:
+            time.sleep(0.9)
+            hold.check()
+            assert server.admin.pttl("block") > 0
+
+    run(main())
+
+
+def test_a_dropped_hold_is_released(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            await client.lock("dropped").hold()
+            gc.collect()
+            await soon(server.clean)
+
+    run(main())
+
+
+# ---- Cancellation --------------------------------------------------------------------------------
+
+
+def test_cancel_at_every_await(server: Server, run) -> None:
+    """10,000 tasks, cancelled after a random number of turns, on free names and held ones."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    dice = random.Random(seed)
+    ended = {"finished": 0, "cancelled": 0}
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+
+            async def work(name: str) -> None:
+                async with client.lock(name) as hold:
+                    hold.check()
+                    await asyncio.sleep(0)
+
+            async def one(number: int) -> None:
+                task = asyncio.ensure_future(work(f"name{dice.randrange(5)}"))
+                for _ in range(dice.randrange(12)):
+                    await asyncio.sleep(0 if dice.randrange(4) else 0.001)
+                task.cancel()
+                try:
+                    await task
+                    ended["finished"] += 1
+                except asyncio.CancelledError:
+                    ended["cancelled"] += 1
+
+            async def several(count: int) -> None:
+                for number in range(count):
+                    await one(number)
+
+            await asyncio.wait_for(asyncio.gather(*(several(500) for _ in range(20))), 120)
+            await soon(lambda: client.stats().held == client.stats().waiting == 0)
+            await soon(server.clean)
+
+    run(main())
+    assert sum(ended.values()) == 10_000
+    assert min(ended.values()) > 500, ended
+
+
+def test_cancel_when_the_result_is_there(server: Server, run) -> None:
+    """Between the drain that brings the hold and the task that would take it."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("there")
+            task = asyncio.ensure_future(lock.acquire())
+            await asyncio.sleep(0)
+            loop = client._loop()
+            (future,) = loop.waiting.values()
+            future.add_done_callback(lambda _: task.cancel())
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not future.cancelled(), "the result did not come first"
+            await soon(server.clean)
+            assert client.stats().held == 0
+
+    run(main())
+
+
+def test_a_cancelled_release_goes_on(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            hold = await client.lock("going").hold()
+            task = asyncio.ensure_future(hold.release())
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await soon(server.clean)
+            assert not hold.lost.is_set()
+
+    run(main())
+
+
+def test_tasks_thrown_away_with_their_loop_leave_nothing(server: Server) -> None:
+    client = aio.connect(server.url)
+    with snib.connect(server.url) as other:
+        stuck = other.lock("abandoned").hold()
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(client.lock("abandoned").acquire())
+        loop.run_until_complete(soon(lambda: client.stats().waiting == 1))
+        loop.close()
+        task._log_destroy_pending = False
+        del task
+        gc.collect()
+        eventually(lambda: client.stats().waiting == 0)
+        stuck.release()
+    eventually(server.clean)
+
+
+# ---- Loops ---------------------------------------------------------------------------------------
+
+
+def test_several_loops_in_several_threads(server: Server) -> None:
+    client = aio.connect(server.url)
+    inside, turns, failures = [0], [0], []
+
+    async def main() -> None:
+        async def work() -> None:
+            for _ in range(10):
+                async with client.lock("loops"):
+                    inside[0] += 1
+                    assert inside[0] == 1
+                    await asyncio.sleep(0)
+                    turns[0] += 1
+                    inside[0] -= 1
+
+        await asyncio.gather(*(work() for _ in range(5)))
+
+    def thread(make) -> None:
+        loop = make()
+        try:
+            loop.run_until_complete(main())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            loop.close()
+
+    threads = [threading.Thread(target=thread, args=(make,)) for make in [*LOOPS.values()] * 2]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (failures, turns) == ([], [200])
+    asyncio.run(client.close())
+
+
+def test_close_reaches_other_loops(server: Server) -> None:
+    client = aio.connect(server.url)
+    waiting = threading.Event()
+    results = []
+
+    async def other() -> None:
+        lock = client.lock("reached")
+        task = asyncio.ensure_future(lock.acquire())
+        await soon(lambda: client.stats().waiting)
+        waiting.set()
+        try:
+            await task
+        except snib.Error as error:
+            results.append(type(error))
+
+    async def main() -> None:
+        async with client.lock("reached"):
+            thread = threading.Thread(target=lambda: asyncio.run(other()))
+            thread.start()
+            await soon(waiting.is_set)
+            await client.close()
+            await soon(lambda: not thread.is_alive())
+
+    with pytest.raises((snib.Lost, snib.Closed)):
+        asyncio.run(main())
+    assert results == [snib.Closed]
+
+
+def test_closed_loops_leave_no_descriptor(server: Server) -> None:
+    client = aio.connect(server.url)
+
+    async def main() -> None:
+        async with client.lock("short"):
+            pass
+
+    asyncio.run(main())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        asyncio.run(main())
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    asyncio.run(client.close())
+
+
+def test_ten_thousand_waiting_tasks_need_no_thread(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.lock("crowd")
+            hold = await lock.hold()
+            before = thread_count()
+            tasks = [asyncio.ensure_future(lock.hold(60).__aenter__()) for _ in range(10_000)]
+            await soon(lambda: client.stats().waiting == 10_000, 30)
+            assert thread_count() <= before
+            for task in tasks[:9_900]:
+                task.cancel()
+            await hold.release()
+            for task in tasks[9_900:]:
+                await (await task).release()
+            await soon(lambda: client.stats().waiting == 0)
+
+    run(main())

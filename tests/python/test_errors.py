@@ -1,0 +1,409 @@
+"""Each mistake and each sick server has an exception of its own, and changes nothing."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snib
+from conftest import NewServer
+from snib import _core
+from support import Server, canned_server
+
+BAD_NAMES = [
+    "",
+    "x" * 513,
+    "\u00e9" * 257,
+    "lone \ud800 surrogate",
+    "nul\0",
+    "line\nbreak",
+    "\x7f",
+    "\x9f",
+    "a{b",
+    "a}b",
+    "a{}b",
+    "}{",
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+def test_names(client: snib.Client, kind: str, name: str) -> None:
+    with pytest.raises(snib.InvalidName) as caught:
+        getattr(client, kind)(name)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value) and "\0" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x" * 512, "{tag}name", "a{tag}b", "\u00e9\U0001f512", " "])
+def test_good_names(client: snib.Client, name: str) -> None:
+    with client.lock(name):
+        assert client.list() == [name]
+
+
+@pytest.mark.parametrize("name", [None, 1, b"bytes", ["x"]])
+def test_names_of_another_type(client: snib.Client, name) -> None:
+    with pytest.raises(TypeError):
+        client.lock(name)
+
+
+BAD_SECONDS = [0, -1, -0.5, float("nan"), float("inf"), -float("inf"), 1e300, 10**400, 2**63]
+
+
+@pytest.mark.parametrize("lease", [*BAD_SECONDS, 0.0001, 0.099, 86400.1, 2**31], ids=repr)
+def test_leases(client: snib.Client, lease: float) -> None:
+    with pytest.raises(snib.InvalidLease):
+        client.lock("lease", lease=lease)
+
+
+@pytest.mark.parametrize("lease", [0.1, 86400, 1])
+def test_good_leases(client: snib.Client, lease: float) -> None:
+    with client.lock("lease", lease=lease) as hold:
+        assert lease * 0.8 < hold.remaining() <= lease
+
+
+@pytest.mark.parametrize("value", [True, False, "1", b"1", [], object()], ids=repr)
+def test_seconds_of_another_type(client: snib.Client, value) -> None:
+    for call in [
+        lambda: client.lock("type", lease=value),
+        lambda: client.lock("type", max_hold=value),
+        lambda: client.lock("type").hold(value),
+        lambda: client.lock("type").acquire(timeout=value),
+        lambda: client.ping(value),
+        lambda: client.close(value),
+        lambda: snib.connect(patience=value),
+    ]:
+        with pytest.raises(TypeError, match="number of seconds"):
+            call()
+
+
+@pytest.mark.parametrize("timeout", [-2, -0.5, float("nan"), float("inf"), 1e300, 10**400, 1e6])
+def test_waits(client: snib.Client, timeout: float) -> None:
+    for call in [
+        lambda: client.lock("wait").acquire(timeout=timeout),
+        lambda: client.lock("wait").hold(timeout),
+    ]:
+        with pytest.raises(snib.InvalidArgument):
+            call()
+
+
+BAD_URLS = [
+    "",
+    "redis",
+    "http://localhost",
+    "redis://",
+    "redis://host:0",
+    "redis://host:65536",
+    "redis://host:port",
+    "redis://host/x",
+    "redis://host/-1",
+    "redis://host?x=1",
+    "redis://[::1",
+    "redis://a b",
+    "redis://ho\0st",
+    "redis://host\n",
+    "redis://%zz@host",
+    "unix://",
+    "unix:///" + "x" * 108,
+    "unix:///s?db=x",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("url", BAD_URLS, ids=lambda url: ascii(url[:24]))
+def test_urls(url: str) -> None:
+    with pytest.raises(snib.InvalidURL):
+        snib.connect(url)
+
+
+@pytest.mark.parametrize("url", ["rediss://host", "redis+sentinel://host/x", "redis+cluster://h"])
+def test_urls_of_the_future(url: str) -> None:
+    with pytest.raises(snib.NotSupported):
+        snib.connect(url)
+
+
+@pytest.mark.parametrize("url", [None, 1, b"redis://host"])
+def test_urls_of_another_type(url) -> None:
+    with pytest.raises((TypeError, snib.InvalidURL)):
+        snib.connect(url)
+
+
+@pytest.mark.parametrize("name", ["connect_timeout", "reply_timeout", "patience", "recheck"])
+def test_times_of_a_client(name: str) -> None:
+    for value in BAD_SECONDS:
+        with pytest.raises(snib.InvalidOption):
+            snib.connect(**{name: value})
+
+
+def test_options() -> None:
+    for lease in [*BAD_SECONDS, 0.05, 90000]:
+        with pytest.raises(snib.InvalidLease):
+            snib.connect(lease=lease)
+    for options in [
+        {"max_hold": -1},
+        {"max_hold": 0},
+        {"handover_max": -1},
+        {"handover_max": 2**31},
+        {"waiters_max": 0},
+        {"waiters_max": -1},
+        {"password": "nul\0"},
+        {"username": "\ud800"},
+    ]:
+        with pytest.raises(snib.InvalidOption):
+            snib.connect(**options)
+    for options in [{"handover_max": 1.0}, {"waiters_max": True}, {"password": b"x"}]:
+        with pytest.raises(TypeError):
+            snib.connect(**options)
+    with pytest.raises(TypeError):
+        snib.connect(unknown=1)
+
+
+# ---- Handles -------------------------------------------------------------------------------------
+
+
+def test_a_closed_client_answers_closed(server: Server) -> None:
+    client = snib.connect(server.url)
+    lock, rlock = client.lock("closed"), client.rlock("closed")
+    hold = client.lock("held").hold()
+    client.close()
+    for call in [
+        lock.acquire,
+        lock.hold,
+        rlock.acquire,
+        lock.info,
+        lock.locked,
+        lock.force_release,
+        client.ping,
+        client.list,
+        lambda: client.lock("new").acquire(),
+        lambda: snib.Queue(client),
+    ]:
+        with pytest.raises(snib.Closed):
+            call()
+    with pytest.raises(snib.Lost, match="closed"):
+        hold.check()
+    with pytest.raises((snib.Lost, snib.Closed)):
+        hold.release()
+    assert hold.remaining() == 0
+    assert server.clean()
+
+
+def test_wrong_handles_never_crash() -> None:
+    """Every function of the private module, with every wrong object in every place."""
+    source = """
+import datetime, itertools
+import snib
+from snib import _core
+client = snib.connect()
+lock = client.lock("x")
+junk = [None, object(), 0, -1, 2**70, "x", b"x", datetime.datetime_CAPI]
+junk += [client._handle, lock._handle]
+calls = 0
+for name in dir(_core):
+    call = getattr(_core, name)
+    # Calls that would rightly wait for a server that may not be there.
+    if not callable(call) or name in ("set_errors", "client_close", "ping", "client_list"):
+        continue
+    for count in range(6):
+        for arguments in itertools.islice(itertools.product(junk, repeat=count), 3000):
+            if lock._handle in arguments[:1] and name in (
+                "acquire", "lock_info", "lock_force_release"
+            ):
+                continue
+            try:
+                call(*arguments)
+            except Exception:
+                pass
+            calls += 1
+print(calls)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10_000
+
+
+def test_functions_of_another_handle(server: Server, client: snib.Client) -> None:
+    lock = client.lock("kind")
+    with lock as hold:
+        for call, argument in [
+            (_core.release, lock._handle),
+            (_core.lock_info, hold._handle),
+            (_core.client_id, lock._handle),
+            (_core.hold_check, None),
+            (_core.hold_state, client._handle),
+            (_core.queue_drain, hold._handle),
+        ]:
+            with pytest.raises(snib.InvalidHandle):
+                call(argument)
+        assert _core.op_cancel(12345) is False
+        hold.check()
+
+
+# ---- Sick servers --------------------------------------------------------------------------------
+
+
+def connect(url: str, **options) -> snib.Client:
+    return snib.connect(url, patience=0.3, connect_timeout=0.3, reply_timeout=0.3, **options)
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for url in [f"redis://127.0.0.1:{port}", f"unix://{tmp_path}/none"]:
+        with connect(url) as client:
+            with pytest.raises(snib.Unreachable) as caught:
+                client.ping()
+            assert caught.value.retryable and caught.value.maybe_applied
+            assert isinstance(caught.value, ConnectionError)
+            with pytest.raises(snib.Unreachable):
+                client.lock("x").acquire()
+
+
+def test_no_such_host() -> None:
+    with connect("redis://no-such-host.invalid") as client:
+        with pytest.raises((snib.HostNotFound, snib.Unreachable)):
+            client.ping()
+
+
+def test_no_redis() -> None:
+    with canned_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url, connect(url) as client:
+        with pytest.raises(snib.NotRedis):
+            client.lock("x").acquire()
+
+
+def test_a_server_that_never_answers(server: Server) -> None:
+    with connect(server.url) as client, server.stopped():
+        with pytest.raises(snib.Unreachable):
+            client.lock("x").acquire()
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory\r\n", snib.Loading),
+        (b"-ERR what\r\n", snib.ErrorReply),
+    ],
+)
+def test_error_replies(reply: bytes, error: type[snib.Error]) -> None:
+    with canned_server(reply) as url, connect(url) as client:
+        with pytest.raises(error) as caught:
+            client.lock("x").acquire()
+        assert isinstance(caught.value, snib.ServerError)
+
+
+def test_wrong_password(new_server: NewServer, capfd: pytest.CaptureFixture[str]) -> None:
+    server = new_server("--requirepass", "right")
+    canary = "canary-7f3a"
+    texts = []
+    for client in [
+        connect(server.url),
+        connect(f"unix://:{canary}@{server.path}"),
+        connect(f"unix://user:{canary}@{server.path}"),
+        connect(server.url, username="user", password=canary),
+    ]:
+        with client:
+            with pytest.raises(snib.AuthError) as caught:
+                client.lock("x").acquire()
+            texts += [str(caught.value), repr(caught.value), repr(client), repr(vars(client))]
+    with pytest.raises(snib.InvalidURL) as invalid:
+        snib.connect(f"redis://user:{canary}@host:port")
+    texts += [repr(invalid.value), "".join(capfd.readouterr())]
+    assert not [text for text in texts if canary in text]
+    with connect(server.url, password="right") as client, client.lock("x"):
+        pass
+
+
+def test_no_such_database(server: Server) -> None:
+    with connect(f"{server.url}?db=99") as client, pytest.raises(snib.InvalidDatabase):
+        client.ping()
+
+
+def test_no_permission(server: Server) -> None:
+    server.admin.execute_command("ACL", "SETUSER", "guest", "on", ">pw", "~allowed*", "&*", "+@all")
+    with connect(server.url, username="guest", password="pw") as client:
+        with client.lock("allowed"):
+            pass
+        with pytest.raises(snib.PermissionDenied):
+            client.lock("forbidden").acquire()
+    server.admin.execute_command("ACL", "DELUSER", "guest")
+
+
+def test_a_key_of_another_type(server: Server, client: snib.Client) -> None:
+    server.admin.set("text", "precious")
+    lock = client.lock("text")
+    for call in [lock.acquire, lambda: lock.hold(0), lock.force_release, lock.info]:
+        with pytest.raises(snib.WrongType):
+            call()
+    assert server.admin.get("text") == "precious"
+    server.admin.delete("text")
+
+
+def test_out_of_memory_still_releases(new_server: NewServer) -> None:
+    server = new_server()
+    with connect(server.url) as client:
+        hold = client.lock("held").hold()
+        server.admin.config_set("maxmemory", 1)
+        with pytest.raises(snib.OutOfMemory):
+            client.lock("new").acquire()
+        hold.release()
+        assert not server.admin.keys()
+
+
+def test_read_only_replica(new_server: NewServer) -> None:
+    server = new_server()
+    server.admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with connect(server.url) as client, pytest.raises(snib.ReadOnly):
+        client.lock("x").acquire()
+
+
+def test_too_few_replicas(new_server: NewServer) -> None:
+    server = new_server("--min-replicas-to-write", "1")
+    with connect(server.url) as client, pytest.raises(snib.Misconfigured):
+        client.lock("x").acquire()
+
+
+def test_too_many_operations(server: Server) -> None:
+    with snib.connect(server.url, waiters_max=1) as client:
+        queue = snib.Queue(client)
+        with client.lock("full"):
+            waiting = queue.acquire(client.lock("full"))
+            with pytest.raises(snib.LimitReached):
+                client.lock("other").acquire()
+            assert queue.cancel(waiting)
+
+
+# ---- The table -----------------------------------------------------------------------------------
+
+
+def test_classes_follow_the_core() -> None:
+    from snib._codes import BY_CODE
+
+    for code, error in BY_CODE.items():
+        assert error.code == code
+        assert issubclass(error, snib.Error)
+        assert error.retryable is _core.code_is(code, 1), error
+        assert error.maybe_applied is _core.code_is(code, 2), error
+        assert issubclass(error, snib.UsageError) <= _core.code_is(code, 4), error
+        assert error.__doc__
+        shown = " ".join(error.__doc__.split()).rstrip(".")
+        assert shown.lower() == _core.code_text(code).lower()
+    known = {code for code in range(-100, 100) if _core.code_name(code) != "SNIB_?"}
+    assert known - set(BY_CODE) == {0, 5}, "OK and AGAIN never reach a program"
+
+
+def test_generated_files_are_current() -> None:
+    tables = Path(__file__).parents[2] / "bindings/tables.py"
+    done = subprocess.run([sys.executable, tables, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_exceptions_keep_their_text() -> None:
+    import pickle
+
+    error = pickle.loads(pickle.dumps(snib.Timeout("late")))
+    assert (type(error), str(error), error.code) == (snib.Timeout, "late", 2)
+    assert isinstance(error, TimeoutError)

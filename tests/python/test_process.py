@@ -1,0 +1,473 @@
+"""What only a process of its own can show: signals, forks, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import snib
+from conftest import NewServer
+from support import Program, Server, eventually
+
+# ---- Ctrl-C --------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+client = snib.connect(URL, patience=60, reply_timeout=60, recheck=60)
+lock, other = client.lock("busy"), client.lock("other")
+client.ping()
+hold = other.hold()
+say("ready")
+input()
+try:
+    say("calling")
+    {call}
+    say("came back")
+except KeyboardInterrupt:
+    say(time.monotonic())
+input()
+assert client.stats().waiting == 0, client.stats()
+{after}
+say("usable", lock.hold(10).state.name)
+"""
+
+# Call, whether it blocks because the server does not answer, and what is left to do afterwards.
+CALLS = {
+    "acquire": ("lock.acquire()", False, "hold.release()"),
+    "acquire timed": ("lock.acquire(timeout=60)", False, "hold.release()"),
+    "hold": ("lock.hold()", False, "hold.release()"),
+    "with": ("with lock: pass", False, "hold.release()"),
+    "lost.wait": ("hold.lost.wait()", False, "hold.release()"),
+    "acquire, no answer": ("client.lock('free').acquire()", True, "hold.release()"),
+    "release, no answer": ("hold.release()", True, ""),
+    "info, no answer": ("lock.info()", True, "hold.release()"),
+    "force_release, no answer": ("other.force_release()", True, ""),
+    "ping, no answer": ("client.ping()", True, "hold.release()"),
+    "list, no answer": ("client.list()", True, "hold.release()"),
+    "close, no answer": ("client.close()", True, "sys.exit()"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
+    """Within 100 ms, and nothing is left: no waiter, no key, and the client goes on."""
+    server = new_server()
+    source, no_answer, after = CALLS[call]
+    with snib.connect(server.url) as holder:
+        busy = holder.lock("busy").hold()
+        program = Program(INTERRUPTED.format(call=source, after=after), server.url)
+        assert program.hear() == "ready"
+        if no_answer:
+            server.process.send_signal(signal.SIGSTOP)
+        program.tell()
+        assert program.hear() == "calling"
+        eventually(program.asleep)
+        time.sleep(0.12)  # let it get beyond the first slice; nothing outside shows when
+        sent = time.monotonic()
+        program.process.send_signal(signal.SIGINT)
+        said = program.hear()
+        assert said != "came back"
+        assert float(said) - sent < 0.1
+        server.process.send_signal(signal.SIGCONT)
+        busy.release()
+        program.tell()
+        assert program.end().strip() == ("" if after == "sys.exit()" else "usable VALID")
+    eventually(server.clean)
+
+
+def test_ctrl_c_does_not_lose_what_was_acquired(server: Server) -> None:
+    """Signals at random moments of a busy loop: each hold is either used or given back."""
+    source = """
+import signal
+client = snib.connect(URL)
+lock = client.lock("hot")
+turns = interrupts = 0
+say("ready")
+while interrupts < 50:
+    try:
+        while True:
+            with lock:
+                turns += 1
+    except KeyboardInterrupt:
+        interrupts += 1
+        say("interrupted")
+    except snib.Error as error:
+        say("failed", repr(error))
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+assert lock.acquire(timeout=10)
+lock.release()
+say("done", turns)
+"""
+    program = Program(source, server.url)
+    assert program.hear() == "ready"
+    for _ in range(50):
+        program.process.send_signal(signal.SIGINT)
+        assert program.hear() == "interrupted"
+    assert program.end().startswith("done")
+
+
+# ---- Fork ----------------------------------------------------------------------------------------
+
+FORK = """
+import asyncio, gc, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+client = snib.connect(URL, lease=0.5)
+aclient = snib.aio.connect(URL)
+lock = client.lock("parent")
+queue = hold = waiter = None
+state = sys.argv[2]
+
+def child():
+    calls = [
+        lock.acquire, lock.info, lock.force_release, client.ping, client.list, client.stats,
+        lambda: lock.hold(0), lambda: client.lock("x").acquire(), lambda: snib.Queue(client),
+        client.close,
+    ]
+    if hold is not None:
+        calls += [hold.check, hold.release, hold.remaining, hold.lost.is_set]
+    if queue is not None:
+        calls += [queue.drain, lambda: queue.acquire(lock)]
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except snib.Forked:
+            continue
+        raise SystemExit(f"{state}: call {number} did not raise Forked")
+    with snib.connect(URL) as own, own.lock("child") as mine:
+        mine.check()
+        own.ping()
+        assert "child" in own.list()
+    async def main():
+        async with snib.aio.connect(URL) as own, own.lock("child") as mine:
+            mine.check()
+        try:
+            await aclient.ping()
+        except snib.Forked:
+            return
+        raise SystemExit("the parent's client works in a loop of the child")
+    asyncio.run(main())
+
+def fork():
+    global lock, client, hold, queue
+    pid = os.fork()
+    if pid == 0:
+        child()
+        lock = client = hold = queue = None
+        gc.collect()
+        sys.exit()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+
+async def looping():
+    global hold
+    async with aclient.lock("loop") as held, aclient.lock("parent") as hold:
+        waiting = asyncio.ensure_future(aclient.lock("loop").acquire())
+        await asyncio.sleep(0.01)
+        pid = os.fork()
+        if pid == 0:
+            aclient._after_fork  # the hook has run
+            try:
+                hold.check()
+            except snib.Forked:
+                os._exit(0)
+            os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        assert status == 0
+        await aclient.ping()
+        waiting.cancel()
+        hold.check()
+        held.check()
+
+if state == "unused":
+    fork()
+elif state == "idle":
+    with lock: pass
+    fork()
+elif state == "queue":
+    queue = snib.Queue(client)
+    queue.acquire(lock)
+    fork()
+    del queue
+elif state == "holding":
+    hold = lock.hold()
+    fork()
+    time.sleep(0.7)  # longer than the lease: the parent still renews
+    hold.check()
+    hold.release()
+elif state == "waiting":
+    hold = lock.hold()
+    waiter = threading.Thread(target=lambda: lock.hold(30).release())
+    waiter.start()
+    while not client.stats().waiting: time.sleep(0.001)
+    fork()
+    hold.check()
+    hold.release()
+    waiter.join()
+elif state == "busy":
+    stop = threading.Event()
+    def work(name):
+        while not stop.is_set():
+            with client.lock(name): pass
+    threads = [threading.Thread(target=work, args=(f"busy{n % 2}",)) for n in range(4)]
+    for thread in threads: thread.start()
+    for _ in range(10): fork()
+    stop.set()
+    for thread in threads: thread.join()
+elif state == "losing":
+    hold = client.lock("losing", lease=0.1).hold()
+    assert hold.lost.wait(2)
+    fork()
+elif state == "loop":
+    asyncio.run(looping())
+elif state == "closed":
+    client.close()
+    pid = os.fork()
+    if pid == 0:
+        try: client.ping()
+        except (snib.Closed, snib.Forked): sys.exit()
+        sys.exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+if state != "closed":
+    client.ping()
+    assert lock.acquire(timeout=5)
+    lock.release()
+say("parent fine")
+"""
+
+STATES = ["unused", "idle", "queue", "holding", "waiting", "busy", "losing", "loop", "closed"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_fork(server: Server, state: str) -> None:
+    """The child is told, touches nothing of the parent's, and may open a client of its own."""
+    program = Program(FORK, server.url, state)
+    assert program.end(30) == "parent fine\n"
+
+
+GUNICORN = """
+import os, snib
+
+URL = {url!r}
+client = snib.connect(URL, lease=0.5)
+hold = client.lock("master").hold()
+own = None
+
+def app(environ, start_response):
+    global own
+    if own is None:
+        own = snib.connect(URL)
+    try:
+        hold.check()
+        inherited = "works"
+    except snib.Forked:
+        inherited = "forked"
+    with own.lock("request") as mine:
+        mine.check()
+        body = f"{{inherited}} {{own.lock('master').locked()}}".encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"""
+
+
+def request(path: Path) -> str:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(path))
+        peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        reply = b""
+        while part := peer.recv(4096):
+            reply += part
+    return reply.rpartition(b"\r\n\r\n")[2].decode()
+
+
+def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
+    """A lock held by the master survives its workers, which have clients of their own."""
+    (tmp_path / "web.py").write_text(GUNICORN.format(url=server.url))
+    path = tmp_path / "web"
+    log = (tmp_path / "log").open("w")
+    gunicorn = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "--preload", "-w", "2", "-b", f"unix:{path}", "web:app"],
+        cwd=tmp_path,
+        stderr=log,
+    )
+    try:
+        eventually(path.exists, 10)
+        assert {request(path) for _ in range(20)} == {"forked True"}
+        owner = server.admin.hkeys("master")
+        gunicorn.send_signal(signal.SIGHUP)  # replaces the workers; with --preload the app stays
+        eventually(lambda: "Booting" in (tmp_path / "log").read_text())
+        assert request(path) == "forked True"
+        assert server.admin.hkeys("master") == owner
+    finally:
+        gunicorn.terminate()
+        assert gunicorn.wait(15) == 0
+
+
+# ---- Exit ----------------------------------------------------------------------------------------
+
+EXITS = {
+    "unused": "",
+    "holding": "lock.acquire()",
+    "holding by hold": "hold = lock.hold()",
+    "holding in a cycle": "hold = lock.hold(); cycle = [hold]; cycle.append(cycle); del hold",
+    "holding in a module": "sys.hold = lock.hold()",
+    "holding re-entrant": "r = client.rlock('x'); r.acquire(); r.acquire()",
+    "losing": "hold = client.lock('x', lease=0.1).hold(); hold.lost.wait()",
+    "waiting in a daemon thread": """
+hold = lock.hold()
+threading.Thread(target=lock.acquire, daemon=True).start()
+while not client.stats().waiting: time.sleep(0.001)
+""",
+    "waiting for a loss in a daemon thread": """
+hold = lock.hold()
+threading.Thread(target=hold.lost.wait, daemon=True).start()
+""",
+    "busy in daemon threads": """
+def work():
+    while True:
+        with client.lock("busy"): pass
+for _ in range(4): threading.Thread(target=work, daemon=True).start()
+while client.stats().acquisitions < 100: time.sleep(0.001)
+""",
+    "queue": "q = snib.Queue(client); q.acquire(lock); q.acquire(lock)",
+    "asyncio": """
+async def main():
+    c = snib.aio.connect(URL)
+    global kept
+    kept = await c.lock("x").hold()
+    asyncio.ensure_future(c.lock("y").acquire())
+asyncio.run(main())
+""",
+    "sys.exit": "lock.acquire(); sys.exit(0)",
+    "close in atexit": "atexit.register(client.close); lock.acquire()",
+}
+
+
+@pytest.mark.parametrize("state", EXITS)
+def test_exit(server: Server, state: str) -> None:
+    """Quick, quiet, and nothing left: what is held at exit is released."""
+    source = "import asyncio, atexit, threading\nclient = snib.connect(URL)\n"
+    source += "lock = client.lock('name')\n" + EXITS[state]
+    program = Program(source, server.url)
+    start = time.monotonic()
+    program.end()
+    assert time.monotonic() - start < 5
+
+
+def test_exit_without_an_answer(new_server: NewServer) -> None:
+    """The end of the interpreter waits a second for its releases and no longer."""
+    server = new_server()
+    source = "a, b = snib.connect(URL), snib.connect(URL)\n"
+    source += "x, y = a.lock('x').hold(), b.lock('y').hold()\nsay('held')\ninput()\n"
+    program = Program(source, server.url)
+    assert program.hear() == "held"
+    with server.stopped():
+        start = time.monotonic()
+        program.tell()
+        program.end()
+        assert time.monotonic() - start < 2.5
+
+
+def test_crash_leaves_the_lease(new_server: NewServer) -> None:
+    server = new_server()
+    program = Program(
+        "h = snib.connect(URL, lease=0.5).lock('x').hold(); say(1); input()", server.url
+    )
+    program.hear()
+    program.process.kill()
+    program.process.communicate()
+    assert server.admin.exists("x")
+    eventually(server.clean)
+
+
+def test_sub_interpreters_are_refused() -> None:
+    try:
+        import _xxsubinterpreters as interpreters
+    except ImportError:
+        import _interpreters as interpreters  # type: ignore[no-redef]
+    interpreter = interpreters.create()
+    source = """
+try:
+    import snib
+except ImportError as error:
+    assert "sub-interpreter" in str(error) or "subinterpreter" in str(error), error
+else:
+    raise SystemError("imported")
+"""
+    failed = interpreters.run_string(interpreter, source)
+    assert failed is None
+    interpreters.destroy(interpreter)
+
+
+# ---- Types ---------------------------------------------------------------------------------------
+
+TYPED = """
+import snib
+from snib import aio
+
+client = snib.connect("redis://localhost", lease=10, patience=1.5, password=None)
+with client.lock("a", lease=3) as hold:
+    number: int = hold.token
+    left: float = hold.remaining()
+    gone: bool = hold.lost.wait(1.0)
+    state: snib.State = hold.state
+with client.rlock("a").hold(timeout=2) as inner:
+    inner.check()
+ok: bool = client.lock("a").acquire(blocking=True, timeout=-1)
+names: list[str] = client.list()
+held: int = client.stats().held
+owner: str = client.lock("a").info().owner
+try:
+    pass
+except snib.InvalidName as error:
+    code: int = error.code
+
+
+async def main() -> None:
+    async with snib.aio.connect(url="redis://localhost", lease=3.0) as c:
+        async with c.lock("a") as hold:
+            lost: bool = await hold.lost.wait()
+        async with c.lock("a").hold(timeout=1) as second:
+            second.check()
+        third: aio.Hold = await c.rlock("a").hold()
+        await third.release()
+"""
+
+WRONG = """
+import snib
+
+snib.connect(lease="3")
+snib.connect().lock(1)
+snib.connect().lock("a").acquire(timeout="1")
+"""
+
+
+def test_types(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(TYPED)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    check = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", ".mypy"]
+    for arguments in [["good.py"], ["-p", "snib"]]:
+        done = subprocess.run([*check, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    wrong = subprocess.run([*check, "wrong.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.stdout.count("error:") == 3, wrong.stdout
+
+
+def test_pyright(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(TYPED)
+    command = [sys.executable, "-m", "pyright", "--outputjson", "good.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_stub_names_what_the_module_has() -> None:
+    import ast
+
+    stub = Path(snib.__file__).with_name("_core.pyi").read_text()
+    described = {node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)}
+    there = {name for name in dir(snib._core) if not name.startswith(("_", "SWIG"))}
+    assert there == described

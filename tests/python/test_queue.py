@@ -1,0 +1,157 @@
+"""The low-level face: locks on any loop that can watch a descriptor, trio for one."""
+
+from __future__ import annotations
+
+import select
+import threading
+
+import pytest
+import trio
+
+import snib
+from support import Server
+
+
+def test_submit_watch_drain(client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    lock = client.lock("queued")
+    assert queue.drain() == []
+    first, second = queue.acquire(lock), queue.acquire(lock, timeout=0.05)
+    events: dict[int, snib.Event] = {}
+    while len(events) < 2:
+        assert select.select([queue.fileno()], [], [], 5)[0]
+        events.update((event.ticket, event) for event in queue.drain())
+    hold = events[first].result
+    assert isinstance(hold, snib.Hold)
+    assert isinstance(events[second].result, snib.Timeout)
+    done = queue.release(hold)
+    assert select.select([queue.fileno()], [], [], 5)[0]
+    assert queue.drain() == [snib.Event(done, None, False)]
+    with pytest.raises(snib.NotHeld):
+        hold.release()
+
+
+def test_a_loss_is_an_event(client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    ticket = queue.acquire(client.lock("lost", lease=0.2))
+    events: list[snib.Event] = []
+    while len(events) < 2:
+        assert select.select([queue.fileno()], [], [], 5)[0]
+        events += queue.drain()
+    assert [event.ticket for event in events] == [ticket, ticket]
+    assert [event.lost for event in events] == [False, True]
+    assert isinstance(events[1].result, snib.Lost) and "expired" in str(events[1].result)
+
+
+def test_cancel_ends_as_cancelled(client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    with client.lock("busy"):
+        ticket = queue.acquire(client.lock("busy"))
+        assert queue.cancel(ticket) is True
+        assert queue.cancel(ticket) is False
+        assert select.select([queue.fileno()], [], [], 5)[0]
+        (event,) = queue.drain()
+        assert isinstance(event.result, snib.Cancelled)
+    assert queue.cancel(ticket) is False
+
+
+def test_each_event_comes_once_though_threads_drain_together(client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    tickets = {queue.acquire(client.lock(f"name{number}")) for number in range(500)}
+    seen: list[snib.Event] = []
+
+    def drain() -> None:
+        while len(seen) < 500:
+            try:
+                seen.extend(queue.drain())
+            except snib.QueueInUse:
+                pass
+
+    threads = [threading.Thread(target=drain) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(seen) == 500 and {event.ticket for event in seen} == tickets
+
+
+def test_dropping_the_queue_leaves_nothing(server: Server, client: snib.Client) -> None:
+    queue = snib.Queue(client)
+    with client.lock("held"):
+        for name in ["held", "free", "other"]:
+            queue.acquire(client.lock(name))
+        del queue
+
+
+class TrioLocks:
+    """All that trio needs: one task that watches, and an event for each operation."""
+
+    def __init__(self, client: snib.Client) -> None:
+        self.queue = snib.Queue(client)
+        self.waiting: dict[int, trio.Event] = {}
+        self.results: dict[int, object] = {}
+
+    async def watch(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self.queue.fileno())
+            for event in self.queue.drain():
+                if event.ticket in self.waiting:
+                    self.results[event.ticket] = event.result
+                    self.waiting[event.ticket].set()
+                # What nobody waits for any more is dropped here, and so released.
+
+    async def result(self, ticket: int) -> object:
+        self.waiting[ticket] = trio.Event()
+        try:
+            await self.waiting[ticket].wait()
+        except trio.Cancelled:
+            self.queue.cancel(ticket)
+            raise
+        finally:
+            del self.waiting[ticket]
+            result = self.results.pop(ticket, None)
+        if isinstance(result, snib.Error):
+            raise result
+        return result
+
+    async def acquire(self, lock: snib.Lock) -> snib.Hold:
+        hold = await self.result(self.queue.acquire(lock))
+        assert isinstance(hold, snib.Hold)
+        return hold
+
+    async def release(self, hold: snib.Hold) -> None:
+        with trio.CancelScope(shield=True):
+            await self.result(self.queue.release(hold))
+
+
+def test_trio(server: Server, client: snib.Client) -> None:
+    inside = turns = 0
+
+    async def work(locks: TrioLocks) -> None:
+        nonlocal inside, turns
+        for _ in range(10):
+            hold = await locks.acquire(client.lock("trio"))
+            inside += 1
+            assert inside == 1
+            await trio.lowlevel.checkpoint()
+            turns += 1
+            inside -= 1
+            await locks.release(hold)
+
+    async def main() -> None:
+        locks = TrioLocks(client)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(locks.watch)
+            async with trio.open_nursery() as workers:
+                for _ in range(10):
+                    workers.start_soon(work, locks)
+            hold = await locks.acquire(client.lock("trio"))
+            with trio.move_on_after(0.05) as scope:
+                await locks.acquire(client.lock("trio"))
+            assert scope.cancelled_caught
+            await locks.release(hold)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert turns == 100
+    assert client.stats().waiting == 0

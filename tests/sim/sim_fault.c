@@ -1,0 +1,169 @@
+/* sim_fault.c - what goes wrong in a simulated world.  Which faults a seed knows, and how often they
+ * come, is drawn once: worlds with few faults find other mistakes than worlds with many. */
+#include "sim.h"
+
+#include <stdio.h>
+
+static snib__time pace; /* the mean time between faults */
+
+void fault_plan(void)
+{
+    /* One world in six is undisturbed: there, promptness itself can be checked. */
+    unsigned share = (unsigned)sim_draw(6);
+    sim.enabled = 0;
+    for (int fault = 0; fault < FAULT_COUNT; fault++) {
+        if (sim_draw(8) < share) {
+            sim.enabled |= 1U << fault;
+        }
+    }
+    pace = sim_between(20 * SNIB__MS, 1500 * SNIB__MS);
+    sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
+    sim.clock_ppm = 0;
+    if (sim_has(FAULT_CLOCK)) {
+        sim.clock_ppm = (int)sim_draw(10001) - 5000;
+        totals.faults[FAULT_CLOCK]++;
+    }
+}
+
+static snib__time a_while(void)
+{
+    return sim_chance(3) ? sim_draw(3 * sim.lease) : sim_draw(sim.lease / 2);
+}
+
+static void server_fault(unsigned model_fault)
+{
+    sim.server_faults |= model_fault;
+    sim.server_faults_until = sim.now + a_while();
+    model_set_faults(sim.model, sim.server_faults);
+}
+
+static void strike_name(int fault)
+{
+    struct sim_name *name = &sim.names[sim_draw((uint64_t)sim.name_count)];
+    if (fault == FAULT_EVICT && sim_chance(5)) {
+        model_flush_keys(sim.model);
+    } else if (fault == FAULT_EVICT) {
+        model_delete(sim.model, sim.database, name->text, name->n);
+    } else {
+        model_put_string(sim.model, sim.database, name->text, name->n, "not a lock");
+    }
+    check_truth(CAUSE_MEMORY);
+}
+
+static void strike_pipe(int fault)
+{
+    struct sim_pipe *pipe = net_pick();
+    if (pipe == NULL) {
+        return;
+    }
+    if (fault == FAULT_CUT) {
+        pipe->cut_next = 1 + (int)sim_draw(2);
+        return;
+    }
+    snib__time until = sim.now + a_while();
+    bool both = sim_chance(3);
+    if (both || sim_chance(2)) {
+        pipe->to_server.frozen_until = until;
+    } else {
+        pipe->to_client.frozen_until = until;
+    }
+    if (both) {
+        pipe->to_client.frozen_until = until;
+    }
+}
+
+static void restart(void)
+{
+    model_restart(sim.model);
+    net_server_died();
+    check_truth(CAUSE_MEMORY);
+    sim.refuse_until = sim.now + sim_draw(300 * SNIB__MS);
+    if (sim_has(FAULT_LOADING)) {
+        server_fault(MODEL_LOADING);
+    }
+}
+
+static void strike_process(int fault)
+{
+    int slot = (int)sim_draw((uint64_t)sim.slot_count);
+    struct sim_process *process = sim.slots[slot];
+    if (fault == FAULT_CLIENT_PAUSE) {
+        process->frozen_until = sim.now + a_while();
+    } else if (fault == FAULT_CLOSE) {
+        if (process->gone_at == SNIB__NEVER) {
+            process_close(process);
+        }
+    } else if (sim.process_count < SIM_PROCESSES) {
+        process_end(process);
+        process_new(slot);
+    }
+}
+
+static void strike(int fault)
+{
+    switch (fault) {
+    case FAULT_CUT:
+    case FAULT_STALL: strike_pipe(fault); break;
+    case FAULT_REFUSE: sim.refuse_until = sim.now + a_while(); break;
+    case FAULT_SERVER_PAUSE: sim.server_paused_until = sim.now + a_while(); break;
+    case FAULT_SCRIPT_FLUSH: model_flush_scripts(sim.model); break;
+    case FAULT_RESTART: restart(); break;
+    case FAULT_EVICT:
+    case FAULT_OVERWRITE: strike_name(fault); break;
+    case FAULT_MUTE: server_fault(MODEL_MUTE); break;
+    case FAULT_NO_CHANNELS: server_fault(MODEL_NO_CHANNELS); break;
+    case FAULT_OOM: server_fault(MODEL_OOM); break;
+    case FAULT_READONLY: server_fault(MODEL_READONLY); break;
+    case FAULT_LOADING: server_fault(MODEL_LOADING); break;
+    case FAULT_MISCONF: server_fault(MODEL_MISCONF); break;
+    case FAULT_CLIENT_PAUSE:
+    case FAULT_CLOSE:
+    case FAULT_CRASH: strike_process(fault); break;
+    default: return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE */
+    }
+    if (fault != FAULT_CUT) {
+        totals.faults[fault]++;
+    }
+    sim_trace("fault %d", fault);
+}
+
+snib__time fault_next(void)
+{
+    snib__time ends = sim.server_faults != 0 ? sim.server_faults_until : SNIB__NEVER;
+    return sim.next_fault < ends ? sim.next_fault : ends;
+}
+
+void fault_run(void)
+{
+    if (sim.server_faults != 0 && sim.server_faults_until <= sim.now) {
+        sim.server_faults = 0;
+        model_set_faults(sim.model, 0);
+    }
+    if (sim.next_fault <= sim.now) {
+        int fault = (int)sim_draw(FAULT_COUNT);
+        while (!sim_has(fault)) {
+            fault = (fault + 1) % FAULT_COUNT;
+        }
+        sim.next_fault = sim.now + 1 + sim_draw(2 * pace);
+        strike(fault);
+    }
+}
+
+void fault_end_all(void)
+{
+    sim.next_fault = SNIB__NEVER;
+    sim.server_faults = 0;
+    sim.server_paused_until = sim.refuse_until = 0;
+    model_set_faults(sim.model, 0);
+    for (int i = 0; i < sim.name_count; i++) {
+        model_key key;
+        struct sim_name *name = &sim.names[i];
+        if (model_key_find(sim.model, sim.database, name->text, name->n, &key) && key.type != MODEL_HASH) {
+            model_delete(sim.model, sim.database, name->text, name->n);
+        }
+    }
+    for (int i = 0; i < sim.slot_count; i++) {
+        sim.slots[i]->frozen_until = 0;
+    }
+    net_heal();
+}

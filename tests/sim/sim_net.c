@@ -1,0 +1,344 @@
+/* sim_net.c - the simulated network: ordered bytes that may be late, sliced, cut or stuck.
+ *
+ * A pipe has two flows.  The client's end may go while bytes are still under way: they arrive, and the
+ * server acts on them, after the client has begun something else.  That is the reason for this file.
+ */
+#include "sim.h"
+
+#include "snib.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Flows -------------------------------------------------------------------------------------- */
+
+static snib__time delay(void)
+{
+    if (sim_has(FAULT_DELAY) && sim_chance(20)) {
+        totals.faults[FAULT_DELAY]++;
+        return sim_draw(sim.lease);
+    }
+    return sim_between(sim.delay / 10, sim.delay);
+}
+
+static void push(struct sim_flow *flow, const char *bytes, size_t n, bool end)
+{
+    struct sim_chunk *chunk = malloc(sizeof *chunk + n);
+    if (chunk == NULL) {
+        abort();
+    }
+    *chunk = (struct sim_chunk){.at = sim.now + delay(), .n = n, .end = end};
+    if (n > 0) {
+        memcpy(chunk->bytes, bytes, n);
+    }
+    chunk->at = chunk->at < flow->last_at ? flow->last_at : chunk->at;
+    flow->last_at = chunk->at;
+    if (flow->tail != NULL) {
+        flow->tail->next = chunk;
+    } else {
+        flow->head = chunk;
+    }
+    flow->tail = chunk;
+}
+
+static void push_end(struct sim_flow *flow)
+{
+    if (!flow->ended) {
+        push(flow, NULL, 0, true);
+        flow->ended = true;
+    }
+}
+
+static void push_bytes(struct sim_flow *flow, const char *bytes, size_t n)
+{
+    bool slices = sim_has(FAULT_SLICE) && sim_chance(4);
+    totals.faults[FAULT_SLICE] += slices;
+    while (n > 0 && !flow->ended) {
+        size_t most = sim_chance(8) ? 3 : n;
+        size_t part = slices ? 1 + sim_draw(most < n ? most : n) : n;
+        push(flow, bytes, part, false);
+        bytes += part;
+        n -= part;
+    }
+}
+
+static struct sim_chunk *pop(struct sim_flow *flow)
+{
+    struct sim_chunk *chunk = flow->head;
+    flow->head = chunk->next;
+    if (flow->head == NULL) {
+        flow->tail = NULL;
+    }
+    return chunk;
+}
+
+static void drain(struct sim_flow *flow)
+{
+    while (flow->head != NULL) {
+        free(pop(flow));
+    }
+}
+
+static snib__time due(const struct sim_flow *flow, snib__time blocked_until)
+{
+    if (flow->head == NULL) {
+        return SNIB__NEVER;
+    }
+    snib__time at = flow->head->at > flow->frozen_until ? flow->head->at : flow->frozen_until;
+    return at > blocked_until ? at : blocked_until;
+}
+
+/* ---- Pipes -------------------------------------------------------------------------------------- */
+
+static void drop(struct sim_pipe *pipe)
+{
+    drain(&pipe->to_server);
+    drain(&pipe->to_client);
+    *pipe = (struct sim_pipe){0};
+}
+
+static void settle(struct sim_pipe *pipe)
+{
+    if (pipe->client == NULL && pipe->server == 0) {
+        drop(pipe);
+    }
+}
+
+/* The connection ends for both, each learns it in its own time; what was sent may still arrive. */
+static void cut(struct sim_pipe *pipe)
+{
+    totals.faults[FAULT_CUT]++;
+    push_end(&pipe->to_server);
+    push_end(&pipe->to_client);
+    if (sim_has(FAULT_LATE) && sim_chance(2)) {
+        totals.faults[FAULT_LATE]++;
+        pipe->to_server.frozen_until = sim.now + sim_draw(2 * sim.lease);
+    }
+    pipe->cut_next = 0;
+}
+
+static void send_on(struct sim_pipe *pipe, int direction, const char *bytes, size_t n)
+{
+    struct sim_flow *flow = direction == 1 ? &pipe->to_server : &pipe->to_client;
+    if (pipe->cut_next == direction && n > 0) {
+        push_bytes(flow, bytes, sim_draw(n + 1));
+        cut(pipe);
+    } else {
+        push_bytes(flow, bytes, n);
+    }
+}
+
+void net_connect(struct sim_process *process, int link)
+{
+    struct sim_endpoint *end = &process->links[link];
+    end->connecting = true;
+    end->connected_at = sim.now + delay();
+}
+
+static void finish_connect(struct sim_process *process, int link)
+{
+    struct sim_endpoint *end = &process->links[link];
+    struct sim_pipe *pipe = sim.pipes;
+    end->connecting = false;
+    while (pipe < sim.pipes + SIM_PIPES && pipe->used) {
+        pipe++;
+    }
+    if (sim.now < sim.refuse_until || pipe == sim.pipes + SIM_PIPES) {
+        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNREFUSED, sim.now);
+        return;
+    }
+    *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
+    pipe->server = model_connect(sim.model);
+    end->pipe = pipe;
+    process->connects++;
+    sim_trace("%u/%d connected", process->id, link);
+    snib__engine_link_up(process->engine, link, sim.now);
+}
+
+void net_close(struct sim_process *process, int link)
+{
+    struct sim_endpoint *end = &process->links[link];
+    struct sim_pipe *pipe = end->pipe;
+    end->connecting = false;
+    end->pipe = NULL;
+    if (pipe == NULL) {
+        return;
+    }
+    sim_trace("%u/%d closed by the client", process->id, link);
+    pipe->client = NULL;
+    drain(&pipe->to_client);
+    pipe->to_client.ended = true;
+    if (sim.calm) {
+        pipe->to_server.frozen_until = 0;
+    }
+    push_end(&pipe->to_server);
+    settle(pipe);
+}
+
+void net_send(struct sim_process *process, int link, const char *bytes, size_t n)
+{
+    struct sim_pipe *pipe = process->links[link].pipe;
+    if (pipe != NULL) {
+        send_on(pipe, 1, bytes, n);
+    }
+}
+
+void net_server_died(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        if (pipe->used && pipe->server != 0) {
+            model_close(sim.model, pipe->server);
+            pipe->server = 0;
+            drain(&pipe->to_server);
+            pipe->to_server.ended = true;
+            push_end(&pipe->to_client);
+            settle(pipe);
+        }
+    }
+}
+
+/* Everything that is stuck goes on. */
+void net_heal(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        pipe->to_server.frozen_until = 0;
+        pipe->to_client.frozen_until = 0;
+        pipe->cut_next = 0;
+    }
+}
+
+struct sim_pipe *net_pick(void)
+{
+    struct sim_pipe *pipe = &sim.pipes[sim_draw(SIM_PIPES)];
+    for (int i = 0; i < SIM_PIPES; i++, pipe++) {
+        pipe = pipe == sim.pipes + SIM_PIPES ? sim.pipes : pipe;
+        if (pipe->used && pipe->client != NULL && pipe->server != 0) {
+            return pipe;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Events ------------------------------------------------------------------------------------- */
+
+void net_collect(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        const char *bytes;
+        if (!pipe->used || pipe->server == 0) {
+            continue;
+        }
+        size_t n = model_output(sim.model, pipe->server, &bytes);
+        if (pipe->client != NULL) {
+            send_on(pipe, 2, bytes, n);
+        }
+        if (!model_is_open(sim.model, pipe->server)) {
+            model_close(sim.model, pipe->server);
+            pipe->server = 0;
+            drain(&pipe->to_server);
+            pipe->to_server.ended = true;
+            push_end(&pipe->to_client);
+            settle(pipe);
+        }
+    }
+}
+
+static void arrive_at_server(struct sim_pipe *pipe)
+{
+    struct sim_chunk *chunk = pop(&pipe->to_server);
+    if (chunk->end) {
+        model_close(sim.model, pipe->server);
+        pipe->server = 0;
+        push_end(&pipe->to_client);
+        settle(pipe);
+    } else {
+        model_input(sim.model, pipe->server, chunk->bytes, chunk->n);
+        net_collect();
+    }
+    free(chunk);
+}
+
+static void arrive_at_client(struct sim_pipe *pipe)
+{
+    struct sim_process *process = pipe->client;
+    struct sim_chunk *chunk = pop(&pipe->to_client);
+    int link = pipe->link;
+    if (chunk->end) {
+        sim_trace("%u/%d lost by the client", process->id, link);
+        process->links[link].pipe = NULL;
+        pipe->client = NULL;
+        push_end(&pipe->to_server);
+        settle(pipe);
+        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNRESET, sim.now);
+    } else {
+        snib__engine_input(process->engine, link, chunk->bytes, chunk->n, sim.now);
+    }
+    free(chunk);
+    process_pump(process);
+}
+
+static snib__time server_due(const struct sim_pipe *pipe)
+{
+    return pipe->used && pipe->server != 0 ? due(&pipe->to_server, sim.server_paused_until) : SNIB__NEVER;
+}
+
+static snib__time client_due(const struct sim_pipe *pipe)
+{
+    return pipe->used && pipe->client != NULL ? due(&pipe->to_client, pipe->client->frozen_until)
+                                              : SNIB__NEVER;
+}
+
+static snib__time connect_due(const struct sim_process *process, int link)
+{
+    const struct sim_endpoint *end = &process->links[link];
+    if (process->engine == NULL || !end->connecting) {
+        return SNIB__NEVER;
+    }
+    return end->connected_at > process->frozen_until ? end->connected_at : process->frozen_until;
+}
+
+snib__time net_next(void)
+{
+    snib__time next = SNIB__NEVER;
+    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        snib__time at = server_due(pipe);
+        next = at < next ? at : next;
+        at = client_due(pipe);
+        next = at < next ? at : next;
+    }
+    for (int i = 0; i < 2 * sim.slot_count; i++) {
+        snib__time at = connect_due(sim.slots[i / 2], i % 2);
+        next = at < next ? at : next;
+    }
+    return next;
+}
+
+bool net_run(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        if (server_due(pipe) <= sim.now) {
+            arrive_at_server(pipe);
+            return true;
+        }
+        if (client_due(pipe) <= sim.now) {
+            arrive_at_client(pipe);
+            return true;
+        }
+    }
+    for (int i = 0; i < 2 * sim.slot_count; i++) {
+        if (connect_due(sim.slots[i / 2], i % 2) <= sim.now) {
+            finish_connect(sim.slots[i / 2], i % 2);
+            process_pump(sim.slots[i / 2]);
+            return true;
+        }
+    }
+    return false;
+}
+
+void net_free(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        drop(pipe);
+    }
+}

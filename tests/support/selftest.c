@@ -1,0 +1,146 @@
+/* selftest.c - the proxy does to bytes what the fault tests believe it does. */
+#include "support.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct world {
+    struct server server;
+    struct proxy *proxy;
+};
+
+static int world_new(void **state)
+{
+    static struct world world;
+    server_start(&world.server, NULL);
+    world.proxy = proxy_start(world.server.socket);
+    *state = &world;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    struct world *world = *state;
+    proxy_stop(world->proxy);
+    server_stop(&world->server);
+    return 0;
+}
+
+static redisContext *join(struct world *world)
+{
+    redisContext *context =
+        redisConnect("127.0.0.1", atoi(strrchr(proxy_url(world->proxy), ':') + 1));
+    assert_true(context && !context->err);
+    return context;
+}
+
+/* A command whose reply, or whose request, is cut: what the client sees, and whether the server
+ * acted. */
+static void cut(struct world *world, enum direction direction, int bytes, enum cut_mode mode,
+                bool acts)
+{
+    redisContext *context = join(world);
+    freeReplyObject(redisCommand(context, "PING"));
+    server_do(&world->server, "DEL n");
+    int before = proxy_cuts(world->proxy);
+    proxy_cut(world->proxy, direction, bytes, mode);
+    redisReply *reply = redisCommand(context, "INCR n");
+    assert_null(reply);
+    if (mode == CUT_RST)
+        assert_true(context->err == REDIS_ERR_IO && errno == ECONNRESET);
+    else
+        assert_int_equal(context->err, REDIS_ERR_EOF);
+    assert_int_equal(proxy_cuts(world->proxy), before + 1);
+    redisFree(context);
+    if (acts)
+        AWAIT(server_integer(&world->server, "EXISTS n") == 1, 1000);
+    assert_int_equal(server_integer(&world->server, "EXISTS n"), acts);
+}
+
+static void cuts(void **state)
+{
+    enum { REQUEST = sizeof "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n" - 1 };
+    for (enum cut_mode mode = CUT_FIN; mode <= CUT_RST; mode++) {
+        cut(*state, TO_SERVER, 0, mode, false);
+        cut(*state, TO_SERVER, REQUEST - 1, mode, false);
+        cut(*state, TO_SERVER, REQUEST, mode, true);
+        cut(*state, TO_CLIENT, 0, mode, true);
+        cut(*state, TO_CLIENT, 3, mode, true);
+    }
+}
+
+static void held_back_request(void **state)
+{
+    struct world *world = *state;
+    redisContext *context = join(world);
+    freeReplyObject(redisCommand(context, "PING"));
+    proxy_hold_back(world->proxy);
+    assert_null(redisCommand(context, "SET late 1"));
+    redisFree(context);
+    assert_int_equal(server_integer(&world->server, "EXISTS late"), 0);
+    proxy_let_go(world->proxy);
+    AWAIT(server_integer(&world->server, "EXISTS late") == 1, 1000);
+}
+
+static void delays_and_stalls(void **state)
+{
+    struct world *world = *state;
+    redisContext *context = join(world);
+    proxy_delay(world->proxy, TO_SERVER, 20);
+    proxy_delay(world->proxy, TO_CLIENT, 30);
+    int64_t start = now_ms();
+    freeReplyObject(redisCommand(context, "PING"));
+    assert_true(now_ms() - start >= 49);
+    proxy_delay(world->proxy, TO_SERVER, 0);
+    proxy_delay(world->proxy, TO_CLIENT, 0);
+    proxy_stall(world->proxy, TO_CLIENT, true);
+    redisSetTimeout(context, (struct timeval){0, 50000});
+    assert_null(redisCommand(context, "SET stalled 1"));
+    assert_int_equal(server_integer(&world->server, "EXISTS stalled"), 1);
+    proxy_stall(world->proxy, TO_CLIENT, false);
+    redisFree(context);
+}
+
+static void messages_dropped(void **state)
+{
+    struct world *world = *state;
+    proxy_drop_messages(world->proxy, true);
+    redisContext *context = join(world);
+    redisReply *reply = redisCommand(context, "SUBSCRIBE news");
+    assert_int_equal(reply->element[2]->integer, 1);
+    freeReplyObject(reply);
+    assert_int_equal(server_integer(&world->server, "PUBLISH news 1"), 1);
+    reply = redisCommand(context, "PING");
+    assert_string_equal(reply->element[0]->str, "pong"); /* and not "message" */
+    freeReplyObject(reply);
+    redisFree(context);
+    proxy_drop_messages(world->proxy, false);
+}
+
+static void records(void **state)
+{
+    struct world *world = *state;
+    proxy_forget(world->proxy);
+    redisContext *context = join(world);
+    freeReplyObject(redisCommand(context, "SET a b"));
+    assert_int_equal(proxy_record_count(world->proxy), 1);
+    assert_int_equal(proxy_record(world->proxy, 0)->argc, 3);
+    assert_true(record_names(proxy_record(world->proxy, 0), "b"));
+    proxy_refuse(world->proxy, true);
+    assert_null(redisCommand(context, "PING"));
+    proxy_refuse(world->proxy, false);
+    redisFree(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuts),
+        cmocka_unit_test(held_back_request),
+        cmocka_unit_test(delays_and_stalls),
+        cmocka_unit_test(messages_dropped),
+        cmocka_unit_test(records),
+    };
+    return cmocka_run_group_tests(tests, world_new, world_free);
+}
