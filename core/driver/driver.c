@@ -120,11 +120,9 @@ void snib__driver_leave(struct snib__driver *d)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
-    if (d->thread_started) {
-        snib__driver_settle(d, &wakes);
-        snib__driver_flush(d, false);
-        driver_need_thread(d, &wakes);
-    }
+    snib__driver_settle(d, &wakes);
+    snib__driver_flush(d, false);
+    driver_need_thread(d, &wakes);
     pthread_mutex_unlock(&d->mutex);
     snib__driver_do_wakes(d, &wakes);
 }

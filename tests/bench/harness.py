@@ -1,7 +1,8 @@
 """What the benchmark rows stand on: builds, a private server, and subjects that take turns.
 
-A subject is one or several processes that prepare their work, say "ready" and then answer each line
-"go SECONDS" by working for so long and printing one line of JSON with at least "done" and "seconds".
+A subject is one or several processes that prepare their work, say "ready" and then answer each
+line "go SECONDS" by working for so long and printing one line of JSON with at least "done" and
+"seconds".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Failed(Exception):
     """A subject ended, answered nonsense or broke a rule: the row has no figures."""
 
 
-# ---- The server ------------------------------------------------------------------------------------
+# ---- The server ----------------------------------------------------------------------------------
 
 
 class Server:
@@ -131,7 +132,7 @@ class Server:
         self.process.wait()
 
 
-# ---- Subjects --------------------------------------------------------------------------------------
+# ---- Subjects ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -211,7 +212,7 @@ class Subject:
 
 
 def merge(answers: list[dict]) -> dict:
-    """Sums the processes' fields; lists are joined, times take the longest, the oracle is shared."""
+    """Sums the processes' fields, joins lists; the longest time counts, the oracle is shared."""
     merged: dict = {}
     for answer in answers:
         for key, value in answer.items():
@@ -226,8 +227,8 @@ def merge(answers: list[dict]) -> dict:
 
 
 def client_commands(calls: dict[str, int], inside: tuple[str, ...], pairs: int) -> int:
-    """Commands that clients sent.  The server counts those inside scripts as well, so what a subject's
-    scripts call once a pair (`inside`) is taken off."""
+    """Commands that clients sent.  The server counts those inside scripts as well, so what a
+    subject's scripts call once a pair (`inside`) is taken off."""
     names = ("evalsha", "eval", "subscribe", "unsubscribe", "set", "del")
     return sum(calls.get(name, 0) for name in names) - len(inside) * pairs
 
@@ -262,7 +263,7 @@ def measure(
     )
 
 
-# ---- Builds ----------------------------------------------------------------------------------------
+# ---- Builds --------------------------------------------------------------------------------------
 
 
 class Builder:

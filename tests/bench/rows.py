@@ -1,6 +1,7 @@
 """The rows of the benchmark: who works on what, against whom, and what is to be reached.
 
-Everything here is a ratio taken inside one round, or a count.  A missed goal is reported, never an error.
+Everything here is a ratio taken inside one round, or a count.  A missed goal is reported, never an
+error.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Row:
     notes: list[str] = field(default_factory=list)
 
 
-# ---- Seats -----------------------------------------------------------------------------------------
+# ---- Seats ---------------------------------------------------------------------------------------
 
 
 def c_seat(*words: object) -> Seat:
@@ -120,7 +121,7 @@ def java_contended(threads: int, processes: int = 1) -> Seat:
     return Seat("java", argv, processes, warm=3.0, inside=("set", "del"))
 
 
-# ---- Checks ----------------------------------------------------------------------------------------
+# ---- Checks --------------------------------------------------------------------------------------
 
 
 def time_ratio(ours: str, theirs: str, against: str, goal: float) -> Check:
@@ -165,7 +166,7 @@ def jain(seat: str) -> Check:
     return Check("fairness (Jain)", "", (seat,), value, None, unit="")
 
 
-# ---- Rows ------------------------------------------------------------------------------------------
+# ---- Rows ----------------------------------------------------------------------------------------
 
 
 def c_rows() -> list[Row]:
@@ -325,7 +326,7 @@ def count_rows() -> list[Row]:
                 {"snib": c_seat("pairs", "snib", threads)},
                 [
                     per_pair("snib", name, limit)
-                    for name, limit in zip(("writes", "reads", "wakes"), limits)
+                    for name, limit in zip(("writes", "reads", "wakes"), limits, strict=True)
                 ],
                 pinned=threads == 1,
             )

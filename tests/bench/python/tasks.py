@@ -1,4 +1,4 @@
-"""Lock + unlock on distinct locks by asyncio tasks: tasks.py PORT snib|redis TASKS asyncio|uvloop"""
+"""Lock + unlock on distinct locks by tasks: tasks.py PORT snib|redis TASKS asyncio|uvloop"""
 
 from __future__ import annotations
 
