@@ -52,7 +52,11 @@ PyObject *snib__py_op_new(snib_op *op)
 
 snib_op *snib__py_op_get(PyObject *object)
 {
-    return PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
+    void *op = PyLong_Check(object) ? PyLong_AsVoidPtr(object) : NULL;
+
+    if (PyErr_Occurred())
+        PyErr_Clear(); /* too large for any ticket: NULL */
+    return op;
 }
 
 /* ---- Exceptions ------------------------------------------------------------------------------ */

@@ -71,6 +71,10 @@
 %typemap(in) const char *url {
     if (snib__py_text_nul($input, SNIB_EURL, &$1))
         SWIG_fail;
+    if (!$1) {
+        PyErr_SetString(PyExc_TypeError, "expected a str");
+        SWIG_fail;
+    }
 }
 %typemap(in) const char *username, const char *password {
     if (snib__py_text_nul($input, SNIB_EOPTION, &$1))

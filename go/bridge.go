@@ -2,9 +2,8 @@
 
 package snib
 
-// bridge.go is the one Go file that calls C.  Nothing of Go's is kept by C after a call, C never
-// calls back, and no call blocks but startAcquire and startRelease (for their slice), closeClient
-// and listNames.
+// bridge.go is the one Go file that calls C.  C keeps nothing of Go's after a call and never calls
+// back.  Only startAcquire and startRelease (for their slice), closeClient and listStep can block.
 
 /*
 #cgo noescape bridge_acquire
@@ -13,16 +12,20 @@ package snib
 #cgo nocallback bridge_release
 #cgo noescape bridge_ask
 #cgo nocallback bridge_ask
-#cgo noescape snib_hold_check
-#cgo nocallback snib_hold_check
+#cgo noescape bridge_hold_state
+#cgo nocallback bridge_hold_state
+#cgo noescape bridge_hold_check
+#cgo nocallback bridge_hold_check
+#cgo nocallback bridge_hold_remaining
+#cgo nocallback bridge_cancel
+#cgo noescape bridge_drain
 #cgo nocallback bridge_drain
 #include "bridge.h"
 */
 import "C"
 
 import (
-	"math"
-	"runtime"
+	"bytes"
 	"strings"
 	"syscall"
 	"time"
@@ -30,8 +33,9 @@ import (
 )
 
 const (
-	codeOK    Code = C.SNIB_OK
-	codeAgain Code = C.SNIB_AGAIN
+	codeOK      Code = C.SNIB_OK
+	codeAgain   Code = C.SNIB_AGAIN
+	codeNotHeld Code = C.SNIB_NOT_HELD
 )
 
 func (c Code) text() string { return C.GoString(C.snib_code_text(C.int32_t(c))) }
@@ -44,75 +48,61 @@ func (c Code) Retryable() bool { return c.is(C.SNIB_IS_RETRYABLE) }
 // MaybeApplied reports whether the server may have done what was asked although the call failed.
 func (c Code) MaybeApplied() bool { return c.is(C.SNIB_IS_MAYBE_APPLIED) }
 
+// String returns the reason in a word or two.
 func (r Reason) String() string { return C.GoString(C.snib_reason_text(C.int32_t(r))) }
 
-// BuildID is a hash over the sources of the core; it is the same in every package of one version.
+// Version returns the version of the core.
+func Version() string { return C.GoString(C.snib_version_string()) }
+
+// BuildID returns a hash over the core's sources, the same in every package with the same core.
 func BuildID() string { return C.GoString(C.snib_build_id()) }
 
 func newError(code C.int32_t, err *C.snib_error) *Error {
-	e := &Error{Code: Code(code), Text: C.GoString(&err.text[0]), OSError: syscall.Errno(err.os_error)}
-	if e.Code == ErrInvalidHandle { // a Go program has no handle that is bad but for its client's end
-		e.Code, e.Text = ErrClosed, ""
-	}
-	if e.Text == "" {
-		e.Text = e.Code.text()
-	}
-	return e
+	return makeError(Code(code), C.GoString(&err.text[0]), syscall.Errno(err.os_error))
 }
 
-// millis converts an option's duration, which must not become the 0 that means "default" in C.
-func millis(what string, code Code, d time.Duration) (C.int64_t, error) {
-	if d < time.Millisecond {
-		return 0, &Error{Code: code, Text: what + " of " + d.String() + " is out of range"}
-	}
-	return C.int64_t(d / time.Millisecond), nil
-}
+// chars lends a string's bytes to C for one call; they have no terminator.
+func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
-// ---- Clients ---------------------------------------------------------------------------------------
+// ---- Clients ------------------------------------------------------------------------------------
 
 func openClient(url string, o *clientOptions) (uint64, error) {
-	for _, text := range []string{url, o.username, o.password} {
-		if strings.ContainsRune(text, 0) {
-			return 0, &Error{Code: ErrInvalidArgument, Text: "a URL, user name or password has a zero byte"}
-		}
-	}
-	var raw C.snib_client_options
+	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
-	for _, option := range []struct {
-		field *C.int64_t
-		name  string
-		value *time.Duration
-	}{
-		{&raw.lease_ms, "a lease", o.lease},
-		{&raw.connect_timeout_ms, "a connect timeout", o.connectTimeout},
-		{&raw.reply_timeout_ms, "a reply timeout", o.replyTimeout},
-		{&raw.patience_ms, "a patience", o.patience},
-		{&raw.recheck_ms, "a recheck", o.recheck},
-		{&raw.max_hold_ms, "a maximal hold", o.maxHold},
-	} {
-		if option.value != nil {
-			var err error
-			if *option.field, err = millis(option.name, ErrInvalidOption, *option.value); err != nil {
-				return 0, err
-			}
-		}
-	}
+	setMillis(&raw.lease_ms, o.lease)
+	setMillis(&raw.connect_timeout_ms, o.connectTimeout)
+	setMillis(&raw.reply_timeout_ms, o.replyTimeout)
+	setMillis(&raw.patience_ms, o.patience)
+	setMillis(&raw.recheck_ms, o.recheck)
+	setMillis(&raw.max_hold_ms, o.maxHold)
 	raw.handover_max = C.int32_t(o.handoverMax)
 	raw.waiters_max = C.int32_t(o.waitersMax)
-	cURL, username, password := C.CString(url), (*C.char)(nil), (*C.char)(nil)
-	defer wipe(cURL)
-	if o.login {
-		username, password = C.CString(o.username), C.CString(o.password)
-		defer wipe(username)
-		defer wipe(password)
+	if strings.Contains(url+o.username+o.password, "\x00") {
+		return 0, makeError(ErrInvalidArgument, "a URL, user name or password has a zero byte", 0)
 	}
-	raw.username, raw.password = username, password
+	cURL := C.CString(url)
+	defer wipe(cURL)
+	if o.username != "" {
+		raw.username = C.CString(o.username)
+		defer wipe(raw.username)
+	}
+	if o.password != "" {
+		raw.password = C.CString(o.password)
+		defer wipe(raw.password)
+	}
 	var client C.uint64_t
 	var err C.snib_error
 	if code := C.bridge_open(cURL, &raw, &client, &err); code != C.SNIB_OK {
 		return 0, newError(code, &err)
 	}
 	return uint64(client), nil
+}
+
+// setMillis leaves C's default where no option was given.
+func setMillis(field *C.int64_t, d time.Duration) {
+	if d != 0 {
+		*field = C.int64_t(d / time.Millisecond)
+	}
 }
 
 // wipe frees a C string that may hold a password.
@@ -123,17 +113,226 @@ func wipe(text *C.char) {
 
 func clientID(client uint64) string {
 	var id [37]C.char
-	C.snib_client_id(cClient(client), &id[0], nil)
+	C.bridge_client_id(C.uint64_t(client), &id[0], nil)
 	return C.GoString(&id[0])
 }
 
+// closeClient also frees the client; timeoutMS -1 takes the client's patience.
 func closeClient(client uint64, timeoutMS int64) error {
 	var err C.snib_error
-	code := C.int32_t(C.snib_client_close(cClient(client), C.int64_t(timeoutMS), &err))
+	code := C.bridge_close(C.uint64_t(client), C.int64_t(timeoutMS), &err)
 	if code != C.SNIB_OK {
 		return newError(code, &err)
 	}
 	return nil
 }
 
-func freeClient(client uint64) { C.snib_client_free(cClient(client)) }
+func freeClient(client uint64) { C.bridge_client_free(C.uint64_t(client)) }
+
+// listStep goes one step through the server's names.
+func listStep(client uint64, pattern string, cursor uint64) (names []string, next uint64, _ error) {
+	buffer := make([]byte, 65536)
+	var used C.size_t
+	var err C.snib_error
+	position := C.uint64_t(cursor)
+	code := C.bridge_list(C.uint64_t(client), chars(pattern), C.size_t(len(pattern)), &position,
+		(*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &used, &err)
+	if code != C.SNIB_OK {
+		return nil, 0, newError(code, &err)
+	}
+	for rest := buffer[:used]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, 0)
+		names = append(names, string(rest[:end]))
+		rest = rest[end+1:]
+	}
+	return names, uint64(position), nil
+}
+
+// ---- Operations ---------------------------------------------------------------------------------
+
+// started is what a call that starts an operation came back with.
+type started struct {
+	code    Code // codeOK, codeAgain, or that of err
+	hold    uint64
+	op      uint64
+	fencing int64
+	err     error
+}
+
+func newStarted(code C.int32_t, result *C.bridge_result) started {
+	s := started{code: Code(code)}
+	switch s.code {
+	case codeOK:
+		s.hold, s.fencing = uint64(result.hold), int64(result.fencing)
+	case codeAgain:
+		s.op = uint64(result.op)
+	default:
+		s.err = newError(code, &result.error)
+	}
+	return s
+}
+
+func startAcquire(lock, owner uint64, waitMS, sliceMS int64, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_acquire(C.uint64_t(lock), C.uint64_t(owner), C.int64_t(waitMS),
+		C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
+// startRelease ends the handle too, whatever comes of the release.
+func startRelease(hold uint64, sliceMS int64, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_release(C.uint64_t(hold), C.int64_t(sliceMS), C.uint64_t(queue),
+		C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
+// question names an operation that brings no hold; its target is a client for a ping, else a lock.
+type question C.int32_t
+
+const (
+	askPing         question = C.BRIDGE_PING
+	askInfo         question = C.BRIDGE_INFO
+	askForceRelease question = C.BRIDGE_FORCE_RELEASE
+)
+
+func startAsk(what question, target uint64, waitMS int64, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_ask(C.int32_t(what), C.uint64_t(target), C.int64_t(waitMS),
+		C.uint64_t(queue), C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
+// cancelOp reports whether the operation ended cancelled; if not, its result is already there.
+func cancelOp(op uint64) bool { return C.bridge_cancel(C.uint64_t(op)) == C.SNIB_OK }
+
+// ---- Locks and holds ----------------------------------------------------------------------------
+
+func newLock(client uint64, name string, o *lockOptions) (uint64, error) {
+	raw := C.snib_lock_options{}
+	C.snib_lock_options_init(&raw, C.sizeof_snib_lock_options)
+	setMillis(&raw.lease_ms, o.lease)
+	if o.unlimited {
+		raw.max_hold_ms = -1
+	} else {
+		setMillis(&raw.max_hold_ms, o.maxHold)
+	}
+	var lock C.uint64_t
+	var err C.snib_error
+	code := C.bridge_lock_new(C.uint64_t(client), chars(name), C.size_t(len(name)), &raw, &lock, &err)
+	if code != C.SNIB_OK {
+		return 0, newError(code, &err)
+	}
+	return uint64(lock), nil
+}
+
+func freeLock(lock uint64) { C.bridge_lock_free(C.uint64_t(lock)) }
+
+// freeHold does not wait: a hold that is still held is released in the background.
+func freeHold(hold uint64) { C.bridge_hold_free(C.uint64_t(hold)) }
+
+func holdState(hold uint64) (State, Reason) {
+	var reason C.int32_t
+	state := C.bridge_hold_state(C.uint64_t(hold), &reason)
+	if state < 0 { // the client is gone
+		return StateLost, ReasonClosed
+	}
+	return State(state), Reason(reason)
+}
+
+// checkHold returns nil while the hold is safe, else the core's sentence about it.
+func checkHold(hold uint64) *Error {
+	var err C.snib_error
+	code := C.bridge_hold_check(C.uint64_t(hold), &err)
+	if code == C.SNIB_OK {
+		return nil
+	}
+	return newError(code, &err)
+}
+
+func holdRemaining(hold uint64) time.Duration {
+	return max(0, time.Duration(C.bridge_hold_remaining(C.uint64_t(hold)))*time.Millisecond)
+}
+
+func holdOwner(hold uint64) string {
+	var owner [128]C.char
+	C.bridge_hold_owner(C.uint64_t(hold), &owner[0], nil)
+	return C.GoString(&owner[0])
+}
+
+// ---- Queues -------------------------------------------------------------------------------------
+
+// newQueue also returns a descriptor for the caller to poll and to close.
+func newQueue(client uint64) (queue uint64, fd int, _ error) {
+	var handle C.uint64_t
+	var descriptor C.int32_t
+	var err C.snib_error
+	code := C.bridge_queue_new(C.uint64_t(client), &handle, &descriptor, &err)
+	if code != C.SNIB_OK {
+		return 0, 0, newError(code, &err)
+	}
+	return uint64(handle), int(descriptor), nil
+}
+
+func freeQueue(queue uint64) { C.bridge_queue_free(C.uint64_t(queue)) }
+
+// event is one record of a queue.
+type event struct {
+	lost      bool // a hold was lost; else an operation ended
+	code      Code
+	reason    Reason
+	token     uint64
+	hold      uint64
+	fencing   int64
+	remaining time.Duration
+	count     int64
+	waiting   int64
+	held      bool
+	mine      bool
+	osError   syscall.Errno
+	text      string
+}
+
+func (e *event) err() error {
+	if e.code == codeOK {
+		return nil
+	}
+	return makeError(e.code, e.text, e.osError)
+}
+
+const batch = 64 // events a drain takes at most
+
+// drainBuffer is C's memory, where what looks like a pointer does not bother the collector.
+type drainBuffer struct{ raw *[batch]C.snib_event }
+
+func newDrainBuffer() drainBuffer {
+	return drainBuffer{(*[batch]C.snib_event)(C.calloc(batch, C.sizeof_snib_event))}
+}
+
+func (b drainBuffer) free() { C.free(unsafe.Pointer(b.raw)) }
+
+// drain moves waiting events to the front of events and returns their number.
+func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
+	n := int(C.bridge_drain(C.uint64_t(queue), &b.raw[0], batch))
+	for i := range max(n, 0) {
+		raw := &b.raw[i]
+		events[i] = event{
+			lost:      raw.kind == C.SNIB_EVENT_LOST,
+			code:      Code(raw.code),
+			reason:    Reason(raw.reason),
+			token:     uint64(raw.token),
+			hold:      *(*uint64)(unsafe.Pointer(&raw.hold)),
+			fencing:   int64(raw.fencing),
+			remaining: time.Duration(raw.remaining_ms) * time.Millisecond,
+			count:     int64(raw.count),
+			waiting:   int64(raw.waiting),
+			held:      raw.held != 0,
+			mine:      raw.mine != 0,
+			osError:   syscall.Errno(raw.os_error),
+		}
+		if raw.text[0] != 0 {
+			events[i].text = C.GoString(&raw.text[0])
+		}
+	}
+	return max(n, 0)
+}

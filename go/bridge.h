@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if SNIB_VERSION_NUMBER / 1000 != 1
 #error "this package is written for Snib 0.1"
@@ -33,6 +34,35 @@ static inline int32_t bridge_open(const char *url, const snib_client_options *op
     int code = snib_client_open(url, options, &client, err);
     *out_client = (uint64_t)(uintptr_t)client;
     return code;
+}
+
+static inline int32_t bridge_close(uint64_t client, int64_t timeout_ms, snib_error *err)
+{
+    return snib_client_close(BRIDGE_AS(snib_client, client), timeout_ms, err);
+}
+
+static inline void bridge_client_free(uint64_t client)
+{
+    snib_client_free(BRIDGE_AS(snib_client, client));
+}
+
+static inline int32_t bridge_client_id(uint64_t client, char out[37], snib_error *err)
+{
+    return snib_client_id(BRIDGE_AS(snib_client, client), out, err);
+}
+
+static inline int32_t bridge_stats(uint64_t client, snib_client_stats_data *out, snib_error *err)
+{
+    out->size = sizeof *out;
+    return snib_client_stats(BRIDGE_AS(snib_client, client), out, err);
+}
+
+static inline int32_t bridge_list(uint64_t client, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                                  char *buffer, size_t cap, size_t *out_used, snib_error *err)
+{
+    uint32_t count;
+    return snib_client_list(BRIDGE_AS(snib_client, client), pattern, pattern_len, cursor, buffer, cap,
+                            out_used, &count, err);
 }
 
 /* The descriptor is a duplicate: Go's os.File closes its own. */
@@ -64,6 +94,16 @@ static inline int32_t bridge_drain(uint64_t queue, snib_event *events, uint32_t 
     return snib_queue_drain(BRIDGE_AS(snib_queue, queue), events, cap, NULL);
 }
 
+static inline void bridge_queue_free(uint64_t queue)
+{
+    snib_queue_free(BRIDGE_AS(snib_queue, queue));
+}
+
+static inline int32_t bridge_cancel(uint64_t op)
+{
+    return snib_op_cancel(BRIDGE_AS(snib_op, op));
+}
+
 static inline int32_t bridge_lock_new(uint64_t client, const char *name, size_t name_len,
                                       const snib_lock_options *options, uint64_t *out_lock, snib_error *err)
 {
@@ -71,6 +111,11 @@ static inline int32_t bridge_lock_new(uint64_t client, const char *name, size_t 
     int code = snib_lock_new(BRIDGE_AS(snib_client, client), SNIB_MUTEX, name, name_len, options, &lock, err);
     *out_lock = (uint64_t)(uintptr_t)lock;
     return code;
+}
+
+static inline void bridge_lock_free(uint64_t lock)
+{
+    snib_lock_free(BRIDGE_AS(snib_lock, lock));
 }
 
 /* slice_ms 0: submit, so that the caller's thread never blocks. */
@@ -113,6 +158,31 @@ static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t q
     }
     snib_hold_free(h);
     return code;
+}
+
+static inline void bridge_hold_free(uint64_t hold)
+{
+    snib_hold_free(BRIDGE_AS(snib_hold, hold));
+}
+
+static inline int32_t bridge_hold_state(uint64_t hold, int32_t *out_reason)
+{
+    return snib_hold_state(BRIDGE_AS(snib_hold, hold), out_reason);
+}
+
+static inline int32_t bridge_hold_check(uint64_t hold, snib_error *err)
+{
+    return snib_hold_check(BRIDGE_AS(snib_hold, hold), err);
+}
+
+static inline int64_t bridge_hold_remaining(uint64_t hold)
+{
+    return snib_hold_remaining_ms(BRIDGE_AS(snib_hold, hold));
+}
+
+static inline int32_t bridge_hold_owner(uint64_t hold, char out[128], snib_error *err)
+{
+    return snib_hold_owner(BRIDGE_AS(snib_hold, hold), out, err);
 }
 
 enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE };

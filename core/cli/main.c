@@ -14,7 +14,8 @@
 #include <wctype.h>
 
 static const char help[] =
-    "usage: snib run NAME [--wait TIME] [--lease TIME] [--on-loss term|kill|ignore] -- COMMAND ARG...\n"
+    "usage: snib run NAME [--wait TIME] [--lease TIME] [--on-loss term|kill|ignore]\n"
+    "                -- COMMAND ARG...\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force NAME\n"
@@ -25,7 +26,7 @@ static const char help[] =
     "  release  delete the lock NAME, whoever holds it\n"
     "\n"
     "  --wait TIME     wait so long for the lock: 10s, 500ms, 2m, 1h; 0 one try; default no limit\n"
-    "  --lease TIME    the server frees the lock so long after snib or its machine died; default 30s\n"
+    "  --lease TIME    if snib or its machine dies, the lock is free after so long; default 30s\n"
     "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, after 5 s SIGKILL;\n"
     "                  the default), kill (SIGKILL) or ignore\n"
     "  --force         needed by release\n"
@@ -73,7 +74,7 @@ static const struct command {
     {"release", cli_release, false, true, true},
 };
 
-/* ---- Telling ------------------------------------------------------------------------------------ */
+/* ---- Telling --------------------------------------------------------------------------------- */
 
 char *cli_printable(const char *s)
 {
@@ -154,7 +155,7 @@ static int usage(const struct cli *cli, const char *what, const char *which)
     return EXIT_USAGE;
 }
 
-/* ---- Opening ------------------------------------------------------------------------------------ */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lock)
 {
@@ -162,7 +163,8 @@ int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lo
     snib_error err;
     snib_client_options_init(&client_options, sizeof client_options);
     client_options.lease_ms = cli->lease_ms;
-    client_options.password = getenv("SNIB_PASSWORD");
+    const char *password = getenv("SNIB_PASSWORD");
+    client_options.password = password && *password ? password : NULL;
     if (snib_client_open(cli->url, &client_options, out_client, &err) != SNIB_OK)
         return cli_fail(cli, &err);
     if (out_lock && snib_lock_new(*out_client, SNIB_MUTEX, cli->name, strlen(cli->name), NULL,
@@ -173,7 +175,7 @@ int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lo
     return 0;
 }
 
-/* ---- Arguments ---------------------------------------------------------------------------------- */
+/* ---- Arguments ------------------------------------------------------------------------------- */
 
 /* Read "10s", "500ms", "2m", "1h" or plain seconds.  -1 if it is none of that. */
 static int64_t read_time_ms(const char *text)
@@ -222,7 +224,7 @@ static int take_option(int id, const char *value, struct cli *cli)
     case OPTION_FORCE: cli->is_forced = true; return 0;
     case OPTION_URL: cli->url = value; return 0;
     case OPTION_JSON: cli->is_json = true; return 0;
-    default: return EXIT_USAGE; /* getopt has told */
+    default: return usage(cli, "an unknown option, or one without its value: ", value);
     }
 }
 
@@ -262,6 +264,7 @@ int main(int argc, char **argv)
     unsigned given = 0;
     int id;
     setlocale(LC_CTYPE, "C.UTF-8");
+    opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for errors before it */
     while ((id = getopt_long(argc, argv, "-", options, NULL)) != -1) {
@@ -272,7 +275,7 @@ int main(int argc, char **argv)
             return printf("snib %s (%s)\n", snib_version_string(), snib_build_id()) < 0 ||
                    fflush(stdout) != 0 ? EXIT_USAGE : 0;
         if (id != 1)
-            code = take_option(id, optarg, &cli);
+            code = take_option(id, id == '?' ? argv[optind - 1] : optarg, &cli);
         else if (!command)
             code = (command = find_command(optarg)) ? 0 : usage(&cli, "no such command: ", optarg);
         else if (!cli.name)

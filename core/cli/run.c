@@ -11,15 +11,16 @@
  *       exit
  *
  * COMMAND leads a process group of its own, so that on a loss all of it is ended and not just its
- * shell.  The terminal stays with snib's group, which lets pipelines with a pager work, until COMMAND
- * asks for it (the kernel stops it with SIGTTIN or SIGTTOU); then it is handed over.  If COMMAND is
- * stopped by the terminal, snib stops too, as shells expect; nobody renews the lock then, so before
- * COMMAND is continued the hold is checked.
+ * shell.  The terminal stays with snib's group, which lets pipelines with a pager work, until
+ * COMMAND asks for it (the kernel stops it with SIGTTIN or SIGTTOU); then it is handed over.  If
+ * COMMAND is stopped by the terminal, snib stops too, as shells expect; nobody renews the lock
+ * then, so before COMMAND is continued the hold is checked.
  */
 #include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -56,10 +57,10 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- Signals and the terminal ------------------------------------------------------------------- */
+/* ---- Signals and the terminal ---------------------------------------------------------------- */
 
-/* Block what the loop handles and make it readable.  A signal that was ignored when snib started, as
- * nohup does, stays ignored, here and in COMMAND. */
+/* Block what the loop handles and make it readable.  A signal that was ignored when snib started,
+ * as nohup does, stays ignored, here and in COMMAND. */
 static int open_signals(struct run *run)
 {
     static const int handled[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -106,16 +107,17 @@ static void on_stopped(struct run *run, int sig)
     if (wants_terminal && is_foreground(run)) {
         run->has_terminal = true;
         continue_command(run);
-    } else if (wants_terminal || (sig == SIGTSTP && run->terminal >= 0)) {
+    } else if (run->terminal >= 0 && (wants_terminal || sig == SIGTSTP)) {
         take_terminal_back(run);
         raise(SIGSTOP);
     }
 }
 
-/* ---- The command -------------------------------------------------------------------------------- */
+/* ---- The command ----------------------------------------------------------------------------- */
 
 /* In the child: only async-signal-safe calls, for the client may have had a thread. */
-static _Noreturn void become_command(const struct run *run, pid_t parent, int report)
+static _Noreturn void become_command(const struct run *run, char **environment, pid_t parent,
+                                     int report)
 {
     setpgid(0, 0);
     /* Whoever kills snib with SIGKILL must not leave COMMAND running without the lock. */
@@ -123,21 +125,34 @@ static _Noreturn void become_command(const struct run *run, pid_t parent, int re
     if (getppid() != parent)
         _exit(EXIT_USAGE);
     sigprocmask(SIG_SETMASK, &run->old_mask, NULL);
-    execvp(run->cli->command[0], run->cli->command);
+    execvpe(run->cli->command[0], run->cli->command, environment);
     int error = errno;
     while (write(report, &error, sizeof error) < 0 && errno == EINTR)
         ;
     _exit(EXIT_NOT_RUNNABLE);
 }
 
-static int set_environment(const struct run *run)
+/* Our environment with the two variables of COMMAND's, the token only if there is one.  A new
+ * array, because the client's threads may be reading the old one.  NULL when out of memory. */
+static char **make_environment(const struct run *run)
 {
-    char token[24];
-    int64_t number = snib_hold_token(run->hold);
-    snprintf(token, sizeof token, "%lld", (long long)number);
-    if (setenv("SNIB_LOCK", run->cli->name, 1) != 0)
-        return -1;
-    return number > 0 ? setenv("SNIB_TOKEN", token, 1) : unsetenv("SNIB_TOKEN");
+    size_t n = 0;
+    int64_t token = snib_hold_token(run->hold);
+    while (environ[n])
+        n++;
+    char **out = calloc(n + 3, sizeof *out);
+    size_t used = 0;
+    if (!out || asprintf(&out[used++], "SNIB_LOCK=%s", run->cli->name) < 0)
+        return NULL;
+    if (token > 0 && asprintf(&out[used++], "SNIB_TOKEN=%" PRId64, token) < 0)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        bool is_ours = strncmp(environ[i], "SNIB_LOCK=", 10) == 0 ||
+                       strncmp(environ[i], "SNIB_TOKEN=", 11) == 0;
+        if (!is_ours)
+            out[used++] = environ[i];
+    }
+    return out;
 }
 
 /* Start COMMAND.  Returns 0 or an exit code that has been told. */
@@ -146,12 +161,13 @@ static int start_command(struct run *run)
     int report[2];
     int error = 0;
     pid_t parent = getpid();
-    if (set_environment(run) != 0 || pipe2(report, O_CLOEXEC) != 0)
+    char **environment = make_environment(run);
+    if (!environment || pipe2(report, O_CLOEXEC) != 0)
         return cli_fail_errno(run->cli, "cannot start the command");
     fflush(NULL);
     run->child = fork();
     if (run->child == 0)
-        become_command(run, parent, report[1]);
+        become_command(run, environment, parent, report[1]);
     close(report[1]);
     if (run->child < 0) {
         run->child = 0;
@@ -194,7 +210,7 @@ static int reap_command(struct run *run)
     return info.si_code == CLD_EXITED ? info.si_status : EXIT_SIGNAL + info.si_status;
 }
 
-/* ---- Loss --------------------------------------------------------------------------------------- */
+/* ---- Loss ------------------------------------------------------------------------------------ */
 
 static void on_lost(struct run *run, const char *why)
 {
@@ -218,7 +234,7 @@ static void check_hold(struct run *run)
         on_lost(run, err.text);
 }
 
-/* ---- The loop ----------------------------------------------------------------------------------- */
+/* ---- The loop -------------------------------------------------------------------------------- */
 
 /* Take all signals that came.  Returns an exit code if snib is to end, else -1. */
 static int take_signals(struct run *run)
@@ -322,6 +338,8 @@ int cli_run(const struct cli *cli)
         code = cli_fail(cli, &err);
     else
         code = loop(&run);
+    if (run.child > 0) /* a failure of our own: nothing runs unwatched */
+        kill(-run.child, SIGKILL);
     if (run.hold)
         code = finish(&run, code);
     snib_hold_free(run.hold);

@@ -26,25 +26,25 @@ static void add_number_or_null(cJSON *object, const char *name, int64_t value)
         cJSON_AddNumberToObject(object, name, (double)value);
 }
 
-/* ---- info --------------------------------------------------------------------------------------- */
+/* ---- info ------------------------------------------------------------------------------------ */
 
 static void print_info(const struct cli *cli, const snib_lock_info_data *info)
 {
+    char *owner = cli_printable(info->owner);
     if (cli->is_json) {
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "name", cli->name);
         cJSON_AddBoolToObject(object, "held", info->held);
-        cJSON_AddStringToObject(object, "owner", info->owner);
+        cJSON_AddStringToObject(object, "owner", owner);
         add_number_or_null(object, "remaining_ms", info->remaining_ms);
         cJSON_AddNumberToObject(object, "count", (double)info->count);
         add_number_or_null(object, "waiting", info->waiting);
         print_json(object);
+        free(owner);
         return;
     }
     if (info->held) {
-        char *owner = cli_printable(info->owner);
         printf("%s: held by %s, count %" PRId64 ", ", cli->name, owner, info->count);
-        free(owner);
         if (info->remaining_ms < 0)
             printf("no lease");
         else
@@ -53,6 +53,7 @@ static void print_info(const struct cli *cli, const snib_lock_info_data *info)
     } else {
         printf("%s: free", cli->name);
     }
+    free(owner);
     if (info->waiting < 0)
         printf(", waiting processes unknown\n");
     else
@@ -77,7 +78,7 @@ int cli_info(const struct cli *cli)
     return code;
 }
 
-/* ---- list --------------------------------------------------------------------------------------- */
+/* ---- list ------------------------------------------------------------------------------------ */
 
 struct names {
     char **items;
@@ -150,7 +151,7 @@ int cli_list(const struct cli *cli)
     return code;
 }
 
-/* ---- release ------------------------------------------------------------------------------------ */
+/* ---- release --------------------------------------------------------------------------------- */
 
 int cli_release(const struct cli *cli)
 {

@@ -79,11 +79,18 @@ static int sock_resolve_start(struct snib__resolve *resolve)
     return error;
 }
 
-static void sock_tune(int fd, bool tcp)
+/* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
+static void sock_opened(struct snib__sock *sock)
+{
+    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
+    setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
+    fcntl(sock->fd, F_SETFL, fcntl(sock->fd, F_GETFL) & ~O_NONBLOCK);
+    sock->open = true;
+}
+
+static void sock_tune(int fd)
 {
     int one = 1, idle = 15, interval = 5, count = 3;
-    if (!tcp)
-        return;
     /* A pub/sub connection whose peer vanished is found by keep-alive; command links by their replies. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
@@ -102,9 +109,9 @@ static int sock_attempt(struct snib__sock *sock)
             sock->last_error = errno;
             continue;
         }
-        sock_tune(sock->fd, true);
+        sock_tune(sock->fd);
         if (connect(sock->fd, at->ai_addr, at->ai_addrlen) == 0) {
-            sock->open = true;
+            sock_opened(sock);
             return 1;
         }
         if (errno == EINPROGRESS)
@@ -125,7 +132,7 @@ static int sock_unix(struct snib__sock *sock, const char *path)
         return errno;
     if (connect(sock->fd, (struct sockaddr *)&address, sizeof address) < 0)
         return errno;
-    sock->open = true;
+    sock_opened(sock);
     return 0;
 }
 
@@ -197,7 +204,7 @@ int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno)
             return 0;
         getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &n);
         if (error == 0) {
-            sock->open = true;
+            sock_opened(sock);
             return 1;
         }
         sock->last_error = error;

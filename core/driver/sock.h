@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A recv() without MSG_DONTWAIT returns after this time at the latest. */
+#define SNIB__SOCK_NAP_MS 50
+
 struct snib__resolve;
 
 struct snib__sock {

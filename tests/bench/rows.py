@@ -110,8 +110,8 @@ def c_contended(threads: int, processes: int = 1) -> Seat:
     return Seat("c", argv, processes)
 
 
-def java_seat(*words: object, warm: float = 3.0) -> Seat:
-    return Seat("java", lambda s: s.java(*words), warm=warm, inside=("set", "del"))
+def java_seat(*words: object) -> Seat:
+    return Seat("java", lambda s: s.java(*words), warm=3.0, inside=("set", "del"))
 
 
 def java_contended(threads: int, processes: int = 1) -> Seat:
@@ -163,7 +163,7 @@ def jain(seat: str) -> Check:
         each = r[seat].extra["each"]
         return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
 
-    return Check("fairness (Jain)", "", (seat,), value, None, unit="")
+    return Check(f"fairness of {seat} (Jain)", "", (seat,), value, None, unit="")
 
 
 # ---- Rows ----------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def holds_row(quick: bool) -> Row:
         f"{count:,} renewed holds, lease 30 s, C",
         {
             "snib": Seat("c", lambda s: s.c("holds", count, 30000), warm=0),
-            "redisson": java_seat("holds", count, warm=0),
+            "redisson": Seat("java", lambda s: s.java("holds", count), warm=0),
         },
         [
             told("snib", "memory a hold, by the client's count", "memory", 256, "B"),

@@ -1,7 +1,7 @@
 """A flash sale: buyers in five languages read the stock, think, and write it back.
 
-Without the lock they oversell.  With it they never do, although one buyer is killed and one is stopped
-while they hold it.  `./dev demo` builds what is needed and calls this with the build folder.
+Without the lock they oversell.  With it they never do, although one buyer is killed and one is
+stopped while they hold it.  `./dev demo` builds what is needed and calls this with the build folder.
 
 What a buyer program finds in its environment:
 
@@ -123,7 +123,7 @@ class Server:
         self.process.wait()
 
 
-# ---- A round ---------------------------------------------------------------------------------------
+# ---- A round -------------------------------------------------------------------------------------
 
 
 class Round:
@@ -237,7 +237,7 @@ def read_log(buyer: Buyer) -> None:
             hold.end = min(hold.end, buyer.struck_us[0])
 
 
-# ---- What it shows -----------------------------------------------------------------------------------
+# ---- What it shows -------------------------------------------------------------------------------
 
 
 def overlaps(buyers: list[Buyer]) -> int:
@@ -251,9 +251,8 @@ def part(values: list[int], share: float) -> str:
 
 
 def table(done: Round) -> None:
-    print(
-        f"  {'buyer':<16}{'held':>7}{'bought':>8}{'handed over':>13}{'wait p50 ms':>13}{'p99 ms':>9}"
-    )
+    titles = f"{'held':>7}{'bought':>8}{'handed over':>13}{'wait p50 ms':>13}{'p99 ms':>9}"
+    print(f"  {'buyer':<16}{titles}")
     for buyer in done.buyers:
         waits = [hold.wait for hold in buyer.holds]
         handovers = "-" if buyer.handovers is None else str(buyer.handovers)
@@ -267,9 +266,7 @@ def table(done: Round) -> None:
         for name in ("evalsha", "subscribe", "unsubscribe")
     )
     holds = sum(len(buyer.holds) for buyer in done.buyers)
-    print(
-        f"\n  {sent} lock commands reached the server: {sent / holds:.2f} for each of the {holds} holds"
-    )
+    print(f"\n  the server saw {sent} lock commands: {sent / holds:.2f} for each of the {holds} holds")
 
 
 def main() -> None:
@@ -283,9 +280,8 @@ def main() -> None:
             current = unlocked = Round(build, folder, server, "", 200, 3.0)
             unlocked.finish()
             taken = unlocked.stock - unlocked.left
-            print(
-                f"  sold {unlocked.sold}, but only {taken} left the stock: OVERSOLD by {unlocked.sold - taken}\n"
-            )
+            print(f"  sold {unlocked.sold}, but only {taken} left the stock: ", end="")
+            print(f"OVERSOLD by {unlocked.sold - taken}\n")
 
             stock = 1500
             print(f"With a lock, {stock} pieces, a lease of {LEASE_MS / 1000:.0f} s:")

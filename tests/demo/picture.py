@@ -1,4 +1,4 @@
-"""The demo's timeline as SVG: one row a process, one bar a hold; above the whole sale, below a moment of it."""
+"""The demo's timeline as SVG: one row a process, one bar a hold; the whole sale and a moment of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Panel:
         for tick in range(first, (self.end - origin) // step_us + 1):
             x = self.x(origin + tick * step_us)
             self.out.append(
-                f'<line x1="{x:.1f}" y1="{self.top}" x2="{x:.1f}" y2="{self.top + self.height}" stroke="#dde1e6"/>'
+                f'<line x1="{x:.1f}" y1="{self.top}" x2="{x:.1f}" y2="{self.top + self.height}" '
+                'stroke="#dde1e6"/>'
             )
             words = f"{tick * step_us // unit_us} {unit}"
             self.text(x, self.top + self.height + 16, words, 'text-anchor="middle" fill="#667"')
@@ -79,12 +80,13 @@ class Panel:
             x, y = self.x(start), self.top + row * ROW
             killed = start == end
             self.out.append(
-                f'<line x1="{x:.1f}" y1="{y - 2}" x2="{x:.1f}" y2="{y + ROW}" stroke="{LOST}" stroke-width="2"/>'
+                f'<line x1="{x:.1f}" y1="{y - 2}" x2="{x:.1f}" y2="{y + ROW}" '
+                f'stroke="{LOST}" stroke-width="2"/>'
             )
             if not killed:
                 self.out.append(
-                    f'<rect x="{x:.1f}" y="{y + 5}" width="{self.x(end) - x:.1f}" height="{ROW - 10}" '
-                    f'fill="none" stroke="{LOST}" stroke-dasharray="4 3"/>'
+                    f'<rect x="{x:.1f}" y="{y + 5}" width="{self.x(end) - x:.1f}" '
+                    f'height="{ROW - 10}" fill="none" stroke="{LOST}" stroke-dasharray="4 3"/>'
                 )
             words = "killed" if killed else "stopped"
             self.text(x + 5, y + ROW / 2 + 4, words, f'fill="{LOST}" font-weight="bold"')
@@ -98,7 +100,7 @@ class Panel:
 
 
 def busiest(buyers: list[Buyer], start: int, end: int) -> int:
-    """Where a moment begins that shows as many processes and hand-overs between them as possible."""
+    """Where a moment begins that shows as many processes and hand-overs as possible."""
     holds = sorted((hold.start, row) for row, buyer in enumerate(buyers) for hold in buyer.holds)
     best, best_score = start, -1
     for at in range(start, max(start + 1, end - MOMENT_US), MOMENT_US // 5):

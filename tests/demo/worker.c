@@ -49,7 +49,7 @@ static redisContext *shop_open(void)
     return shop;
 }
 
-/* Read the stock, think, write it back: wrong without a lock.  Returns the pieces bought, -1 when sold out. */
+/* Read the stock, think, write it back: wrong without a lock.  -1: sold out. */
 static int buy(redisContext *shop, snib_hold *hold)
 {
     redisReply *reply = redisCommand(shop, "MGET stock slow");

@@ -72,7 +72,7 @@ static void names(void **state)
             "513 bytes");
     refused(snib_lock_new(client, SNIB_MUTEX, "a\0b", 3, NULL, &lock, &error), SNIB_ENAME, &error,
             "NUL inside");
-    refused(snib_lock_new(client, SNIB_MUTEX, NULL, 3, NULL, &lock, &error), SNIB_ENAME, &error,
+    refused(snib_lock_new(client, SNIB_MUTEX, NULL, 3, NULL, &lock, &error), SNIB_EINVAL, &error,
             "NULL");
     assert_null(lock);
     limit[512] = '\0';
@@ -173,7 +173,7 @@ static void urls(void **state)
         const char *url;
         int want;
     } bad[] = {
-        {NULL, SNIB_EURL},
+        {NULL, SNIB_EINVAL},
         {"", SNIB_EURL},
         {"127.0.0.1:6379", SNIB_EURL},
         {"http://127.0.0.1", SNIB_EURL},

@@ -155,7 +155,7 @@ static void nobody_answers(void **state)
     peer_start(&peer, NULL);
     snib_client *client = open_with(peer.url, NULL, NULL);
     acquire_refused(client, "x", SNIB_EUNREACHABLE, NULL);
-    EXPECT(snib_client_ping(client, 200, err), SNIB_TIMEDOUT);
+    EXPECT(snib_client_ping(client, 50, err), SNIB_TIMEDOUT);
     snib_client_free(client);
     peer_stop(&peer);
     client = open_with(peer.url, NULL, NULL); /* and now nobody listens there */
@@ -288,10 +288,10 @@ static void sufficient_rights(void **state)
 static void loading(void **state)
 {
     struct server *server = *state;
-    server_do(server, "EVAL %s 0", "for i = 1, 3000 do redis.call('set', 'k' .. i, i) end");
+    server_do(server, "EVAL %s 0", "for i = 1, 10000 do redis.call('set', 'k' .. i, i) end");
     server_do(server, "SAVE");
     server->arguments[0] = "--key-load-delay";
-    server->arguments[1] = "1000";
+    server->arguments[1] = "300";
     server->arguments[2] = "--loading-process-events-interval-bytes";
     server->arguments[3] = "1024";
     server_restart(server);
@@ -410,7 +410,7 @@ static void scripts_flushed(void **state)
     while (now_ms() < end) {
         server_do(server, "SCRIPT FLUSH");
         assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
-        nap_us(20000);
+        nap_us(150000);
     }
     server_do(server, "SCRIPT FLUSH");
     EXPECT(snib_lock_force_release(lock, err), SNIB_OK);

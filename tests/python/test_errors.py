@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -128,7 +129,7 @@ def test_urls_of_the_future(url: str) -> None:
 
 @pytest.mark.parametrize("url", [None, 1, b"redis://host"])
 def test_urls_of_another_type(url) -> None:
-    with pytest.raises((TypeError, snib.InvalidURL)):
+    with pytest.raises(TypeError):
         snib.connect(url)
 
 
@@ -170,20 +171,21 @@ def test_a_closed_client_answers_closed(server: Server) -> None:
     lock, rlock = client.lock("closed"), client.rlock("closed")
     hold = client.lock("held").hold()
     client.close()
-    for call in [
-        lock.acquire,
-        lock.hold,
-        rlock.acquire,
-        lock.info,
-        lock.locked,
-        lock.force_release,
-        client.ping,
-        client.list,
-        lambda: client.lock("new").acquire(),
-        lambda: snib.Queue(client),
-    ]:
+    calls = {
+        "acquire": lock.acquire,
+        "hold": lock.hold,
+        "rlock": rlock.acquire,
+        "info": lock.info,
+        "locked": lock.locked,
+        "force_release": lock.force_release,
+        "ping": client.ping,
+        "list": client.list,
+        "new": lambda: client.lock("new").acquire(),
+        "queue": lambda: snib.Queue(client),
+    }
+    for name, call in calls.items():
         with pytest.raises(snib.Closed):
-            call()
+            print(name, call())
     with pytest.raises(snib.Lost, match="closed"):
         hold.check()
     with pytest.raises((snib.Lost, snib.Closed)):
@@ -289,14 +291,18 @@ def test_a_server_that_never_answers(server: Server) -> None:
     ],
 )
 def test_error_replies(reply: bytes, error: type[snib.Error]) -> None:
-    with canned_server(reply) as url, connect(url) as client:
+    with canned_server(reply) as url:
+        client = connect(url)
         with pytest.raises(error) as caught:
             client.lock("x").acquire()
         assert isinstance(caught.value, snib.ServerError)
+        with contextlib.suppress(snib.Timeout):
+            client.close(0)  # what may have been applied cannot be undone here
 
 
 def test_wrong_password(new_server: NewServer, capfd: pytest.CaptureFixture[str]) -> None:
-    server = new_server("--requirepass", "right")
+    server = new_server()
+    server.admin.config_set("requirepass", "right")
     canary = "canary-7f3a"
     texts = []
     for client in [

@@ -20,8 +20,7 @@ struct bench {
     const char *scripts; /* folder with the scripts as they are sent */
 };
 
-/* ---- bench.c ------------------------------------------------------------------------------------
- */
+/* ---- bench.c --------------------------------------------------------------------------------- */
 
 _Noreturn void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int bench_number(const char *text);
@@ -39,8 +38,7 @@ typedef void bench_body(void *context, int index, const atomic_bool *stop, uint6
 double bench_crew(bench_body *body, void *context, int threads, double seconds, uint64_t *counts);
 uint64_t bench_sum(const uint64_t *counts, int n);
 
-/* ---- ours ---------------------------------------------------------------------------------------
- */
+/* ---- ours ------------------------------------------------------------------------------------ */
 
 snib_client *bench_client(const struct bench *bench);
 snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix,
@@ -73,8 +71,7 @@ void bench_raw_append_release(const struct bench_raw *raw, const struct bench_ra
 void bench_raw_expect_acquired(const struct bench_raw *raw);
 void bench_raw_expect_released(const struct bench_raw *raw);
 
-/* ---- modes --------------------------------------------------------------------------------------
- */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 void bench_pairs(const struct bench *bench, int argc, char **argv);
 void bench_pipeline(const struct bench *bench, int argc, char **argv);

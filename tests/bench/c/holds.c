@@ -13,8 +13,8 @@
 
 #define EVENTS 256
 #define IN_FLIGHT                                                                                  \
-    1024             /* small against the number of holds, so that what remains is the holds' own */
-#define SWEEP_S  0.5 /* between two looks at all keys */
+    1024            /* small against the number of holds, so that what remains is the holds' own */
+#define SWEEP_S 0.5 /* between two looks at all keys */
 #define PIPELINE 500
 
 struct holds {

@@ -19,8 +19,7 @@ static void pipeline_print(uint64_t done, double took)
     printf("{\"done\": %" PRIu64 ", \"seconds\": %.6f}\n", done, took);
 }
 
-/* ---- ours ---------------------------------------------------------------------------------------
- */
+/* ---- ours ------------------------------------------------------------------------------------ */
 
 struct pipeline {
     snib_client *client;
@@ -92,8 +91,7 @@ static void pipeline_ours(const struct bench *bench, int depth)
     free(p.locks);
 }
 
-/* ---- hiredis ------------------------------------------------------------------------------------
- */
+/* ---- hiredis --------------------------------------------------------------------------------- */
 
 static uint64_t pipeline_in_steps(const struct bench_raw *raw, struct bench_raw_lock *locks,
                                   int depth, double until)

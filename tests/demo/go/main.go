@@ -104,7 +104,8 @@ func (s *shop) reply() []string {
 	return []string{line[1:]}
 }
 
-// buy reads the stock, thinks and writes it back: wrong without a lock.  ctx ends when the lock is lost.
+// buy reads the stock, thinks and writes it back: wrong without a lock.
+// ctx ends when the lock is lost.
 func buy(ctx context.Context, shop *shop, check func() error) (bought int, err error) {
 	now := shop.do("MGET stock slow")
 	stock, err := strconv.Atoi(now[0])
