@@ -255,7 +255,7 @@ int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
         .waiting = event.waiting,
         .mine = event.mine,
     };
-    strncpy(info.owner, event.text, sizeof info.owner - 1);
+    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
     memcpy(out, &info, out->size);
     return SNIB_OK;
 }

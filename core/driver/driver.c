@@ -99,7 +99,8 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
         d->lost(d, hold, wakes);
     while ((text = snib__engine_take_log(d->engine, &level)))
         d->log(d, level, text, wakes);
-    if (d->hold_watchers > 0) {
+    if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {
+        d->moves_told = snib__engine_moves(d->engine);
         atomic_fetch_add(&d->hold_word, 1);
         wakes->hold_watchers = true;
     }

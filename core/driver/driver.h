@@ -80,6 +80,7 @@ struct snib__driver {
     bool wake_raised;
     _Atomic uint32_t hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
+    uint64_t moves_told; /* of the engine, when hold_word moved last */
     /* the API's: what to do with what has ended */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);

@@ -148,6 +148,8 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
+uint64_t snib__engine_moves(const struct snib__engine *e) { return e->moves; }
+
 void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
     uint32_t size = out->size;

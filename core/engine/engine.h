@@ -183,6 +183,8 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 /* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+/* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
+uint64_t snib__engine_moves(const struct snib__engine *engine);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Records for the log: the next one with its level, or NULL. */
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);

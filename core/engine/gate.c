@@ -89,6 +89,7 @@ static void gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
     if (hold->gate->active == hold)
         hold->gate->active = NULL;
     hold->phase = SNIB__GONE;
+    e->moves++;
     hold->op = NULL;
     snib__hold_settle(e, hold);
 }
@@ -324,6 +325,7 @@ static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32
     snib__timer_cancel(e, &hold->timer_at);
     e->releasing--;
     hold->phase = SNIB__GONE;
+    e->moves++;
     if (gate->active == hold)
         gate->active = NULL;
     if (code == SNIB_OK) {
@@ -378,6 +380,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (held)
         e->stats.held--;
     e->releasing++;
+    e->moves++;
     hold->phase = SNIB__RELEASING;
     hold->flags &= (uint8_t)~SNIB__RESENT;
     if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {

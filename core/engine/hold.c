@@ -82,6 +82,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     struct snib__gate *gate = hold->gate;
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
+    e->moves++;
     hold->reason = (uint8_t)reason;
     e->stats.held--;
     hold_count_loss(e, reason);

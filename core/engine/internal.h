@@ -146,6 +146,7 @@ struct snib__engine {
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     uint32_t releasing; /* holds in phase RELEASING */
+    uint64_t moves;     /* steps of holds towards their end */
     struct snib__timer *heap; /* from index 1 */
     uint32_t heap_n, heap_cap;
     struct snib__hold *free_holds;

@@ -230,7 +230,7 @@ bool snib__op_in_flight(const struct snib__op *op)
 
 void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
 {
-    if (op->answer)
+    if (op->answer && (op->code == SNIB_OK || op->answer->text[0]))
         *out = *op->answer;
     else {
         memset(out, 0, offsetof(snib_event, text) + 1);

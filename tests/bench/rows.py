@@ -131,6 +131,16 @@ def time_ratio(ours: str, theirs: str, against: str, goal: float) -> Check:
     return Check("time", against, (ours, theirs), value, goal, most=True)
 
 
+def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
+    """On one core it should be the time's ratio; it is steadier when others use the machine."""
+
+    def value(r: Round) -> float:
+        a, b = r[ours], r[theirs]
+        return (a.client_us + a.server_us) / (b.client_us + b.server_us)
+
+    return Check("CPU of client and server", against, (ours, theirs), value, None)
+
+
 def throughput(ours: str, theirs: tuple[str, ...], against: str, goal: float | None) -> Check:
     """Against the best of theirs in each round."""
 
@@ -175,7 +185,10 @@ def c_rows() -> list[Row]:
             "c1",
             "lock + unlock, 1 thread, C",
             {"snib": c_seat("pairs", "snib", 1), "hiredis": c_seat("pairs", "hiredis", 1)},
-            [time_ratio("snib", "hiredis", "same scripts, a blocking hiredis socket", 1.00)],
+            [
+                time_ratio("snib", "hiredis", "same scripts, a blocking hiredis socket", 1.00),
+                cpu_ratio("snib", "hiredis", "the same"),
+            ],
             pinned=True,
         )
     ]
@@ -226,6 +239,7 @@ def python_rows() -> list[Row]:
             },
             [
                 time_ratio("snib", "c", "our C", 1.12),
+                cpu_ratio("snib", "c", "the same"),
                 time_ratio("snib", "redis-py", "redis-py Lock with its C parser", 0.42),
             ],
             pinned=True,

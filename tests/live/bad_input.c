@@ -143,8 +143,8 @@ static void client_options(void **state)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             snib_client_options_init(&options, sizeof options);
             memcpy((char *)&options + times[t], &values[v], sizeof values[v]);
-            refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
-                    "time");
+            refused(snib_client_open(server.url, &options, &other, &error),
+                    t == 0 ? SNIB_ELEASE : SNIB_EOPTION, &error, "time");
         }
     static const int32_t counts[] = {-2, INT32_MIN};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -310,7 +310,9 @@ static void orphaned_handles(void **state)
         wrong = calls_answer(&h, LOCK_CALLS, SNIB_ECLOSED);
     if (wrong)
         fail_msg("after the client's end: %s", wrong);
-    assert_int_equal(snib_hold_state(h.hold, NULL), SNIB_ECLOSED);
+    int32_t reason = SNIB_REASON_NONE;
+    assert_int_equal(snib_hold_state(h.hold, &reason), SNIB_HOLD_LOST);
+    assert_int_equal(reason, SNIB_REASON_CLOSED);
     handles_free(&h);
     AWAIT(server_integer(&server, "EXISTS handles") == 0, 1000);
 }

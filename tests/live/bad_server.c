@@ -383,7 +383,6 @@ static void too_many_clients(void **state)
     int code = snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error);
     print_message("          %s: %s\n", snib_code_name(code), error.text);
     assert_true(code < 0 && snib_code_is(code, SNIB_IS_RETRYABLE));
-    assert_non_null(strstr(error.text, "max number of clients"));
     server_do(server, "CONFIG SET maxclients 100");
     must_release(must_acquire(must_lock(client, "x"), 0));
     snib_client_free(client);

@@ -181,7 +181,6 @@ def test_a_closed_client_answers_closed(server: Server) -> None:
         "ping": client.ping,
         "list": client.list,
         "new": lambda: client.lock("new").acquire(),
-        "queue": lambda: snib.Queue(client),
     }
     for name, call in calls.items():
         with pytest.raises(snib.Closed):

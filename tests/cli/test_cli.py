@@ -1,0 +1,501 @@
+#!/usr/bin/env python3
+"""The snib command as its users meet it: exit codes, output, signals, losses, the terminal.
+
+SNIB_COMMAND names the command (default: snib on PATH), SNIB_TEST_SERVER another server.
+"""
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from server import Server, wait_for
+
+SNIB = os.environ.get("SNIB_COMMAND", "snib")
+BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
+PYTHON = sys.executable
+
+
+class Cli(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.env = {**os.environ, "SNIB_URL": cls.server.url}
+        cls.env.pop("SNIB_PASSWORD", None)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def setUp(self):
+        self.server("FLUSHALL")
+        self.started = []
+        self.folder = tempfile.TemporaryDirectory(prefix="snib-cli-")
+
+    def tearDown(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+        self.folder.cleanup()
+
+    def snib(self, *words, env=None, **options):
+        """Run to the end; stdout and stderr apart."""
+        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, **options)
+
+    def start(self, *words, **options):
+        """Start; stdout and stderr together."""
+        process = subprocess.Popen([SNIB, *words], env=self.env, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, **options)
+        self.started.append(process)
+        return process
+
+    def hold(self, name, *options, script="echo ready; exec sleep 60"):
+        """Start a run that says when it has the lock."""
+        process = self.start("run", name, *options, "--", "sh", "-c", script)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def end(self, process):
+        """Wait for the end; return exit code and the rest of the output."""
+        text = process.communicate(timeout=30)[0]
+        return process.returncode, text
+
+    def assertFree(self, name):
+        """Nothing of ours is left: no key, no subscription."""
+        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")
+
+    # ---- run ------------------------------------------------------------------------------------
+
+    def test_exit_code_and_output_are_the_commands(self):
+        for code in (0, 1, 7, 125):
+            done = self.snib("run", "a", "--", "sh", "-c", f"echo out; echo err >&2; exit {code}")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "out\n", "err\n"))
+        done = self.snib("run", "a", "--", "sh", "-c", "kill -USR2 $$")
+        self.assertEqual(done.returncode, 128 + signal.SIGUSR2)
+        self.assertFree("a")
+
+    def test_lock_is_held_while_the_command_runs(self):
+        process = self.hold("a", script="echo ready")
+        self.assertEqual(self.end(process)[0], 0)
+        process = self.hold("a")
+        self.assertEqual(self.server("HLEN", "a"), 1)
+        self.assertGreater(self.server("PTTL", "a"), 20000)
+        process.terminate()
+        self.assertEqual(self.end(process), (128 + signal.SIGTERM, ""))
+        self.assertFree("a")
+
+    def test_environment(self):
+        script = 'echo "$SNIB_LOCK/${SNIB_TOKEN-none}/$OTHER"'
+        done = self.snib("run", "{t}a b", "--", "sh", "-c", script,
+                         env={"SNIB_LOCK": "old", "SNIB_TOKEN": "old", "OTHER": "kept"})
+        self.assertEqual(done.stdout, "{t}a b/none/kept\n")
+
+    def test_lease_is_renewed(self):
+        process = self.hold("a", "--lease", "500ms")
+        owner = self.server("HKEYS", "a")
+        end = time.monotonic() + 2
+        while time.monotonic() < end: # four leases
+            self.assertEqual(self.server("HKEYS", "a"), owner)
+            self.assertLessEqual(self.server("PTTL", "a"), 500)
+            time.sleep(0.02)
+        process.terminate()
+        self.end(process)
+
+    def test_busy_and_timed_out(self):
+        self.hold("a")
+        marker = f"{self.folder.name}/ran"
+        done = self.snib("run", "a", "--wait", "0", "--", "touch", marker)
+        self.assertEqual(done.returncode, BUSY)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        before = time.monotonic()
+        done = self.snib("run", "a", "--wait", "300ms", "--", "touch", marker)
+        self.assertEqual(done.returncode, TIMEDOUT)
+        self.assertGreaterEqual(time.monotonic() - before, 0.3)
+        self.assertFalse(os.path.exists(marker))
+
+    def test_waits_for_the_lock(self):
+        first = self.hold("a")
+        second = self.start("run", "a", "--wait", "20s", "--", "echo", "mine")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+        first.terminate()
+        self.assertEqual(self.end(second), (0, "mine\n"))
+        self.assertFree("a")
+
+    def test_command_that_cannot_run(self):
+        plain = f"{self.folder.name}/plain"
+        with open(plain, "w") as file:
+            file.write("no program")
+        for command, code in (("/no/such/program", NOT_FOUND), ("no-such-program", NOT_FOUND),
+                              (plain, NOT_RUNNABLE), ("/", NOT_RUNNABLE)):
+            done = self.snib("run", "a", "--", command)
+            self.assertEqual(done.returncode, code)
+            self.assertIn(command, done.stderr)
+            self.assertFree("a")
+
+    # ---- loss -----------------------------------------------------------------------------------
+
+    def lose(self, *options, script):
+        """Run script under a short lease, give the lock to somebody else, return code and text."""
+        process = self.hold("a", "--lease", "600ms", *options, script=script)
+        self.server("DEL", "a")
+        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
+        code, text = self.end(process)
+        self.assertEqual(self.server("HGET", "a", "11111111-1111-8111-8111-111111111111:1"), "1")
+        return code, text
+
+    def test_loss_ends_the_command(self):
+        code, text = self.lose(script="trap 'echo told; exit 0' TERM; echo ready; while :; do sleep .02; done")
+        self.assertEqual(code, LOST)
+        self.assertIn("told", text)
+        self.assertRegex(text, "snib: lock lost .*taken")
+
+    def test_loss_ends_the_whole_group(self):
+        # The shell ends at once; the process that it leaves behind ignores SIGTERM.
+        pid_file = f"{self.folder.name}/pid"
+        script = (f"(trap '' TERM; exec sleep 60) & echo $! > {pid_file}; "
+                  "trap 'exit 0' TERM; echo ready; wait")
+        process = self.hold("a", "--lease", "600ms", script=script)
+        with open(pid_file) as file:
+            left = int(file.read())
+        self.server("DEL", "a")
+        self.assertEqual(process.wait(30), LOST)
+        wait_for(lambda: is_gone(left), "the process left behind to be killed")
+
+    def test_loss_kills_a_deaf_command_after_the_grace(self):
+        before = time.monotonic()
+        code, _ = self.lose(script="trap '' TERM; echo ready; while :; do sleep .05; done")
+        self.assertEqual(code, LOST)
+        self.assertGreater(time.monotonic() - before, 5)
+
+    def test_loss_with_kill(self):
+        before = time.monotonic()
+        code, text = self.lose("--on-loss", "kill",
+                               script="trap 'echo told' TERM; echo ready; while :; do sleep .05; done")
+        self.assertEqual(code, LOST)
+        self.assertNotIn("told", text)
+        self.assertLess(time.monotonic() - before, 4)
+
+    def test_loss_ignored(self):
+        process = self.hold("a", "--lease", "600ms", "--on-loss", "ignore",
+                            script=f"echo ready; while ! test -e {self.folder.name}/go; do sleep .02; "
+                                   "done; exit 5")
+        self.server("DEL", "a")
+        self.assertIn("lost", process.stdout.readline())
+        with open(f"{self.folder.name}/go", "w"):
+            pass
+        self.assertEqual(self.end(process), (5, ""))
+
+    def test_loss_when_the_server_stops(self):
+        # The command must be told before the lease can have ended, though nobody answers.
+        process = self.hold("a", "--lease", "1s", "--json")
+        self.server.process.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        try:
+            line = json.loads(process.stdout.readline())
+        finally:
+            self.server.process.send_signal(signal.SIGCONT)
+        self.assertLess(time.monotonic() - stopped, 1.0)
+        self.assertEqual(line["event"], "lost")
+        self.assertIn("unreachable", line["text"])
+        self.assertEqual(self.end(process)[0], LOST)
+
+    def test_loss_found_at_the_release(self):
+        process = self.hold("a", script=f"echo ready; while test ! -e {self.folder.name}/go; do :; done")
+        self.server("DEL", "a")
+        with open(f"{self.folder.name}/go", "w"):
+            pass
+        self.assertEqual(self.end(process)[0], LOST)
+
+    # ---- signals --------------------------------------------------------------------------------
+
+    def test_signals_are_forwarded(self):
+        names = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
+        script = ("import signal\n"
+                  "for name in %r:\n"
+                  "    number = getattr(signal, 'SIG' + name)\n"
+                  "    signal.signal(number, lambda *_, name=name: print(name, flush=True))\n"
+                  "print('ready', flush=True)\n"
+                  "for name in %r: signal.pause()\n") % (names, names)
+        process = self.start("run", "a", "--", PYTHON, "-c", script)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        for name in names:
+            process.send_signal(getattr(signal, "SIG" + name))
+            self.assertEqual(process.stdout.readline(), name + "\n")
+        self.assertEqual(self.end(process), (0, ""))
+        self.assertFree("a")
+
+    def test_ignored_signals_stay_ignored(self):
+        process = self.hold("a", script="echo ready; exec sleep 60")
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(self.end(process)[0], 128 + signal.SIGHUP)
+        ignoring = self.start("run", "a", "--", "sh", "-c", "kill -HUP $$; echo lives",
+                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertEqual(self.end(ignoring), (0, "lives\n"))
+
+    def test_signal_while_waiting(self):
+        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 1)
+        self.server("PEXPIRE", "a", 60000)
+        for name in ("TERM", "INT", "HUP"):
+            number = getattr(signal, "SIG" + name)
+            process = self.start("run", "a", "--", "echo", "ran")
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+            process.send_signal(number)
+            self.assertEqual(self.end(process), (128 + number, ""))
+            wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscription to end")
+        self.assertEqual(self.server("HLEN", "a"), 1)
+
+    def test_killed_snib_takes_the_command_along(self):
+        process = self.hold("a", script="echo ready; echo $$; exec sleep 60")
+        child = int(process.stdout.readline())
+        process.kill()
+        wait_for(lambda: is_gone(child), "the command to end")
+
+    # ---- the terminal ---------------------------------------------------------------------------
+
+    def on_terminal(self, script):
+        """Run a bash script with job control on a terminal of its own; return pid and descriptor."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ.update(self.env)
+            os.execvp("bash", ["bash", "-c", script])
+        self.addCleanup(os.close, terminal)
+        self.addCleanup(reap, pid)
+        return pid, terminal
+
+    def expect(self, terminal, pattern):
+        """Read from the terminal until the pattern came; return all of it."""
+        got = ""
+        while not re.search(pattern, got):
+            try:
+                more = os.read(terminal, 1000).decode()
+            except OSError:
+                more = ""
+            if not more:
+                raise AssertionError(f"the terminal ended without {pattern!r}: {got!r}")
+            got += more
+        return got
+
+    def test_terminal_is_handed_over_on_demand(self):
+        _, terminal = self.on_terminal(
+            f"set -m; {SNIB} run a -- sh -c 'echo rea''dy; read line; echo got $line'; echo code $?; "
+            "read line; echo after $line")
+        self.expect(terminal, "ready")
+        os.write(terminal, b"one\n")
+        self.expect(terminal, "got one")
+        self.expect(terminal, "code 0")
+        os.write(terminal, b"two\n") # and the shell has it back
+        self.expect(terminal, "after two")
+        self.assertFree("a")
+
+    def test_interrupt_from_the_terminal(self):
+        for wants in ("sleep 60", "read line"):
+            _, terminal = self.on_terminal(
+                f"set -m; {SNIB} run a -- sh -c 'trap \"echo interr\"\"upted; exit 9\" INT; "
+                f"echo rea\"\"dy; {wants}'; echo code $?")
+            self.expect(terminal, "ready")
+            if wants == "read line":
+                wait_for(lambda: has_terminal("sh", terminal), "the hand-over")
+            os.write(terminal, b"\x03")
+            self.expect(terminal, "interrupted")
+            self.expect(terminal, "code 9")
+            self.assertFree("a")
+
+    def test_pipeline_keeps_its_terminal(self):
+        _, terminal = self.on_terminal(
+            f"set -m; {SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
+        self.expect(terminal, "x")
+        os.write(terminal, b"q\n")
+        self.expect(terminal, "pager got q")
+
+    def stop_and_continue(self, lease, while_stopped):
+        _, terminal = self.on_terminal(
+            f"set -m; {SNIB} run a --lease {lease} -- sh -c 'echo rea''dy; sleep .2; echo wo''rked; "
+            f"sleep 1; exit 4'; echo stop''ped $?; read line; fg >/dev/null; echo code $?")
+        self.expect(terminal, "ready")
+        os.write(terminal, b"\x1a")
+        self.expect(terminal, "stopped 147")
+        while_stopped()
+        os.write(terminal, b"\n")
+        return self.expect(terminal, r"code \d+\r\n")
+
+    def test_stop_and_continue(self):
+        text = self.stop_and_continue("20s", lambda: self.assertEqual(self.server("HLEN", "a"), 1))
+        self.assertIn("code 4", text)
+        self.assertFree("a")
+
+    def test_loss_while_stopped(self):
+        # The command must not work on when it is continued after its lease has ended.
+        text = self.stop_and_continue(
+            "500ms", lambda: wait_for(lambda: self.server("EXISTS", "a") == 0, "the lease to end"))
+        self.assertIn("lost", text)
+        self.assertNotIn("worked", text)
+        self.assertIn("code 123", text)
+
+    # ---- info, list, release --------------------------------------------------------------------
+
+    def test_info(self):
+        self.assertEqual(self.snib("info", "a").stdout, "a: free, 0 waiting processes\n")
+        free = json.loads(self.snib("info", "a", "--json").stdout)
+        self.assertEqual(free, {"name": "a", "held": False, "owner": "", "remaining_ms": 0, "count": 0,
+                                "waiting": 0})
+        self.hold("a")
+        self.start("run", "a", "--", "true")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+        owner = self.server("HKEYS", "a")[0]
+        self.assertRegex(self.snib("info", "a").stdout, r"^a: held by [0-9a-f-]{36}:\d+, count 1, "
+                         r"lease ends in \d+\.\d{3} s, 1 waiting process\n$")
+        held = json.loads(self.snib("--json", "info", "a").stdout)
+        self.assertEqual((held["held"], held["owner"], held["count"], held["waiting"]),
+                         (True, owner, 1, 1))
+        self.assertTrue(20000 < held["remaining_ms"] <= 30000)
+
+    def test_info_without_lease(self):
+        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 2)
+        self.assertIn("count 2, no lease", self.snib("info", "a").stdout)
+        self.assertIsNone(json.loads(self.snib("info", "a", "--json").stdout)["remaining_ms"])
+
+    def test_list(self):
+        self.assertEqual(self.snib("list").stdout, "")
+        self.assertEqual(self.snib("list", "--json").stdout, "[]\n")
+        names = [f"jobs:{i:03}" for i in range(300)] + ["other", "\u00e4\nb"]
+        for name in names:
+            self.server("HSET", name, "11111111-1111-8111-8111-111111111111:1", 1)
+        self.server("SET", "jobs:no-lock", "x")
+        self.server("HSET", "jobs:no-lock-either", "field", "x")
+        shown = sorted(name.replace("\n", "\\x0a") for name in names)
+        self.assertEqual(self.snib("list").stdout.split("\n"), shown + [""])
+        self.assertEqual(self.snib("list", "jobs:00*").stdout.split(), names[:10])
+        self.assertEqual(json.loads(self.snib("list", "--json").stdout), shown)
+
+    def test_release(self):
+        process = self.hold("a", "--lease", "600ms")
+        done = self.snib("release", "a")
+        self.assertEqual(done.returncode, USAGE)
+        self.assertEqual(self.server("EXISTS", "a"), 1)
+        done = self.snib("release", "--force", "a")
+        self.assertEqual((done.returncode, done.stdout), (0, "a: released\n"))
+        self.assertEqual(self.end(process)[0], LOST)
+        done = self.snib("release", "--force", "a")
+        self.assertEqual((done.returncode, done.stdout), (1, "a: nothing was held\n"))
+        done = self.snib("release", "--force", "a", "--json")
+        self.assertEqual((done.returncode, done.stdout), (1, '{"name":"a","released":false}\n'))
+        self.server("SET", "a", "data")
+        self.assertEqual(self.snib("release", "--force", "a").returncode, SERVER)
+        self.assertEqual(self.server("GET", "a"), "data")
+
+    # ---- errors ---------------------------------------------------------------------------------
+
+    def test_bad_usage(self):
+        marker = f"{self.folder.name}/ran"
+        command = ["--", "touch", marker]
+        bad = [
+            [], ["walk"], ["run"], ["run", "a"], ["run", "a", "--"], ["run", *command],
+            ["run", "a", "b", *command], ["run", "a", "touch", marker], ["--no", "run", "a", *command],
+            ["run", "a", "--wait", *command], ["info"], ["info", "a", "b"], ["info", "a", *command],
+            ["info", "a", "--wait", "1s"], ["list", "--lease", "1s"], ["info", "--force", "a"],
+            ["release", "a"], ["release", "--force"], ["list", "a", "b"],
+            ["run", "", *command], ["run", "a\nb", *command], ["run", "a{b", *command],
+            ["run", b"a\xff", *command], ["run", "x" * 513, *command],
+            ["run", "a", "--url", "http://127.0.0.1", *command],
+        ]
+        for text in ("", "x", "-1", "1x", "1 s", "s", "1.5s", "99999999999999999999", "25h", " 1s"):
+            bad.append(["run", "a", "--wait", text, *command])
+        for text in ("", "0", "99ms", "25h", "-1s"):
+            bad.append(["run", "a", "--lease", text, *command])
+        for text in ("", "TERM", "stop"):
+            bad.append(["run", "a", "--on-loss", text, *command])
+        for words in bad:
+            with self.subTest(words=words):
+                done = self.snib(*words)
+                self.assertEqual((done.returncode, done.stdout), (USAGE, ""))
+                self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
+                done = self.snib("--json", *words)
+                self.assertEqual(json.loads(done.stderr)["event"], "error")
+        self.assertFalse(os.path.exists(marker))
+        self.assertEqual(self.server("DBSIZE"), 0)
+
+    def test_times(self):
+        self.hold("a")
+        for text in ("0", "0s", "0ms", "1ms"):
+            self.assertIn(self.snib("run", "a", "--wait", text, "--", "true").returncode,
+                          (BUSY, TIMEDOUT))
+        for text in ("100ms", "1", "2s", "3m", "24h"):
+            self.assertEqual(self.snib("run", "b", "--lease", text, "--", "true").returncode, 0)
+
+    def test_unreachable(self):
+        done = self.snib("info", "a", "--url", f"unix://{self.folder.name}/nobody")
+        self.assertEqual((done.returncode, done.stdout), (SERVER, ""))
+        done = self.snib("run", "a", "--json", "--", "true",
+                         env={"SNIB_URL": f"unix://{self.folder.name}/nobody"})
+        self.assertEqual(done.returncode, SERVER)
+        self.assertEqual(json.loads(done.stderr)["code"], "SNIB_EUNREACHABLE")
+
+    def test_wrong_type(self):
+        self.server("SET", "a", "data")
+        self.assertEqual(self.snib("run", "a", "--", "true").returncode, SERVER)
+        self.assertEqual(self.server("GET", "a"), "data")
+
+    def test_passwords(self):
+        guarded = Server("--requirepass", "right")
+        self.addCleanup(guarded.stop)
+        url = guarded.url
+        cases = [
+            (url, None, SERVER), (url, "right", 0), (url, "canary", SERVER),
+            (url.replace("unix://", "unix://:right@"), None, 0),
+            (url.replace("unix://", "unix://:canary@"), None, SERVER),
+            (url.replace("unix://", "unix://:canary@"), "right", 0), # the environment wins
+            (url.replace("unix://", "unix://:canary@") + "?x=1", None, USAGE),
+        ]
+        for address, password, code in cases:
+            done = self.snib("info", "a", env={"SNIB_URL": address, "SNIB_PASSWORD": password or ""})
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertNotIn("canary", done.stdout + done.stderr)
+
+    # ---- help -----------------------------------------------------------------------------------
+
+    def test_help_version_and_manual_agree(self):
+        done = self.snib("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(all(len(line) <= 100 for line in done.stdout.splitlines()))
+        manual = os.path.join(os.path.dirname(__file__), "../../core/cli/snib.1")
+        with open(manual) as file:
+            text = file.read().replace("\\-", "-")
+        for pattern in (r"--[a-z][a-z-]*", r"\b12[1-7]\b", r"\bSNIB_[A-Z]+\b"):
+            self.assertEqual(set(re.findall(pattern, done.stdout)) - {"SNIB_TOKEN"},
+                             set(re.findall(pattern, text)) - {"SNIB_TOKEN"})
+        done = self.snib("--version")
+        self.assertRegex(done.stdout, r"^snib \d+\.\d+\.\d+ \([0-9a-f]{16}\)\n$")
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def has_terminal(name, terminal):
+    """Is the leader of the terminal's foreground group a process of this name?"""
+    with open(f"/proc/{os.tcgetpgrp(terminal)}/comm") as file:
+        return file.read() == name + "\n"
+
+
+def reap(pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,274 @@
+/* sim.c - the engine in a simulated world: one seed, one life, one verdict.
+ *
+ *     sim [--seeds A-B] [--trace SEED]
+ *
+ * A world lives through three phases: disturbed, with the faults that its seed knows; calm, in which
+ * everything must come right again; winding down, after which nothing of ours may be left.  A failure is
+ * one line that says how to replay it.  Some seeds run twice and must leave the same trace.
+ */
+#include "sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EPOCH_NS 1700000000000000000ULL
+#define RECOVERY (6000 * SNIB__MS) /* the longest back-off, a reply that times out, a lease */
+#define EVENTS_MAX 1000000
+
+struct sim sim;
+struct sim_totals totals;
+static jmp_buf failed;
+
+uint64_t sim_draw(uint64_t below)
+{
+    sim.random ^= sim.random >> 12;
+    sim.random ^= sim.random << 25;
+    sim.random ^= sim.random >> 27;
+    return (sim.random * 0x2545f4914f6cdd1dULL >> 8) % below;
+}
+
+bool sim_chance(unsigned one_in)
+{
+    return sim_draw(one_in) == 0;
+}
+
+snib__time sim_between(snib__time least, snib__time most)
+{
+    return least + sim_draw(most - least + 1);
+}
+
+bool sim_has(int fault)
+{
+    bool still = !sim.calm || fault == FAULT_SLICE || fault == FAULT_FORCE || fault == FAULT_CLOCK;
+    return still && (sim.enabled >> fault & 1) != 0;
+}
+
+uint64_t sim_server_ns(snib__time at)
+{
+    return EPOCH_NS + at + (uint64_t)((int64_t)(at - SIM_START) / 1000000 * sim.clock_ppm);
+}
+
+void sim_mix(uint64_t value)
+{
+    sim.hash = (sim.hash ^ value) * 0x100000001b3ULL;
+    sim.hash ^= sim.hash >> 29;
+}
+
+void sim_trace(const char *format, ...)
+{
+    va_list arguments;
+    if (!sim.trace) {
+        return;
+    }
+    printf("%12.6f  ", (double)(sim.now - SIM_START) / 1e9);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n");
+}
+
+void sim_fail(const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "sim: seed %llu at %.6f s: ", (unsigned long long)sim.seed,
+            (double)(sim.now - SIM_START) / 1e9);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "; replay: sim --trace %llu\n", (unsigned long long)sim.seed);
+    longjmp(failed, 1);
+}
+
+/* ---- One world ---------------------------------------------------------------------------------- */
+
+static void begin(uint64_t seed, bool trace)
+{
+    static const snib__time leases[] = {300 * SNIB__MS, 1000 * SNIB__MS, 3000 * SNIB__MS};
+    static const char *const names[SIM_NAMES] = {"orders", "{tenant}stock", "a lock"};
+    memset(&sim, 0, sizeof sim);
+    sim.seed = seed;
+    sim.trace = trace;
+    sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
+    sim.now = SIM_START;
+    sim.lease = leases[sim_draw(3)];
+    sim.recheck = sim_between(500 * SNIB__MS, 3000 * SNIB__MS);
+    sim.patience = sim_between(500 * SNIB__MS, 5000 * SNIB__MS);
+    sim.reply_timeout = sim_between(200 * SNIB__MS, 3000 * SNIB__MS);
+    sim.delay = sim_between(SNIB__MS / 10, 8 * SNIB__MS);
+    sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
+    sim.name_count = (int)sim_between(1, SIM_NAMES);
+    sim.slot_count = (int)sim_between(2, SIM_SLOTS);
+    sim.database = sim_chance(2) ? 0 : 3;
+    sim.password = sim_chance(2) ? NULL : "secret";
+    sim.model = model_new();
+    model_require_password(sim.model, sim.password);
+    model_watch(sim.model, check_executed, NULL);
+    fault_plan();
+    for (int i = 0; i < sim.name_count; i++) {
+        sim.names[i] = (struct sim_name){.text = names[i], .n = strlen(names[i]), .since = sim.now};
+    }
+    for (int i = 0; i < sim.slot_count; i++) {
+        process_new(i);
+    }
+    sim.calm_at = sim.now + sim_between(1000 * SNIB__MS, 6000 * SNIB__MS);
+    sim.stable_at = sim.enabled == 0 ? sim.now : SNIB__NEVER / 2; /* can be added to */
+}
+
+static void end(void)
+{
+    for (uint32_t i = 0; i < sim.process_count; i++) {
+        process_free(sim.processes[i]);
+    }
+    net_free();
+    model_free(sim.model);
+}
+
+/* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
+static void step(snib__time until)
+{
+    snib__time next = net_next();
+    snib__time fault = fault_next();
+    struct sim_process *runs = NULL;
+    next = fault < next ? fault : next;
+    for (int i = 0; i < sim.slot_count; i++) {
+        snib__time at = process_next(sim.slots[i]);
+        if (at <= sim.now || at < next) {
+            runs = at <= next || at <= sim.now ? sim.slots[i] : runs;
+            next = at < next ? at : next;
+        }
+    }
+    sim.now = next > until ? until : next > sim.now ? next : sim.now;
+    model_time(sim.model, sim_server_ns(sim.now));
+    check_truth(CAUSE_EXPIRED);
+    if (++sim.events > EVENTS_MAX) {
+        sim_fail("there is no end to events");
+    }
+    sim_mix(sim.now);
+    if (next <= until) {
+        if (runs != NULL && process_next(runs) <= sim.now) {
+            process_run(runs);
+        } else if (!net_run()) {
+            fault_run();
+        }
+    }
+    check_step();
+}
+
+static void run_until(snib__time until)
+{
+    while (sim.now < until) {
+        step(until);
+    }
+}
+
+static bool all_idle(void)
+{
+    for (int i = 0; i < sim.slot_count; i++) {
+        if (!process_is_idle(sim.slots[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void live(void)
+{
+    run_until(sim.calm_at);
+    sim_trace("calm");
+    sim.calm = true;
+    fault_end_all();
+    check_truth(CAUSE_MEMORY);
+    if (sim.enabled != 0) {
+        sim.stable_at = sim.now + RECOVERY + sim.lease;
+    }
+    run_until(sim.enabled == 0 ? sim.now + 1000 * SNIB__MS : sim.stable_at + 2000 * SNIB__MS);
+    sim_trace("winding down");
+    sim.winding_down = true;
+    snib__time at_last = sim.now + 20 * sim.lease + RECOVERY;
+    while (!all_idle()) {
+        step(at_last);
+        if (sim.now >= at_last) {
+            sim_fail("somebody does not come to an end");
+        }
+    }
+    run_until(sim.now + sim.lease + 1000 * SNIB__MS);
+    check_end();
+}
+
+/* Returns whether the world was as it must be. */
+static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
+{
+    volatile bool good = false;
+    begin(seed, trace);
+    if (setjmp(failed) == 0) {
+        live();
+        good = true;
+        sim_mix(model_digest(sim.model));
+        totals.events += sim.events;
+        totals.requests += model_requests(sim.model);
+        *out_hash = sim.hash;
+    }
+    if (good) {
+        end();
+    }
+    return good;
+}
+
+/* ---- All worlds --------------------------------------------------------------------------------- */
+
+static void print_totals(uint64_t seeds, double seconds)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        SIM_FAULTS(X)
+#undef X
+    };
+    printf("sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "
+           "handed over %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, "
+           "failed %llu; faults:",
+           (unsigned long long)seeds, (unsigned long long)totals.events,
+           (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
+           (unsigned long long)totals.reentered, (unsigned long long)totals.handed_over,
+           (unsigned long long)totals.released, (unsigned long long)totals.refused,
+           (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
+           (unsigned long long)totals.lost, (unsigned long long)totals.failed);
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        printf(" %s %llu", names[i], (unsigned long long)totals.faults[i]);
+    }
+    printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t first = 1, last = 1000, hash, again;
+    struct timespec from, to;
+    if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
+        return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;
+    }
+    if (argc == 3 && strcmp(argv[1], "--seeds") == 0) {
+        char *rest;
+        first = strtoull(argv[2], &rest, 10);
+        last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
+    } else if (argc != 1) {
+        fprintf(stderr, "usage: sim [--seeds A-B] [--trace SEED]\n");
+        return 2;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (uint64_t seed = first; seed <= last; seed++) {
+        if (!run(seed, false, &hash)) {
+            return 1;
+        }
+        if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
+            fprintf(stderr, "sim: seed %llu does not leave the same trace twice\n",
+                    (unsigned long long)seed);
+            return 1;
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    print_totals(last - first + 1, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    return 0;
+}
