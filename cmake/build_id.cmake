@@ -2,8 +2,8 @@
 #
 #   cmake -DDIR=core [-DOUT=snib_build_id.h] -P cmake/build_id.cmake
 #
-# The first 16 hex digits of the SHA-256 over the lines "<sha256 of file>  <path below DIR>\n" of all
-# sources, sorted by path.  In a shell, inside DIR:
+# The first 16 hex digits of the SHA-256 over the lines "<sha256 of file>  <path below DIR>\n" of
+# all sources, sorted by path.  In a shell, inside DIR:
 #
 #   sha256sum $(ls include/*.h {api,driver,engine,locks,net}/*.[ch] api/*.def lua/*.lua |
 #               LC_ALL=C sort) | sha256sum

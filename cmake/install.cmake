@@ -7,8 +7,8 @@ include(CMakePackageConfigHelpers)
 install(TARGETS snib_shared snib_static EXPORT snibTargets)
 install(FILES core/include/snib.h TYPE INCLUDE)
 
-# Requires.private would ask every user for the .pc files of hiredis and uuid and leak their flags into
-# --cflags, though the header needs neither; so snib.pc lists plain private libraries.
+# Requires.private would ask every user for the .pc files of hiredis and uuid and leak their flags
+# into --cflags, though the header needs neither; so snib.pc lists plain private libraries.
 file(RELATIVE_PATH to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 configure_file(cmake/snib.pc.in snib.pc @ONLY)

@@ -3,6 +3,8 @@
 
 #include "engine/internal.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,25 +176,31 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration)
 
 void snib__engine_log_level(struct snib__engine *e, int32_t level) { e->log_level = level; }
 
-/* One record waits at a time; the driver fetches it after each pass. */
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *text)
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
+    va_list arguments;
     if (level > e->log_level)
         return;
-    size_t n = strlen(text);
-    n = n < sizeof e->log - 1 ? n : sizeof e->log - 1;
-    memcpy(e->log, text, n);
-    e->log[n] = 0;
-    e->log_pending = level;
+    if (e->log_n == SNIB__RECORDS_MAX) {
+        e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+        e->log_n--;
+    }
+    struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
+    record->level = level;
+    va_start(arguments, format);
+    vsnprintf(record->text, sizeof record->text, format, arguments);
+    va_end(arguments);
 }
 
 const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
 {
-    if (e->log_pending == 0)
+    if (e->log_n == 0)
         return NULL;
-    *out_level = e->log_pending;
-    e->log_pending = 0;
-    return e->log;
+    const struct snib__record *record = &e->log[e->log_head];
+    e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    e->log_n--;
+    *out_level = record->level;
+    return record->text;
 }
 
 struct snib__op *snib__engine_live(const struct snib__engine *e) { return e->live; }

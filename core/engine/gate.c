@@ -360,6 +360,8 @@ static void gate_send_release(struct snib__engine *e, struct snib__hold *hold, s
 {
     struct snib__wait *wait = hold->gate->wait;
     hold->flags &= (uint8_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    if (wait)
+        wait->chain = 0;
     if (wait && wait->channel == SNIB__CHAN_ON) {
         hold->flags |= SNIB__AWAKE;
         if (!(hold->flags & SNIB__YIELD)) {

@@ -87,7 +87,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    snib__engine_log(e, SNIB_LOG_WARNING, "a hold was lost");
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", gate->name_len < 100 ? gate->name_len : 100,
+                     gate->name, gate->name_len < 100 ? "" : "...", snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;

@@ -126,6 +126,12 @@ struct snib__timer {
 };
 enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 
+#define SNIB__RECORDS_MAX 16
+struct snib__record {
+    int32_t level;
+    char text[160];
+};
+
 struct snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
 
 struct snib__engine {
@@ -154,8 +160,8 @@ struct snib__engine {
     struct snib__batch *free_batches;
     struct snib__slab *slabs;
     uint64_t memory;
-    char log[160];
-    int32_t log_pending;
+    struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
+    uint32_t log_head, log_n;
 };
 
 /* timer.c */
@@ -240,7 +246,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
 /* engine.c */
 uint64_t snib__engine_random(struct snib__engine *e, uint64_t below);
 uint32_t snib__hash(const char *bytes, size_t n);
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *text);
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif

@@ -227,7 +227,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     if (link == SNIB__PUBSUB) {
         snib__wait_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down");
+        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s", snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -261,6 +261,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     else if (conn->evicts)
         snib__engine_log(e, SNIB_LOG_WARNING,
                          "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;

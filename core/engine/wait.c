@@ -144,12 +144,14 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     struct snib__wait *wait = gate->wait;
     if (!wait || wait->head || wait->incoming)
         return;
-    wait->chain = 0;
     wait->brief = 0;
     wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
+    if (!gate->active)
+        wait->chain = 0;
     if (wait->channel == SNIB__CHAN_OFF || wait->channel == SNIB__CHAN_REFUSED) {
-        wait_free(e, wait);
+        if (!gate->active) /* else the chain of hand-overs must not be forgotten */
+            wait_free(e, wait);
         return;
     }
     wait_unidle(e, wait);

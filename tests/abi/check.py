@@ -52,7 +52,7 @@ def check_header():
         sys.exit("neither gcc nor clang is here")
     flags = "-pedantic -Wall -Wextra -Wconversion -Wundef -Werror -fsyntax-only".split()
     # Twice, so that the include guard is seen to work.
-    program = '#include "snib.h"\n#include "snib.h"\nint main(void) { return snib_features() == 0; }\n'
+    program = '#include "snib.h"\n' * 2 + "int main(void) { return snib_features() == 0; }\n"
     for compiler in compilers:
         for language, standard in dialects:
             more = ["-Wstrict-prototypes"] if language == "c" else ["-Wold-style-cast"]
@@ -145,7 +145,7 @@ def check_install(build, cmake):
 
         run("sh", "-c", "cc example.c $(pkg-config --cflags --libs snib) -o by_pkg_config", **env)
         run("sh", "-c", f"cc -DSNIB_STATIC example.c $(pkg-config --cflags snib) {lib}/libsnib.a "
-            "$(pkg-config --static --libs-only-l snib | sed s/-lsnib//) -pthread -o by_static", **env)
+            "$(pkg-config --static --libs-only-l snib | sed s/-lsnib//) -o by_static", **env)
         (place / "CMakeLists.txt").write_text(CMAKE_PROJECT)
         run(cmake, "-S", ".", "-B", "out", f"-DCMAKE_PREFIX_PATH={root}", **env)
         run(cmake, "--build", "out", **env)

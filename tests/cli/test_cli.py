@@ -47,8 +47,8 @@ class Cli(unittest.TestCase):
 
     def snib(self, *words, env=None, **options):
         """Run to the end; stdout and stderr apart."""
-        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True, timeout=60,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
+                              timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, **options)
 
     def start(self, *words, **options):
@@ -70,12 +70,20 @@ class Cli(unittest.TestCase):
         text = process.communicate(timeout=30)[0]
         return process.returncode, text
 
+    def until_go(self):
+        """A piece of script that ends once go() was called."""
+        return f"while ! test -e {self.folder.name}/go; do sleep .02; done"
+
+    def go(self):
+        with open(f"{self.folder.name}/go", "w"):
+            pass
+
     def assertFree(self, name):
         """Nothing of ours is left: no key, no subscription."""
         wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")
 
-    # ---- run ------------------------------------------------------------------------------------
+    # ---- run -------------------------------------------------------------------------------------
 
     def test_exit_code_and_output_are_the_commands(self):
         for code in (0, 1, 7, 125):
@@ -143,7 +151,7 @@ class Cli(unittest.TestCase):
             self.assertIn(command, done.stderr)
             self.assertFree("a")
 
-    # ---- loss -----------------------------------------------------------------------------------
+    # ---- loss ------------------------------------------------------------------------------------
 
     def lose(self, *options, script):
         """Run script under a short lease, give the lock to somebody else, return code and text."""
@@ -155,7 +163,8 @@ class Cli(unittest.TestCase):
         return code, text
 
     def test_loss_ends_the_command(self):
-        code, text = self.lose(script="trap 'echo told; exit 0' TERM; echo ready; while :; do sleep .02; done")
+        code, text = self.lose(script="trap 'echo told; exit 0' TERM; echo ready; "
+                                      "while :; do sleep .02; done")
         self.assertEqual(code, LOST)
         self.assertIn("told", text)
         self.assertRegex(text, "snib: lock lost .*taken")
@@ -180,20 +189,18 @@ class Cli(unittest.TestCase):
 
     def test_loss_with_kill(self):
         before = time.monotonic()
-        code, text = self.lose("--on-loss", "kill",
-                               script="trap 'echo told' TERM; echo ready; while :; do sleep .05; done")
+        code, text = self.lose("--on-loss", "kill", script="trap 'echo told' TERM; echo ready; "
+                                                           "while :; do sleep .05; done")
         self.assertEqual(code, LOST)
         self.assertNotIn("told", text)
         self.assertLess(time.monotonic() - before, 4)
 
     def test_loss_ignored(self):
         process = self.hold("a", "--lease", "600ms", "--on-loss", "ignore",
-                            script=f"echo ready; while ! test -e {self.folder.name}/go; do sleep .02; "
-                                   "done; exit 5")
+                            script=f"echo ready; {self.until_go()}; exit 5")
         self.server("DEL", "a")
         self.assertIn("lost", process.stdout.readline())
-        with open(f"{self.folder.name}/go", "w"):
-            pass
+        self.go()
         self.assertEqual(self.end(process), (5, ""))
 
     def test_loss_when_the_server_stops(self):
@@ -211,13 +218,12 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.end(process)[0], LOST)
 
     def test_loss_found_at_the_release(self):
-        process = self.hold("a", script=f"echo ready; while test ! -e {self.folder.name}/go; do :; done")
+        process = self.hold("a", script=f"echo ready; {self.until_go()}")
         self.server("DEL", "a")
-        with open(f"{self.folder.name}/go", "w"):
-            pass
+        self.go()
         self.assertEqual(self.end(process)[0], LOST)
 
-    # ---- signals --------------------------------------------------------------------------------
+    # ---- signals ---------------------------------------------------------------------------------
 
     def test_signals_are_forwarded(self):
         names = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
@@ -261,17 +267,17 @@ class Cli(unittest.TestCase):
         process.kill()
         wait_for(lambda: is_gone(child), "the command to end")
 
-    # ---- the terminal ---------------------------------------------------------------------------
+    # ---- the terminal ----------------------------------------------------------------------------
 
     def on_terminal(self, script):
-        """Run a bash script with job control on a terminal of its own; return pid and descriptor."""
+        """Run a bash script with job control on a terminal of its own; return its descriptor."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.environ.update(self.env)
-            os.execvp("bash", ["bash", "-c", script])
+            os.execvp("bash", ["bash", "-mc", script])
         self.addCleanup(os.close, terminal)
         self.addCleanup(reap, pid)
-        return pid, terminal
+        return terminal
 
     def expect(self, terminal, pattern):
         """Read from the terminal until the pattern came; return all of it."""
@@ -287,8 +293,8 @@ class Cli(unittest.TestCase):
         return got
 
     def test_terminal_is_handed_over_on_demand(self):
-        _, terminal = self.on_terminal(
-            f"set -m; {SNIB} run a -- sh -c 'echo rea''dy; read line; echo got $line'; echo code $?; "
+        terminal = self.on_terminal(
+            f"{SNIB} run a -- sh -c 'echo ready; read line; echo got $line'; echo code $?; "
             "read line; echo after $line")
         self.expect(terminal, "ready")
         os.write(terminal, b"one\n")
@@ -300,9 +306,9 @@ class Cli(unittest.TestCase):
 
     def test_interrupt_from_the_terminal(self):
         for wants in ("sleep 60", "read line"):
-            _, terminal = self.on_terminal(
-                f"set -m; {SNIB} run a -- sh -c 'trap \"echo interr\"\"upted; exit 9\" INT; "
-                f"echo rea\"\"dy; {wants}'; echo code $?")
+            terminal = self.on_terminal(
+                f"{SNIB} run a -- sh -c 'trap \"echo interrupted; exit 9\" INT; echo ready; {wants}'; "
+                "echo code $?")
             self.expect(terminal, "ready")
             if wants == "read line":
                 wait_for(lambda: has_terminal("sh", terminal), "the hand-over")
@@ -312,20 +318,21 @@ class Cli(unittest.TestCase):
             self.assertFree("a")
 
     def test_pipeline_keeps_its_terminal(self):
-        _, terminal = self.on_terminal(
-            f"set -m; {SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
+        terminal = self.on_terminal(
+            f"{SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
         self.expect(terminal, "x")
         os.write(terminal, b"q\n")
         self.expect(terminal, "pager got q")
 
     def stop_and_continue(self, lease, while_stopped):
-        _, terminal = self.on_terminal(
-            f"set -m; {SNIB} run a --lease {lease} -- sh -c 'echo rea''dy; sleep .2; echo wo''rked; "
-            f"sleep 1; exit 4'; echo stop''ped $?; read line; fg >/dev/null; echo code $?")
+        terminal = self.on_terminal(
+            f"{SNIB} run a --lease {lease} -- sh -c 'echo ready; {self.until_go()}; echo worked; "
+            "exit 4'; echo stopped $?; read line; fg >/dev/null; echo code $?")
         self.expect(terminal, "ready")
         os.write(terminal, b"\x1a")
         self.expect(terminal, "stopped 147")
         while_stopped()
+        self.go()
         os.write(terminal, b"\n")
         return self.expect(terminal, r"code \d+\r\n")
 
@@ -342,13 +349,13 @@ class Cli(unittest.TestCase):
         self.assertNotIn("worked", text)
         self.assertIn("code 123", text)
 
-    # ---- info, list, release --------------------------------------------------------------------
+    # ---- info, list, release ---------------------------------------------------------------------
 
     def test_info(self):
         self.assertEqual(self.snib("info", "a").stdout, "a: free, 0 waiting processes\n")
         free = json.loads(self.snib("info", "a", "--json").stdout)
-        self.assertEqual(free, {"name": "a", "held": False, "owner": "", "remaining_ms": 0, "count": 0,
-                                "waiting": 0})
+        self.assertEqual(free, {"name": "a", "held": False, "owner": "", "remaining_ms": 0,
+                                "count": 0, "waiting": 0})
         self.hold("a")
         self.start("run", "a", "--", "true")
         wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
@@ -394,15 +401,15 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.snib("release", "--force", "a").returncode, SERVER)
         self.assertEqual(self.server("GET", "a"), "data")
 
-    # ---- errors ---------------------------------------------------------------------------------
+    # ---- errors ----------------------------------------------------------------------------------
 
     def test_bad_usage(self):
         marker = f"{self.folder.name}/ran"
         command = ["--", "touch", marker]
         bad = [
             [], ["walk"], ["run"], ["run", "a"], ["run", "a", "--"], ["run", *command],
-            ["run", "a", "b", *command], ["run", "a", "touch", marker], ["--no", "run", "a", *command],
-            ["run", "a", "--wait", *command], ["info"], ["info", "a", "b"], ["info", "a", *command],
+            ["run", "a", "b", *command], ["run", "a", "touch", marker], ["run", "a", "--wait"],
+            ["--no", "run", "a", *command], ["run", "a", "--wait", *command], ["info"], ["info", "a", "b"], ["info", "a", *command],
             ["info", "a", "--wait", "1s"], ["list", "--lease", "1s"], ["info", "--force", "a"],
             ["release", "a"], ["release", "--force"], ["list", "a", "b"],
             ["run", "", *command], ["run", "a\nb", *command], ["run", "a{b", *command],
@@ -458,11 +465,12 @@ class Cli(unittest.TestCase):
             (url.replace("unix://", "unix://:canary@") + "?x=1", None, USAGE),
         ]
         for address, password, code in cases:
-            done = self.snib("info", "a", env={"SNIB_URL": address, "SNIB_PASSWORD": password or ""})
+            done = self.snib("info", "a",
+                             env={"SNIB_URL": address, "SNIB_PASSWORD": password or ""})
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertNotIn("canary", done.stdout + done.stderr)
 
-    # ---- help -----------------------------------------------------------------------------------
+    # ---- help ------------------------------------------------------------------------------------
 
     def test_help_version_and_manual_agree(self):
         done = self.snib("--help")

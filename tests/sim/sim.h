@@ -104,6 +104,7 @@ struct sim_process {
     struct sim_owner *owners; /* by number - SIM_FIRST_NUMBER */
     uint32_t owner_cap;
     uint32_t connects;
+    snib__time lost_at[SIM_NAMES]; /* the last loss of this name */
     snib__time frozen_until;
     snib__time gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
     snib__time last_tick;
@@ -139,6 +140,7 @@ struct sim_name {
     struct sim_process *process; /* whose owner is at the server */
     uint64_t number;             /* 0: nobody's */
     snib__time since;            /* of process and number */
+    int cause;                   /* of the last change */
     uint32_t messages;           /* published so far */
 };
 

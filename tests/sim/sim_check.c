@@ -239,6 +239,7 @@ void check_truth(int cause)
         name->process = process;
         name->number = number;
         name->since = sim.now;
+        name->cause = cause;
         if (process != NULL) {
             owner_came(name);
         }
@@ -427,7 +428,7 @@ static snib__time waits_since(const struct sim_process *process, int name)
             since = task->submitted;
         }
     }
-    return since;
+    return since == SNIB__NEVER ? since : latest(since, process->lost_at[name]);
 }
 
 /* In a stable world a free lock is soon taken by whoever waits, and what nobody wants is soon free. */
@@ -435,13 +436,16 @@ static void check_promptness(int index)
 {
     const struct sim_name *name = &sim.names[index];
     snib__time since = latest(name->since, sim.stable_at);
+    /* An end without a message is found by a timer: by the re-check if the waiter was told of a longer
+     * lease, one that has been handed over since. */
+    snib__time patience = PROMPT + (name->cause == CAUSE_EXPIRED ? sim.recheck : 0);
     if (sim.now < since + PROMPT) {
         return;
     }
     for (int i = 0; i < sim.slot_count && name->number == 0; i++) {
         struct sim_process *process = sim.slots[i];
         snib__time waits = process->engine == NULL ? SNIB__NEVER : waits_since(process, index);
-        if (waits != SNIB__NEVER && sim.now > latest(waits, since) + PROMPT) {
+        if (waits != SNIB__NEVER && sim.now > latest(waits, since) + patience) {
             sim_fail("%s is free and %u waits for it", name->text, process->id);
         }
     }

@@ -163,7 +163,8 @@ void fault_end_all(void)
         }
     }
     for (int i = 0; i < sim.slot_count; i++) {
-        sim.slots[i]->frozen_until = 0;
+        struct sim_process *process = sim.slots[i];
+        process->frozen_until = process->frozen_until < sim.now ? process->frozen_until : sim.now;
     }
     net_heal();
 }

@@ -205,6 +205,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
     totals.lost++;
     check_lost(process, hold);
     hold->told = true;
+    process->lost_at[hold->name] = sim.now;
 }
 
 void process_pump(struct sim_process *process)
@@ -323,7 +324,7 @@ static void release(struct sim_process *process, struct sim_task *task)
               (unsigned long long)hold->number, snib_code_name(code));
     /* The engine tells a loss that the release itself has found in the same breath. */
     process_pump(process);
-    if (code == SNIB_LOST ? !hold->told : code != SNIB_OK || hold->users < 2) {
+    if (code == SNIB_LOST ? !hold->told : code != SNIB_OK) {
         sim_fail("%u:%llu: release without an operation gave %s", process->id,
                  (unsigned long long)hold->number, snib_code_name(code));
     }

@@ -23,7 +23,8 @@ static void fills_the_error(void **state)
     (void)state;
     snib_error err;
     memset(&err, 0x5a, sizeof err);
-    assert_int_equal(snib__fail(&err, SNIB_ESYSTEM, EMFILE, "no %s for %d", "socket", 7), SNIB_ESYSTEM);
+    int code = snib__fail(&err, SNIB_ESYSTEM, EMFILE, "no %s for %d", "socket", 7);
+    assert_int_equal(code, SNIB_ESYSTEM);
     assert_int_equal(err.code, SNIB_ESYSTEM);
     assert_int_equal(err.os_error, EMFILE);
     assert_string_equal(err.text, "no socket for 7");

@@ -86,7 +86,8 @@ static void foreign_handles(void **state)
     }
     srandom(1);
     for (int i = 0; i < 100000; i++) {
-        uintptr_t bits = (uintptr_t)random() << 40 ^ (uintptr_t)random() << 20 ^ (uintptr_t)random();
+        uintptr_t bits = (uintptr_t)random() << 40 ^ (uintptr_t)random() << 20;
+        bits ^= (uintptr_t)random();
         if (bits != (uintptr_t)handle)
             assert_null(snib__handle_get((int)(bits >> 60), (void *)bits));
     }
@@ -113,7 +114,7 @@ static void many_handles(void **state)
     }
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 enum { SHARED = 64, THREADS = 4, ROUNDS = 100000 };
 static _Atomic(void *) shared[SHARED];
@@ -183,7 +184,7 @@ static void threads(void **state)
     snib__handle_free_fn(SNIB__OP, destroy);
 }
 
-/* ---- Fork ---------------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------------------ */
 
 static _Atomic int stop;
 

@@ -67,10 +67,12 @@ static void bad_urls(void **state)
         "redis://u:canary@h:1x", "redis://u:canary@h:00000006379", "redis://u:canary@h/x",
         "redis://u:canary@h/-1", "redis://u:canary@h/2147483648", "redis://u:canary@h/1/",
         "redis://u:canary@h//1", "redis://u:canary@h?db=1", "redis://u:canary@h/1?x=y",
-        "redis://u:canary@h#f", "redis://u:canary@h h", "redis://u:canary@h\n", "redis://u:canary@\x7f",
+        "redis://u:canary@h#f", "redis://u:canary@h h", "redis://u:canary@h\n",
+        "redis://u:canary@\x7f",
         "redis://u:canary%@h", "redis://u:canary%4@h", "redis://u:canary%zz@h",
         "redis://u:canary%00@h", "redis://u:canary%0a@h", "redis://u:canary@x@h",
-        "redis://u:ca/nary@h", "redis://u:canary@[::1", "redis://u:canary@[]", "redis://u:canary@[h]",
+        "redis://u:ca/nary@h", "redis://u:canary@[::1", "redis://u:canary@[]",
+        "redis://u:canary@[h]",
         "redis://u:canary@[::1]x", "redis://u:canary@[::1]6379", "redis://u:canary@::1",
         "redis://u:canary@h%41", "redis://u:canary@h$", "unix://", "unix://canary", "unix:///",
         "unix://u:canary@", "unix://host/canary", "unix:///s?", "unix:///s?db=", "unix:///s?db=-1",
@@ -150,8 +152,11 @@ static void random_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_urls),  cmocka_unit_test(bad_urls), cmocka_unit_test(schemes_of_other_builds),
-        cmocka_unit_test(limits),     cmocka_unit_test(random_urls),
+        cmocka_unit_test(good_urls),
+        cmocka_unit_test(bad_urls),
+        cmocka_unit_test(schemes_of_other_builds),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(random_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

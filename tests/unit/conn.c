@@ -1,0 +1,145 @@
+/* conn.c - one connection: the handshake, replies matched in order, what a lost connection leaves. */
+#include "unit.h"
+
+#include "net/conn.h"
+#include "net/script.h"
+#include "snib.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void feed(struct snib__conn *conn, const char *bytes)
+{
+    assert_int_equal(snib__resp_feed(conn->resp, bytes, strlen(bytes)), 0);
+}
+
+/* Answers to a whole command handshake without AUTH and SELECT, the scripts' hashes included. */
+static void answer_handshake(struct snib__conn *conn)
+{
+    char bytes[128];
+    feed(conn, "-ERR unknown subcommand 'SETINFO'\r\n:17\r\n");
+    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++) {
+        snprintf(bytes, sizeof bytes, "$40\r\n%s\r\n", snib__script_texts[i].sha1);
+        feed(conn, bytes);
+    }
+    feed(conn, "$16\r\nrun_id:abcdef\r\nx\r\n$31\r\nmaxmemory_policy:volatile-ttl\r\n\r\n");
+}
+
+static int next_reply(struct snib__conn *conn, struct snib__request *request)
+{
+    const struct snib__value *reply;
+    uint32_t n;
+    return snib__conn_next(conn, request, &reply, &n);
+}
+
+static struct snib__conn make_ready(void)
+{
+    struct snib__conn conn;
+    struct snib__request request;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 5), 0);
+    assert_int_equal(conn.state, SNIB__CONN_HANDSHAKE);
+    answer_handshake(&conn);
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.state, SNIB__CONN_READY);
+    return conn;
+}
+
+static void handshake_learns(void **state)
+{
+    (void)state;
+    struct snib__conn conn = make_ready();
+    assert_int_equal(conn.server_id, 17);
+    assert_string_equal(conn.run_id, "abcdef");
+    assert_true(conn.evicts);
+    assert_int_equal(snib__conn_oldest(&conn), SNIB__NEVER);
+    snib__conn_free(&conn);
+}
+
+static void handshake_fails(int expected, const struct snib__login *login, const char *answers)
+{
+    struct snib__conn conn;
+    struct snib__request request;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_begin(&conn, login, 5), 0);
+    feed(&conn, answers);
+    assert_int_equal(next_reply(&conn, &request), -1);
+    assert_int_equal(conn.failure, expected);
+    snib__conn_free(&conn);
+}
+
+static void handshake_tells_why_it_fails(void **state)
+{
+    (void)state;
+    const struct snib__login none = {0}, both = {"user", "secret", 0}, database = {NULL, NULL, 99};
+    handshake_fails(SNIB_EAUTH, &both, "-WRONGPASS invalid username-password pair\r\n");
+    handshake_fails(SNIB_EAUTH, &none, "-NOAUTH Authentication required.\r\n");
+    handshake_fails(SNIB_EDATABASE, &database, "+OK\r\n-ERR DB index is out of range\r\n");
+    handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
+    handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
+    handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
+    /* somebody answers SCRIPT LOAD with another hash: what EVALSHA would run is unknown */
+    handshake_fails(SNIB_EPROTOCOL, &none, "+OK\r\n:1\r\n$40\r\n0000000000000000000000000000000000000000\r\n");
+}
+
+static void expect(struct snib__conn *conn, int kind, snib__time sent_at)
+{
+    assert_int_equal(snib__conn_expect(conn, &(struct snib__request){.kind = kind, .script = -1, .sent_at = sent_at}), 0);
+}
+
+static void replies_come_in_order(void **state)
+{
+    (void)state;
+    struct snib__conn conn = make_ready();
+    struct snib__request request;
+    for (int i = 1; i <= 1000; i++) /* the ring grows and turns round */
+        expect(&conn, i, (snib__time)i);
+    for (int i = 1; i <= 1000; i++) {
+        assert_int_equal(snib__conn_oldest(&conn), i);
+        feed(&conn, ":1\r\n");
+        assert_int_equal(next_reply(&conn, &request), 1);
+        assert_int_equal(request.kind, i);
+        if (i % 3 == 0)
+            expect(&conn, 1000 + i / 3, (snib__time)(1000 + i / 3));
+    }
+    /* a reply that nobody asked for ends the connection */
+    while (conn.ring_count > 0) {
+        feed(&conn, ":1\r\n");
+        assert_int_equal(next_reply(&conn, &request), 1);
+    }
+    feed(&conn, ":1\r\n");
+    assert_int_equal(next_reply(&conn, &request), -1);
+    snib__conn_free(&conn);
+}
+
+static void lost_connection_hands_out_the_unanswered(void **state)
+{
+    (void)state;
+    struct snib__conn conn = make_ready();
+    struct snib__request request;
+    expect(&conn, 1, 10);
+    assert_int_equal(snib__conn_load(&conn, 0, 11), 0); /* nobody's request */
+    expect(&conn, 2, 12);
+    feed(&conn, ":1\r\n$40\r\n"); /* half a reply is no reply */
+    assert_int_equal(next_reply(&conn, &request), 1);
+    snib__conn_reset(&conn);
+    assert_true(snib__conn_orphan(&conn, &request));
+    assert_int_equal(request.kind, 2);
+    assert_false(snib__conn_orphan(&conn, &request));
+    /* the next handshake ends the old connection at the server before anything else is sent */
+    assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 20), 0);
+    snib__buf_append(&conn.out, "", 1);
+    assert_non_null(strstr(conn.out.data, "$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n17\r\n"));
+    snib__conn_free(&conn);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handshake_learns),
+        cmocka_unit_test(handshake_tells_why_it_fails),
+        cmocka_unit_test(replies_come_in_order),
+        cmocka_unit_test(lost_connection_hands_out_the_unanswered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* resp.c - commands are byte for byte what hiredis would write; replies survive every split; limits hold. */
+#include "unit.h"
+
+#include "net/conn.h"
+#include "net/resp.h"
+#include "net/script.h"
+#include "snib.h"
+
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void commands_match_hiredis(void **state)
+{
+    (void)state;
+    const char *argv[] = {"EVALSHA", NULL, "2", "", "a\0b", "key with spaces\r\n"};
+    argv[1] = snib__script_texts[SNIB__SCRIPT_MUTEX_ACQUIRE].sha1;
+    const size_t lens[] = {7, 40, 1, 0, 3, 17};
+    char *expected;
+    int n = redisFormatCommandArgv(&expected, 6, argv, lens);
+    struct snib__buf out = {0};
+    assert_int_equal(snib__script_begin(&out, SNIB__SCRIPT_MUTEX_ACQUIRE, 2, 3), 0);
+    for (int i = 3; i < 6; i++)
+        assert_int_equal(snib__resp_arg(&out, argv[i], lens[i]), 0);
+    assert_int_equal(snib__buf_size(&out), n);
+    assert_memory_equal(out.data + out.head, expected, (size_t)n);
+    redisFreeCommand(expected);
+    snib__buf_free(&out);
+}
+
+static void numbers_are_decimal(void **state)
+{
+    (void)state;
+    static const int64_t numbers[] = {0, 7, -1, 10, 30000, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        char ours[24], theirs[24];
+        size_t n = snib__decimal(ours, numbers[i]);
+        assert_int_equal(snprintf(theirs, sizeof theirs, "%lld", (long long)numbers[i]), n);
+        assert_memory_equal(ours, theirs, n);
+    }
+}
+
+static const char stream[] = ":42\r\n$-1\r\n+OK\r\n-ERR no\r\n$3\r\na\0b\r\n*3\r\n:1\r\n*2\r\n$1\r\nx\r\n:-9\r\n$0\r\n\r\n*0\r\n";
+
+static void check_stream(struct snib__resp *resp, size_t cut)
+{
+    static const int32_t types[] = {SNIB__RESP_INTEGER, SNIB__RESP_NIL,   SNIB__RESP_STATUS, SNIB__RESP_ERROR,
+                                    SNIB__RESP_STRING,  SNIB__RESP_ARRAY, SNIB__RESP_ARRAY};
+    const struct snib__value *reply;
+    uint32_t n, seen = 0;
+    int broken;
+    size_t at = 0;
+    while (at < sizeof stream - 1) {
+        size_t step = at == 0 ? cut : 1;
+        assert_int_equal(snib__resp_feed(resp, stream + at, step), 0);
+        at += step;
+        while ((reply = snib__resp_next(resp, &n, &broken))) {
+            assert_int_equal(reply[0].type, types[seen]);
+            if (seen == 0)
+                assert_int_equal(reply[0].integer, 42);
+            if (seen == 4)
+                assert_memory_equal(snib__resp_text(resp, reply), "a\0b", 4);
+            if (seen == 5) {
+                assert_int_equal(n, 6);
+                assert_int_equal(reply[2].count, 2);
+                assert_string_equal(snib__resp_text(resp, &reply[3]), "x");
+                assert_int_equal(reply[4].integer, -9);
+            }
+            seen++;
+        }
+        assert_false(broken);
+    }
+    assert_int_equal(seen, COUNT(types));
+}
+
+static void replies_survive_every_split(void **state)
+{
+    (void)state;
+    for (size_t cut = 1; cut < sizeof stream; cut++) {
+        struct snib__resp *resp = snib__resp_new();
+        check_stream(resp, cut);
+        check_stream(resp, 1); /* a second time on the same reader */
+        snib__resp_free(resp);
+    }
+}
+
+static void assert_broken(const char *bytes, size_t n)
+{
+    struct snib__resp *resp = snib__resp_new();
+    uint32_t values;
+    int broken = snib__resp_feed(resp, bytes, n) < 0;
+    if (!broken)
+        snib__resp_next(resp, &values, &broken);
+    assert_true(broken);
+    snib__resp_free(resp);
+}
+
+static void broken_streams_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"HTTP/1.1 400 Bad Request\r\n", "*99999\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_broken(bad[i], strlen(bad[i]));
+    /* a reply that never ends is given up, not collected */
+    size_t n = 3 * SNIB__RESP_BYTES_MAX;
+    char *endless = malloc(n);
+    memset(endless, 'x', n);
+    memcpy(endless, "$99999999\r\n", 11);
+    assert_broken(endless, n);
+    free(endless);
+}
+
+static void errors_are_classified(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int32_t code;
+    } cases[] = {
+        {"NOSCRIPT No matching script. Please use EVAL.", SNIB_AGAIN},
+        {"WRONGTYPE Operation against a key holding the wrong kind of value", SNIB_EWRONGTYPE},
+        {"OOM command not allowed when used memory > 'maxmemory'.", SNIB_EOOM},
+        {"ERR Error running script (call to f_1): @user_script:4: @user_script: 4: -OOM command not allowed", SNIB_EOOM},
+        {"READONLY You can't write against a read only replica.", SNIB_EREADONLY},
+        {"LOADING Redis is loading the dataset in memory", SNIB_ELOADING},
+        {"MISCONF Redis is configured to save RDB snapshots", SNIB_EMISCONF},
+        {"NOREPLICAS Not enough good replicas to write.", SNIB_EMISCONF},
+        {"NOPERM this user has no permissions to run the 'evalsha' command", SNIB_EPERM},
+        {"ERR The user executing the script can't run this command or subcommand", SNIB_EPERM},
+        {"NOAUTH Authentication required.", SNIB_EAUTH},
+        {"WRONGPASS invalid username-password pair or user is disabled.", SNIB_EAUTH},
+        {"ERR max number of clients reached", SNIB_EUNREACHABLE},
+        {"ERR DB index is out of range", SNIB_EDATABASE},
+        {"ERR something new", SNIB_ESERVER},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_int_equal(snib__conn_classify(cases[i].text, (uint32_t)strlen(cases[i].text)), cases[i].code);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_match_hiredis),     cmocka_unit_test(numbers_are_decimal),
+        cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
+        cmocka_unit_test(errors_are_classified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
