@@ -116,7 +116,6 @@ void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
  * started.  It may be done at once: see op->done. */
 struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now, int32_t *out_code);
-/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
                                       int32_t *out_code);
 struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,

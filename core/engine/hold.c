@@ -77,6 +77,15 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     }
 }
 
+static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
+{
+    int shown = gate->name_len < 100 ? gate->name_len : 100;
+    while (shown < gate->name_len && (gate->name[shown] & 0xc0) == 0x80)
+        shown--; /* whole characters only */
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", shown, gate->name,
+                     shown < gate->name_len ? "..." : "", snib_reason_text(reason));
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -87,8 +96,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", gate->name_len < 100 ? gate->name_len : 100,
-                     gate->name, gate->name_len < 100 ? "" : "...", snib_reason_text(reason));
+    hold_log_loss(e, gate, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;

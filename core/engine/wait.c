@@ -55,10 +55,27 @@ static int wait_grow(struct snib__engine *e)
     return 0;
 }
 
+static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
+{
+    if (wait->idle_since == SNIB__NEVER)
+        return;
+    wait->idle_since = SNIB__NEVER;
+    if (wait->idle_prev)
+        wait->idle_prev->idle_next = wait->idle_next;
+    else
+        e->idle_head = wait->idle_next;
+    if (wait->idle_next)
+        wait->idle_next->idle_prev = wait->idle_prev;
+    else
+        e->idle_tail = wait->idle_prev;
+}
+
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate)
 {
-    if (gate->wait)
+    if (gate->wait) {
+        wait_unidle(e, gate->wait); /* or the tick would free it under its waiters */
         return gate->wait;
+    }
     if (e->chans_n == e->chans_cap && wait_grow(e) < 0)
         return NULL;
     struct snib__wait *wait = calloc(1, sizeof *wait);
@@ -75,21 +92,6 @@ struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gat
     gate->wait = wait;
     snib__gate_ref(gate);
     return wait;
-}
-
-static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
-{
-    if (wait->idle_since == SNIB__NEVER)
-        return;
-    wait->idle_since = SNIB__NEVER;
-    if (wait->idle_prev)
-        wait->idle_prev->idle_next = wait->idle_next;
-    else
-        e->idle_head = wait->idle_next;
-    if (wait->idle_next)
-        wait->idle_next->idle_prev = wait->idle_prev;
-    else
-        e->idle_tail = wait->idle_prev;
 }
 
 static void wait_free(struct snib__engine *e, struct snib__wait *wait)

@@ -16,7 +16,7 @@ void fault_plan(void)
             sim.enabled |= 1U << fault;
         }
     }
-    pace = sim_between(20 * SNIB__MS, 1500 * SNIB__MS);
+    pace = 10 * SNIB__MS << sim_draw(8);
     sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
     sim.clock_ppm = 0;
     if (sim_has(FAULT_CLOCK)) {

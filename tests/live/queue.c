@@ -1,0 +1,212 @@
+/* queue.c - operations without a blocked thread: each submit that starts brings exactly one event. */
+#include "../support/support.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+
+struct world {
+    struct server server;
+    snib_client *client, *other;
+    snib_queue *queue;
+    snib_lock *lock, *rival;
+};
+
+static int world_new(void **state)
+{
+    static struct world world;
+    server_start(&world.server, NULL);
+    world.client = must_open(world.server.url);
+    world.other = must_open(world.server.url);
+    world.queue = must_queue(world.client);
+    world.lock = must_lock(world.client, "queue");
+    world.rival = must_lock(world.other, "queue");
+    *state = &world;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    struct world *world = *state;
+    snib_client_free(world->client);
+    snib_client_free(world->other);
+    server_stop(&world->server);
+    return 0;
+}
+
+/* The one event of a token, and none after it. */
+static snib_event expect_done(struct world *world, uint64_t token, int code)
+{
+    snib_event event = must_event(world->queue, 3000), more;
+    assert_int_equal(event.kind, SNIB_EVENT_DONE);
+    assert_int_equal(event.token, token);
+    if (event.code != code)
+        fail_msg("%s instead of %s: %s", snib_code_name(event.code), snib_code_name(code),
+                 event.text);
+    assert_int_equal(snib_queue_drain(world->queue, &more, 1, NULL), 0);
+    return event;
+}
+
+static void submit(struct world *world, uint64_t owner, int64_t wait_ms, uint64_t token)
+{
+    EXPECT(snib_lock_acquire_submit(world->lock, owner, wait_ms, world->queue, token, NULL, err),
+           SNIB_OK);
+}
+
+static void release_submit(struct world *world, snib_hold *hold, uint64_t token)
+{
+    EXPECT(snib_hold_release_submit(hold, world->queue, token, NULL, err), SNIB_OK);
+}
+
+static void one_event_each(void **state)
+{
+    struct world *world = *state;
+    submit(world, 0, -1, 1);
+    snib_hold *hold = expect_done(world, 1, SNIB_OK).hold;
+    submit(world, 0, 0, 2);
+    expect_done(world, 2, SNIB_BUSY);
+    submit(world, 0, 30, 3);
+    expect_done(world, 3, SNIB_TIMEDOUT);
+    EXPECT(snib_lock_info_submit(world->lock, world->queue, 4, NULL, err), SNIB_OK);
+    snib_event info = expect_done(world, 4, SNIB_OK);
+    assert_true(info.held && info.mine && info.count == 1 && info.remaining_ms > 0);
+    EXPECT(snib_client_ping_submit(world->client, -1, world->queue, 5, NULL, err), SNIB_OK);
+    expect_done(world, 5, SNIB_OK);
+    release_submit(world, hold, 6);
+    expect_done(world, 6, SNIB_OK);
+    EXPECT(snib_hold_release_submit(hold, world->queue, 7, NULL, err), SNIB_NOT_HELD);
+    EXPECT(snib_lock_force_release_submit(world->lock, world->queue, 8, NULL, err), SNIB_OK);
+    expect_done(world, 8, SNIB_NOT_HELD);
+    snib_hold_free(hold);
+}
+
+/* Re-entry and its releases end at once, and tell so like everything else. */
+static void reentry(void **state)
+{
+    struct world *world = *state;
+    submit(world, 9, -1, 1);
+    snib_hold *hold = expect_done(world, 1, SNIB_OK).hold;
+    submit(world, 9, -1, 2);
+    assert_ptr_equal(expect_done(world, 2, SNIB_OK).hold, hold);
+    release_submit(world, hold, 3);
+    expect_done(world, 3, SNIB_OK);
+    assert_int_equal(server_integer(&world->server, "EXISTS queue"), 1);
+    snib_op *op = NULL;
+    snib_event event = {.size = sizeof event};
+    EXPECT(snib_lock_acquire(world->lock, 9, 0, &hold, err), SNIB_OK);
+    EXPECT(snib_hold_release_submit(hold, NULL, 0, &op, err), SNIB_OK);
+    EXPECT(snib_op_wait(op, 1000, &event, err), SNIB_OK);
+    assert_int_equal(event.code, SNIB_OK);
+    release_submit(world, hold, 4);
+    expect_done(world, 4, SNIB_OK);
+    expect_free(&world->server, "queue");
+    for (int i = 0; i < 3; i++) /* one free for each success */
+        snib_hold_free(hold);
+    assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
+}
+
+static bool readable(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
+/* The descriptor is readable while there are events, however they are drained. */
+static void descriptor(void **state)
+{
+    struct world *world = *state;
+    int fd = snib_queue_fd(world->queue, NULL);
+    snib_event events[8];
+    snib_hold *hold = must_acquire(world->rival, 0);
+    assert_false(readable(fd));
+    for (uint64_t token = 1; token <= 5; token++)
+        submit(world, 0, 20, token);
+    AWAIT(must_stats(world->client).timeouts == 5, 2000);
+    for (int left = 5; left > 0; left--) {
+        assert_true(readable(fd));
+        assert_int_equal(snib_queue_drain(world->queue, events, 1, NULL), 1);
+        assert_int_equal(events[0].token, 6 - left); /* oldest first */
+    }
+    snib_queue_drain(world->queue, events, 8, NULL);
+    assert_false(readable(fd));
+    must_release(hold);
+}
+
+/* What nobody drained is given back with the queue. */
+static void freed_with_grants(void **state)
+{
+    struct world *world = *state;
+    submit(world, 0, -1, 1);
+    submit(world, 0, -1, 2);
+    AWAIT(readable(snib_queue_fd(world->queue, NULL)), 1000);
+    snib_queue_free(world->queue);
+    must_release(must_acquire(world->rival, 3000));
+    AWAIT(server_integer(&world->server, "EXISTS queue") == 0, 1000);
+    assert_int_equal(must_stats(world->client).waiting, 0);
+}
+
+/* begin() answers at once where that is possible, and comes back instead of blocking long. */
+static void begin(void **state)
+{
+    struct world *world = *state;
+    snib_hold *hold = NULL, *second = NULL;
+    snib_op *op = NULL;
+    snib_event event = {.size = sizeof event};
+    EXPECT(snib_lock_acquire_begin(world->lock, 0, -1, 50, world->queue, 1, &hold, &op, err),
+           SNIB_OK);
+    int64_t start = now_ms();
+    EXPECT(snib_lock_acquire_begin(world->lock, 0, -1, 5000, world->queue, 2, &second, &op, err),
+           SNIB_AGAIN); /* with a queue: as soon as it has to wait */
+    assert_true(now_ms() - start < 1000);
+    EXPECT(snib_hold_release_begin(hold, 1000, NULL, 0, &op, err), SNIB_OK);
+    snib_hold_free(hold);
+    hold = expect_done(world, 2, SNIB_OK).hold;
+    start = now_ms();
+    EXPECT(snib_lock_acquire_begin(world->lock, 0, -1, 50, NULL, 0, &second, &op, err), SNIB_AGAIN);
+    assert_in_range(now_ms() - start, 49, 1000);
+    EXPECT(snib_op_wait(op, 20, &event, err), SNIB_AGAIN);
+    must_release(hold);
+    EXPECT(snib_op_wait(op, 1000, &event, err), SNIB_OK);
+    must_release(event.hold);
+    EXPECT(snib_op_wait(op, 0, &event, err), SNIB_EHANDLE);
+}
+
+/* An idle client with a waiter and a watcher of a hold uses no processor time. */
+static void *watch(void *hold)
+{
+    (void)snib_hold_wait(hold, -1, NULL, NULL);
+    return NULL;
+}
+
+static void waiting_is_idle(void **state)
+{
+    struct world *world = *state;
+    snib_hold *hold = must_acquire(world->lock, 0);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, watch, hold), 0);
+    submit(world, 0, -1, 1);
+    nap_us(100000);
+    struct timespec before, after;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    nap_us(500000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    int64_t us = (after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000;
+    if (us > 20000)
+        fail_msg("%d us of processor time in half a second of waiting", (int)us);
+    must_release(hold);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    must_release(expect_done(world, 1, SNIB_OK).hold);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(one_event_each),    TEST(reentry), TEST(descriptor),
+        TEST(freed_with_grants), TEST(begin),   TEST(waiting_is_idle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
