@@ -191,6 +191,8 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
     } else if (hold) {
         struct snib__run run = {client, queue, token, slice, interruptible, out_op};
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
+        if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
+            op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
         int reason = code == SNIB_LOST ? held_reason(hold) : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
         if (code == SNIB_LOST && reason)

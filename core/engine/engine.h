@@ -116,8 +116,11 @@ void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
  * started.  It may be done at once: see op->done. */
 struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now, int32_t *out_code);
+/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
                                       int32_t *out_code);
+/* An operation that is done with SNIB_OK: for who was promised an event of what needed no command. */
+struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
                                    int32_t *out_code);
 struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,

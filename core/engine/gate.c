@@ -425,14 +425,14 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     }
     if (hold->phase != SNIB__HELD)
         return NULL;
+    if (hold->count > 1) {
+        hold->count--;
+        *out_code = SNIB_OK;
+        return NULL;
+    }
     struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, hold->gate, now, out_code);
     if (!op)
         return NULL;
-    if (hold->count > 1) { /* only a re-entry is undone */
-        hold->count--;
-        snib__op_done(e, op, SNIB_OK);
-        return op;
-    }
     op->hold = hold;
     op->place = SNIB__PLACE_TRY;
     if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {

@@ -142,7 +142,7 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (hold->phase == SNIB__RELEASING)
         snib__gate_retry_release(e, hold, now);
     else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold, now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
+        snib__hold_lose(e, hold, hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)

@@ -113,6 +113,14 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     return op;
 }
 
+struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, NULL, now, out_code);
+    if (op)
+        snib__op_done(e, op, SNIB_OK);
+    return op;
+}
+
 void snib__op_free(struct snib__engine *e, struct snib__op *op)
 {
     if (op->gate)

@@ -21,7 +21,7 @@ static const struct {
     {"can't run this", SNIB_EPERM}, {"can't access", SNIB_EPERM},   {"can't publish", SNIB_EPERM},
     {"NOAUTH", SNIB_EAUTH},         {"WRONGPASS", SNIB_EAUTH},      {"invalid password", SNIB_EAUTH},
     {"AUTH", SNIB_EAUTH},           {"max number of clients", SNIB_EUNREACHABLE},
-    {"DB index", SNIB_EDATABASE},
+    {"ACL failure", SNIB_EPERM},    {"DB index", SNIB_EDATABASE},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)

@@ -1,7 +1,7 @@
 """A flash sale: buyers in five languages read the stock, think, and write it back.
 
 Without the lock they oversell.  With it they never do, although one buyer is killed and one is
-stopped while they hold it.  `./dev demo` builds what is needed and calls this with the build folder.
+stopped while they hold it.  `./dev demo` calls this with the build folder.
 
 What a buyer program finds in its environment:
 
@@ -266,7 +266,9 @@ def table(done: Round) -> None:
         for name in ("evalsha", "subscribe", "unsubscribe")
     )
     holds = sum(len(buyer.holds) for buyer in done.buyers)
-    print(f"\n  the server saw {sent} lock commands: {sent / holds:.2f} for each of the {holds} holds")
+    print(
+        f"\n  the server saw {sent} lock commands: {sent / holds:.2f} for each of the {holds} holds"
+    )
 
 
 def main() -> None:
@@ -275,7 +277,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="snib-demo-") as folder:
         server = Server(build, folder)
         try:
-            print(f"Flash sale on a private {server.name}: 13 buyers in 6 processes\n")
+            print(f"Flash sale on a private {server.name}: 14 buyers in 6 processes\n")
             print("Without a lock, 200 pieces:")
             current = unlocked = Round(build, folder, server, "", 200, 3.0)
             unlocked.finish()

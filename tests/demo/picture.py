@@ -1,4 +1,4 @@
-"""The demo's timeline as SVG: one row a process, one bar a hold; the whole sale and a moment of it."""
+"""The demo's timeline as SVG: one row a process, one bar a hold; all of it and a moment of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Panel:
 
     def bar(self, row: int, start: int, end: int, colour: str) -> None:
         x, y = self.x(start), self.top + row * ROW + (ROW - BAR) / 2
-        width = max(self.x(end) - x, 0.6)
+        width = max(self.x(end) - x - 0.7, 0.6)
         self.out.append(
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" fill="{colour}"/>'
         )
@@ -54,7 +54,7 @@ class Panel:
             )
             self.text(LEFT - 10, y + ROW / 2 + 4, buyer.name, 'text-anchor="end"')
             # Bars that would touch become one, or the whole sale would be thousands of slivers.
-            gap = (self.end - self.start) / WIDTH * 0.7
+            gap = 0 if self.end - self.start == MOMENT_US else (self.end - self.start) / WIDTH * 0.7
             begun: list[int] = []
             for hold in buyer.holds:
                 if hold.end < self.start or hold.start > self.end:
@@ -88,14 +88,11 @@ class Panel:
                     f'<rect x="{x:.1f}" y="{y + 5}" width="{self.x(end) - x:.1f}" '
                     f'height="{ROW - 10}" fill="none" stroke="{LOST}" stroke-dasharray="4 3"/>'
                 )
-            words = "killed" if killed else "stopped"
-            self.text(x + 5, y + ROW / 2 + 4, words, f'fill="{LOST}" font-weight="bold"')
+            bold = f'fill="{LOST}" font-weight="bold"'
+            self.text(x + 5, y + ROW / 2 + 4, "killed" if killed else "stopped", bold)
             if not killed:
                 self.text(
-                    self.x(end) + 5,
-                    y + ROW / 2 + 4,
-                    "told: lost",
-                    f'fill="{LOST}" font-weight="bold"',
+                    self.x(end) - 5, y + ROW / 2 + 4, "told: lost", f'{bold} text-anchor="end"'
                 )
 
 

@@ -30,7 +30,7 @@ while ASKED_US=$(now_us) && [ "$ASKED_US" -lt "$DEMO_END_US" ]; do
     export ASKED_US
     status=0
     if [ -n "$DEMO_LOCK" ]; then
-        "$DEMO_SNIB" run "$DEMO_LOCK" -- "$0" buy || status=$?
+        "$DEMO_SNIB" run "$DEMO_LOCK" --lease "${DEMO_LEASE_MS}ms" -- "$0" buy || status=$?
     else
         "$0" buy || status=$?
     fi

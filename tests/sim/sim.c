@@ -1,6 +1,6 @@
 /* sim.c - the engine in a simulated world: one seed, one life, one verdict.
  *
- *     sim [--seeds A-B] [--trace SEED]
+ *     sim [--seeds A-B] [--trace SEED]        without: as many seeds as SNIB_SIM_SEEDS says, or 1000
  *
  * A world lives through three phases: disturbed, with the faults that its seed knows; calm, in which
  * everything must come right again; winding down, after which nothing of ours may be left.  A failure is
@@ -244,7 +244,8 @@ static void print_totals(uint64_t seeds, double seconds)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, last = 1000, hash, again;
+    const char *count = getenv("SNIB_SIM_SEEDS");
+    uint64_t first = 1, last = count == NULL ? 1000 : strtoull(count, NULL, 10), hash, again;
     struct timespec from, to;
     if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
         return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;

@@ -104,6 +104,7 @@ struct sim_process {
     struct sim_owner *owners; /* by number - SIM_FIRST_NUMBER */
     uint32_t owner_cap;
     uint32_t connects;
+    snib__time connected_at;       /* the last time */
     snib__time lost_at[SIM_NAMES]; /* the last loss of this name */
     snib__time frozen_until;
     snib__time gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
@@ -157,7 +158,7 @@ struct sim {
     unsigned enabled; /* set of enum sim_fault */
     bool calm, winding_down;
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
-    snib__time next_fault;
+    snib__time next_fault, disturbed_until;
     snib__time server_paused_until, refuse_until, server_faults_until;
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];

@@ -335,14 +335,22 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     }
 }
 
+/* Whether anything stood in the way of a renewal that was due. */
+static bool was_unreachable(const struct sim_process *process)
+{
+    snib__time clear_since = latest(sim.disturbed_until, process->connected_at);
+    return sim_has(FAULT_DELAY) || process->links[SNIB__COMMAND].pipe == NULL ||
+           sim.now < latest(clear_since, process->frozen_until) + PROMPT;
+}
+
 void check_lost(struct sim_process *process, const struct sim_hold *hold)
 {
     const struct snib__hold *lost = hold->hold;
     const struct sim_owner *owner = check_owner(process, hold->number);
     bool honest = false;
     switch (lost->reason) {
-    case SNIB_REASON_EXPIRED:
-    case SNIB_REASON_UNREACHABLE: honest = sim.now >= lost->deadline; break;
+    case SNIB_REASON_EXPIRED: honest = lost->lease_ms != 0 && sim.now >= lost->deadline; break;
+    case SNIB_REASON_UNREACHABLE: honest = sim.now >= lost->deadline && was_unreachable(process); break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
         honest = !owner->at_server && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);

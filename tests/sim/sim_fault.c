@@ -25,15 +25,18 @@ void fault_plan(void)
     }
 }
 
-static snib__time a_while(void)
+/* The end of a disturbance that begins now. */
+static snib__time for_a_while(void)
 {
-    return sim_chance(3) ? sim_draw(3 * sim.lease) : sim_draw(sim.lease / 2);
+    snib__time until = sim.now + sim_draw(sim_chance(3) ? 3 * sim.lease : sim.lease / 2);
+    sim.disturbed_until = until > sim.disturbed_until ? until : sim.disturbed_until;
+    return until;
 }
 
 static void server_fault(unsigned model_fault)
 {
     sim.server_faults |= model_fault;
-    sim.server_faults_until = sim.now + a_while();
+    sim.server_faults_until = for_a_while();
     model_set_faults(sim.model, sim.server_faults);
 }
 
@@ -60,7 +63,7 @@ static void strike_pipe(int fault)
         pipe->cut_next = 1 + (int)sim_draw(2);
         return;
     }
-    snib__time until = sim.now + a_while();
+    snib__time until = for_a_while();
     bool both = sim_chance(3);
     if (both || sim_chance(2)) {
         pipe->to_server.frozen_until = until;
@@ -77,7 +80,7 @@ static void restart(void)
     model_restart(sim.model);
     net_server_died();
     check_truth(CAUSE_MEMORY);
-    sim.refuse_until = sim.now + sim_draw(300 * SNIB__MS);
+    sim.refuse_until = for_a_while();
     if (sim_has(FAULT_LOADING)) {
         server_fault(MODEL_LOADING);
     }
@@ -88,7 +91,7 @@ static void strike_process(int fault)
     int slot = (int)sim_draw((uint64_t)sim.slot_count);
     struct sim_process *process = sim.slots[slot];
     if (fault == FAULT_CLIENT_PAUSE) {
-        process->frozen_until = sim.now + a_while();
+        process->frozen_until = for_a_while();
     } else if (fault == FAULT_CLOSE) {
         if (process->gone_at == SNIB__NEVER) {
             process_close(process);
@@ -104,8 +107,8 @@ static void strike(int fault)
     switch (fault) {
     case FAULT_CUT:
     case FAULT_STALL: strike_pipe(fault); break;
-    case FAULT_REFUSE: sim.refuse_until = sim.now + a_while(); break;
-    case FAULT_SERVER_PAUSE: sim.server_paused_until = sim.now + a_while(); break;
+    case FAULT_REFUSE: sim.refuse_until = for_a_while(); break;
+    case FAULT_SERVER_PAUSE: sim.server_paused_until = for_a_while(); break;
     case FAULT_SCRIPT_FLUSH: model_flush_scripts(sim.model); break;
     case FAULT_RESTART: restart(); break;
     case FAULT_EVICT:

@@ -152,6 +152,7 @@ static void finish_connect(struct sim_process *process, int link)
     pipe->server = model_connect(sim.model);
     end->pipe = pipe;
     process->connects++;
+    process->connected_at = sim.now;
     sim_trace("%u/%d connected", process->id, link);
     snib__engine_link_up(process->engine, link, sim.now);
 }
