@@ -100,6 +100,9 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
     if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due &&
         (now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
+    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
+        snib__engine_log(e, SNIB_LOG_WARNING, "a renewal was sent %d ms late: this process gets too little time",
+                         (int)((now - due) / SNIB__MS));
     struct snib__hold *hold = node->renew_cursor;
     while (hold && batch->n < SNIB__BATCH_MAX) {
         snib__time sent = watchdog_sent(e, hold);

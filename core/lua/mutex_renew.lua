@@ -10,6 +10,8 @@ for i = 1, #KEYS do
             redis.call('pexpire', KEYS[i], ARGV[1])
         end
     elseif held == 0 then
+        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        redis.call('hdel', KEYS[i], ARGV[i + 1])
         lost[#lost + 1] = i
         lost[#lost + 1] = redis.call('exists', KEYS[i])
     elseif string.find(held.err, 'WRONGTYPE', 1, true) then

@@ -30,6 +30,13 @@ def process_cpu(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def machine_cpu() -> tuple[float, float]:
+    """CPU seconds that all processes used so far, and that there were."""
+    ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK"), sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
 class Missing(Exception):
     """Something that a row needs cannot be had on this machine."""
 
@@ -147,6 +154,7 @@ class Sample:
     commands: float  # sent by clients, per done
     client_us: float  # CPU time per done
     server_us: float
+    others: float  # share of the machine that processes outside the benchmark took meanwhile
     extra: dict = field(default_factory=dict)  # the subject's own fields, summed over its processes
 
 
@@ -244,8 +252,10 @@ def measure(
     if not keeps_keys:
         server.empty()
     calls, server_cpu, client_cpu = server.calls(), server.cpu(), subject.cpu()
+    busy, total = machine_cpu()
     extra = merge(subject.go(seconds))
     client_cpu, server_cpu = subject.cpu() - client_cpu, server.cpu() - server_cpu
+    busy, total = (now - then for now, then in zip(machine_cpu(), (busy, total), strict=True))
     done = extra["done"]
     if extra.get("violations"):
         raise Failed(f"{extra['violations']} times two held the lock at once")
@@ -259,6 +269,7 @@ def measure(
         commands=client_commands(calls, inside, done) / done,
         client_us=client_cpu / done * 1e6,
         server_us=server_cpu / done * 1e6,
+        others=max(0.0, busy - client_cpu - server_cpu) / total,
         extra=extra,
     )
 

@@ -98,12 +98,16 @@ def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str
         "title": row.title,
         "pinned": row.pinned,
         "rounds": len(rounds),
+        "others": median([s.others for r in rounds for s in r.values()] or [0]),
         "checks": [check_result(check, rounds, missing) for check in row.checks],
         "seats": seats,
     }
 
 
 # ---- Text ----------------------------------------------------------------------------------------
+
+
+QUIET = 0.05  # what others may take of the machine before it is worth a word
 
 
 def number(value: float, unit: str = "") -> str:
@@ -152,6 +156,8 @@ def print_row(row: dict) -> None:
             f"   client {number(seat['client_us'])} us   server {number(seat['server_us'])} us"
             f"   {number(seat['commands'])} commands"
         )
+    if row["others"] > QUIET:
+        print(f"  NOISY: other processes took {row['others']:.0%} of the machine")
     for why in sorted({check["why"] for check in row["checks"] if "why" in check}):
         print(f"  SKIPPED: {why}")
     sys.stdout.flush()
@@ -183,7 +189,8 @@ and the table gives the median over the rounds with the lowest and the highest. 
 *pinned* run the server and the clients on one core, because waking a thread on another core costs
 more at some times than at others.  Compare ratios; absolute figures belong to this machine alone.
 Where threads contend for a lock, a counter of its holders is shared by all processes and watched:
-had it ever exceeded one, the row would have no figures.
+had it ever exceeded one, the row would have no figures.  *Others took* says how much of the machine
+went to processes outside the benchmark, where that was not negligible.
 
 | | |
 |---|---|
@@ -209,6 +216,7 @@ def markdown(result: dict, picture: str | None) -> str:
     targets, absolute = [], []
     for row in result["rows"]:
         title = row["title"] + (", *pinned*" if row["pinned"] else "")
+        title += f", *others took {row['others']:.0%}*" if row["others"] > QUIET else ""
         for cells in _lines(row):
             targets.append(f"| {' | '.join([title, *cells])} |")
             title = ""

@@ -22,6 +22,34 @@ BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
 PYTHON = sys.executable
 
 
+class Terminal:
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        self.unread = ""
+
+    def expect(self, pattern):
+        """Read until the pattern came; return all up to its end."""
+        while not (found := re.search(pattern, self.unread)):
+            ready, _, _ = select.select([self.descriptor], [], [], 20)
+            try:
+                more = os.read(self.descriptor, 1000).decode() if ready else ""
+            except OSError: # all on the other side have closed it
+                more = ""
+            if not more:
+                raise AssertionError(f"the terminal gave no {pattern!r} but {self.unread!r}")
+            self.unread += more
+        text, self.unread = self.unread[:found.end()], self.unread[found.end():]
+        return text
+
+    def write(self, data):
+        os.write(self.descriptor, data)
+
+    def belongs_to(self, name):
+        """Is the leader of the foreground group a process of this name?"""
+        with open(f"/proc/{os.tcgetpgrp(self.descriptor)}/comm") as file:
+            return file.read() == name + "\n"
+
+
 class Cli(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -279,38 +307,25 @@ class Cli(unittest.TestCase):
     # ---- the terminal ----------------------------------------------------------------------------
 
     def on_terminal(self, script):
-        """Run a bash script with job control on a terminal of its own; return its descriptor."""
-        pid, terminal = pty.fork()
+        """Run a bash script with job control on a terminal of its own."""
+        pid, descriptor = pty.fork()
         if pid == 0:
             os.environ.update(self.env)
             os.execvp("bash", ["bash", "-mc", script])
-        self.addCleanup(os.close, terminal)
+        self.addCleanup(os.close, descriptor)
         self.addCleanup(reap, pid)
-        return terminal
-
-    def expect(self, terminal, pattern):
-        """Read from the terminal until the pattern came; return all of it."""
-        got = ""
-        while not re.search(pattern, got):
-            ready, _, _ = select.select([terminal], [], [], 10)
-            try:
-                more = os.read(terminal, 1000).decode() if ready else ""
-            except OSError: # all on the other side have closed it
-                more = ""
-            self.assertTrue(more, f"the terminal gave no {pattern!r} but {got!r}")
-            got += more
-        return got
+        return Terminal(descriptor)
 
     def test_terminal_is_handed_over_on_demand(self):
         terminal = self.on_terminal(
             f"{SNIB} run a -- sh -c 'echo ready; read line; echo got $line'; echo code $?; "
             "read line; echo after $line")
-        self.expect(terminal, "ready")
-        os.write(terminal, b"one\n")
-        self.expect(terminal, "got one")
-        self.expect(terminal, "code 0")
-        os.write(terminal, b"two\n") # and the shell has it back
-        self.expect(terminal, "after two")
+        terminal.expect("ready")
+        terminal.write(b"one\n")
+        terminal.expect("got one")
+        terminal.expect("code 0")
+        terminal.write(b"two\n") # and the shell has it back
+        terminal.expect("after two")
         self.assertFree("a")
 
     def test_interrupt_from_the_terminal(self):
@@ -320,20 +335,20 @@ class Cli(unittest.TestCase):
                       "signal.signal(signal.SIGINT, interrupted)\n"
                       f"print('ready', flush=True)\n{wait}\n")
             terminal = self.on_terminal(f"{SNIB} run a -- {self.python(script)}; echo code $?")
-            self.expect(terminal, "ready")
+            terminal.expect("ready")
             if wait == "input()":
-                wait_for(lambda: not has_terminal("snib", terminal), "the hand-over")
-            os.write(terminal, b"\x03")
-            self.expect(terminal, "interrupted")
-            self.expect(terminal, "code 9")
+                wait_for(lambda: not terminal.belongs_to("snib"), "the hand-over")
+            terminal.write(b"\x03")
+            terminal.expect("interrupted")
+            terminal.expect("code 9")
             self.assertFree("a")
 
     def test_pipeline_keeps_its_terminal(self):
         terminal = self.on_terminal(
             f"{SNIB} run a -- echo x | (cat; read line < /dev/tty; echo pager got $line)")
-        self.expect(terminal, "x")
-        os.write(terminal, b"q\n")
-        self.expect(terminal, "pager got q")
+        terminal.expect("x")
+        terminal.write(b"q\n")
+        terminal.expect("pager got q")
 
     def stop_and_continue(self, lease, while_stopped):
         script = ("import os, sys, time\n"
@@ -342,13 +357,13 @@ class Cli(unittest.TestCase):
                   "print('worked')\nsys.exit(4)\n")
         terminal = self.on_terminal(f"{SNIB} run a --lease {lease} -- {self.python(script)}; "
                                     "echo stopped $?; read line; fg >/dev/null; echo code $?")
-        self.expect(terminal, "ready")
-        os.write(terminal, b"\x1a")
-        self.expect(terminal, "stopped 147")
+        terminal.expect("ready")
+        terminal.write(b"\x1a")
+        terminal.expect("stopped 147")
         while_stopped()
         self.go()
-        os.write(terminal, b"\n")
-        return self.expect(terminal, r"code \d+\r\n")
+        terminal.write(b"\n")
+        return terminal.expect(r"code \d+\r\n")
 
     def test_stop_and_continue(self):
         text = self.stop_and_continue("20s", lambda: self.assertEqual(self.server("HLEN", "a"), 1))
@@ -507,12 +522,6 @@ def is_gone(pid):
             return file.read().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def has_terminal(name, terminal):
-    """Is the leader of the terminal's foreground group a process of this name?"""
-    with open(f"/proc/{os.tcgetpgrp(terminal)}/comm") as file:
-        return file.read() == name + "\n"
 
 
 def reap(pid):
