@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import itertools
 import weakref
 from asyncio import AbstractEventLoop, Future, Task, current_task, get_running_loop
@@ -38,9 +39,14 @@ _task_owners: weakref.WeakKeyDictionary[Task[Any], int] = weakref.WeakKeyDiction
 
 
 class _Loop:
-    """A client's queue in one running loop."""
+    """A client's queue in one running loop.
+
+    A loop does not tell when it closes, but it lets go of its readers: as nobody else owns this for
+    long, queue and waiting operations end with the loop.
+    """
 
     def __init__(self, client: BaseClient, loop: AbstractEventLoop) -> None:
+        self.loop = loop
         self.queue = _core.queue_new(client._handle)
         self.new_token = itertools.count(1).__next__
         self.new_future: Callable[[], Future[_Result]] = loop.create_future
@@ -92,7 +98,7 @@ class _Loop:
         """In the loop's thread, after the client was closed: the last events, then no more."""
         while self._drain():
             pass
-        get_running_loop().remove_reader(_core.queue_fd(self.queue))
+        self.loop.remove_reader(_core.queue_fd(self.queue))
 
 
 class Loss:
@@ -397,18 +403,14 @@ class Client(BaseClient):
     __doc__ = BaseClient.__doc__
 
     def _begin(self) -> None:
-        self._loops: dict[AbstractEventLoop, _Loop] = {}
+        self._loops: weakref.WeakValueDictionary[int, _Loop] = weakref.WeakValueDictionary()
 
     def _loop(self) -> _Loop:
         """The queue of the running loop."""
         running = get_running_loop()
-        loop = self._loops.get(running)
+        loop = self._loops.get(id(running))  # what is found keeps its loop, and so the id, alive
         if loop is None:
-            # A loop does not tell when it closes, so its successor clears up after it.
-            for other in list(self._loops):
-                if other.is_closed():
-                    self._loops.pop(other, None)
-            loop = self._loops[running] = _Loop(self, running)
+            loop = self._loops[id(running)] = _Loop(self, running)
         return loop
 
     def _after_fork(self) -> None:
@@ -458,12 +460,12 @@ class Client(BaseClient):
         """
         closing = in_thread(_core.client_close, self._handle, wait_ms(timeout))
         await asyncio.wait([asyncio.wrap_future(closing)])
-        for running, loop in list(self._loops.items()):
-            self._loops.pop(running, None)
-            if running is get_running_loop():
+        for loop in list(self._loops.values()):
+            if loop.loop is get_running_loop():
                 loop.detach()
-            elif not running.is_closed():
-                running.call_soon_threadsafe(loop.detach)
+            else:
+                with contextlib.suppress(RuntimeError):  # it was closed
+                    loop.loop.call_soon_threadsafe(loop.detach)
         closing.result()
 
     async def __aenter__(self) -> Client:

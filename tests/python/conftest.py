@@ -9,6 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+pytest.register_assert_rewrite("support")
+
 import snib  # noqa: E402
 from support import Server, eventually  # noqa: E402
 

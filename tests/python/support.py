@@ -51,7 +51,11 @@ class Server:
             stdout=subprocess.DEVNULL,
         )
         self.admin = redis.Redis(unix_socket_path=str(self.path), decode_responses=True)
-        eventually(self._answers)
+        try:
+            eventually(self._answers)
+        except BaseException:
+            self.end()
+            raise
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, "the server ended"

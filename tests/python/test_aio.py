@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import random
+import select
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ import pytest
 import uvloop
 
 import snib
-from snib import aio
+from snib import _core, aio
 from support import Server, eventually, thread_count
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -259,7 +260,9 @@ def test_cancel_when_the_result_is_there(server: Server, run) -> None:
             await asyncio.sleep(0)
             loop = client._loop()
             (future,) = loop.waiting.values()
-            future.add_done_callback(lambda _: task.cancel())
+            assert select.select([_core.queue_fd(loop.queue)], [], [], 5)[0]
+            assert loop._drain() == 1
+            task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert not future.cancelled(), "the result did not come first"
@@ -284,11 +287,12 @@ def test_a_cancelled_release_goes_on(server: Server, run) -> None:
     run(main())
 
 
-def test_tasks_thrown_away_with_their_loop_leave_nothing(server: Server) -> None:
+@pytest.mark.parametrize("kind", LOOPS)
+def test_tasks_thrown_away_with_their_loop_leave_nothing(server: Server, kind: str) -> None:
     client = aio.connect(server.url)
     with snib.connect(server.url) as other:
         stuck = other.lock("abandoned").hold()
-        loop = asyncio.new_event_loop()
+        loop = LOOPS[kind]()
         task = loop.create_task(client.lock("abandoned").acquire())
         loop.run_until_complete(soon(lambda: client.stats().waiting == 1))
         loop.close()
@@ -365,19 +369,19 @@ def test_close_reaches_other_loops(server: Server) -> None:
     assert results == [snib.Closed]
 
 
-def test_closed_loops_leave_no_descriptor(server: Server) -> None:
+def test_closed_loops_leave_no_descriptor(server: Server, run) -> None:
     client = aio.connect(server.url)
 
     async def main() -> None:
         async with client.lock("short"):
             pass
 
-    asyncio.run(main())
+    run(main())
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
-        asyncio.run(main())
-    assert len(os.listdir("/proc/self/fd")) <= before + 1
-    asyncio.run(client.close())
+        run(main())
+    assert len(os.listdir("/proc/self/fd")) <= before
+    run(client.close())
 
 
 def test_ten_thousand_waiting_tasks_need_no_thread(server: Server, run) -> None:

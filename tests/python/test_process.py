@@ -90,15 +90,16 @@ turns = interrupts = 0
 say("ready")
 while interrupts < 50:
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         while True:
             with lock:
                 turns += 1
     except KeyboardInterrupt:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         interrupts += 1
         say("interrupted")
     except snib.Error as error:
         say("failed", repr(error))
-signal.signal(signal.SIGINT, signal.SIG_IGN)
 assert lock.acquire(timeout=10)
 lock.release()
 say("done", turns)
@@ -459,7 +460,7 @@ def test_types(tmp_path: Path) -> None:
 
 def test_pyright(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(TYPED)
-    command = [sys.executable, "-m", "pyright", "--outputjson", "good.py"]
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "good.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 

@@ -105,7 +105,7 @@ struct sim_process {
     uint32_t owner_cap;
     uint32_t connects;
     snib__time connected_at;       /* the last time */
-    snib__time lost_at[SIM_NAMES]; /* the last loss of this name */
+    snib__time free_at[SIM_NAMES]; /* its last hold of this name was lost or left */
     snib__time frozen_until;
     snib__time gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
     snib__time last_tick;

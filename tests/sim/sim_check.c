@@ -436,7 +436,7 @@ static snib__time waits_since(const struct sim_process *process, int name)
             since = task->submitted;
         }
     }
-    return since == SNIB__NEVER ? since : latest(since, process->lost_at[name]);
+    return since == SNIB__NEVER ? since : latest(since, process->free_at[name]);
 }
 
 /* In a stable world a free lock is soon taken by whoever waits, and what nobody wants is soon free. */

@@ -104,6 +104,7 @@ static void strike_process(int fault)
 
 static void strike(int fault)
 {
+    sim.disturbed_until = sim.now > sim.disturbed_until ? sim.now : sim.disturbed_until;
     switch (fault) {
     case FAULT_CUT:
     case FAULT_STALL: strike_pipe(fault); break;

@@ -108,6 +108,7 @@ static void leave_hold(struct sim_process *process, struct sim_hold *hold)
     }
     owner->abandoned |= !is_lost;
     owner->abandoned_at = sim.now;
+    process->free_at[hold->name] = sim.now;
     struct snib__hold *engine_hold = hold->hold;
     *hold = (struct sim_hold){0};
     snib__hold_drop(process->engine, engine_hold, sim.now);
@@ -205,7 +206,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
     totals.lost++;
     check_lost(process, hold);
     hold->told = true;
-    process->lost_at[hold->name] = sim.now;
+    process->free_at[hold->name] = sim.now;
 }
 
 void process_pump(struct sim_process *process)

@@ -1,0 +1,172 @@
+"""Run what the documents show: every code block of README.md and docs/*.md, against a private server.
+
+    python tests/docs/check.py BUILD
+
+C and Go blocks that are no whole program get one put around them.  In shell blocks `./dev X` must be a
+command that exists, and what installs something is not run.  Links to files must lead somewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_URL = "redis://127.0.0.1:6379"
+NOT_RUN = ("cmake", "sudo", "pip", "go mod")
+LIMIT = 60.0
+
+C_FRAME = """\
+#include <poll.h>
+#include <snib.h>
+#include <stdio.h>
+int main(void)
+{
+    snib_client *client;
+    snib_lock *lock;
+    snib_hold *hold = NULL;
+    (void)hold;
+    if (snib_client_open("%s", NULL, &client, NULL) != SNIB_OK ||
+        snib_lock_new(client, SNIB_MUTEX, "guide", 5, NULL, &lock, NULL) != SNIB_OK)
+        return 1;
+    {
+%s
+    }
+    snib_lock_free(lock);
+    snib_client_free(client);
+    return 0;
+}
+"""
+
+GO_FRAME = """\
+package main
+import (
+	"context"
+	"errors"
+	"log"
+	snib "github.com/snib-lock/snib/go"
+)
+func work(ctx context.Context) error { return ctx.Err() }
+func main() {
+	ctx := context.Background()
+	client, err := snib.Open(ctx, "%s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	func() {
+%s
+	}()
+}
+"""
+
+GO_MOD = """\
+module example
+go 1.24
+require github.com/snib-lock/snib/go v0.0.0
+replace github.com/snib-lock/snib/go => %s
+"""
+
+
+def run(command: list[str], **more: object) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL, **more
+    )  # type: ignore[call-overload]
+    if done.returncode != 0:
+        raise SystemExit(
+            f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+
+
+class Checker:
+    def __init__(self, build: Path, folder: Path) -> None:
+        self.build, self.folder = build, folder
+        self.url = f"unix://{folder}/s"
+        self.counts: dict[str, int] = {}
+
+    def c(self, code: str) -> None:
+        source = self.folder / "block.c"
+        source.write_text(code if "int main" in code else C_FRAME % (self.url, code))
+        program = str(self.folder / "block")
+        flags = [
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-DSNIB_STATIC",
+            f"-I{ROOT}/core/include",
+        ]
+        libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-pthread"]
+        run(["gcc", *flags, str(source), "-o", program, *libraries])
+        run([program])
+
+    def python(self, code: str) -> None:
+        run([sys.executable, "-c", f"import snib\nclient = snib.connect({self.url!r})\n{code}"])
+
+    def go(self, code: str) -> None:
+        module = self.folder / "go"
+        module.mkdir(exist_ok=True)
+        (module / "go.mod").write_text(GO_MOD % (ROOT / "go"))
+        (module / "main.go").write_text(
+            code if "package main" in code else GO_FRAME % (self.url, code)
+        )
+        run(["go", "vet", "."], cwd=module)
+        run(["go", "run", "."], cwd=module)
+
+    def sh(self, code: str) -> None:
+        for command in re.findall(r"^\./dev (\w+)", code, re.MULTILINE):
+            if f"\n{command})" not in (ROOT / "dev").read_text():
+                raise SystemExit(f"./dev has no command {command}")
+        lines = [line for line in code.splitlines() if not line.startswith(("./dev", *NOT_RUN))]
+        path = f"{self.build / 'core'}:{os.environ['PATH']}"
+        run(["sh", "-ec", "\n".join(lines)], env={**os.environ, "PATH": path, "SNIB_URL": self.url})
+
+    def document(self, path: Path) -> None:
+        text = path.read_text()
+        for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            language, code = match[1], match[2].replace(DEFAULT_URL, self.url)
+            try:
+                getattr(self, language)(code)
+            except SystemExit as failure:
+                line = text.count("\n", 0, match.start()) + 1
+                raise SystemExit(f"{path.relative_to(ROOT)}:{line}: {failure}") from None
+            self.counts[language] = self.counts.get(language, 0) + 1
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            if not (path.parent / target).exists():
+                raise SystemExit(f"{path.relative_to(ROOT)}: {target} does not exist")
+
+
+def main() -> None:
+    build = Path(sys.argv[1]).resolve()
+    server = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server")
+    with tempfile.TemporaryDirectory(prefix="snib-docs-") as name:
+        folder = Path(name)
+        process = subprocess.Popen(
+            [str(server), "--port", "0", "--unixsocket", f"{folder}/s", "--save", ""],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            end = time.monotonic() + 10
+            while not (folder / "s").exists():
+                if time.monotonic() > end:
+                    raise SystemExit("the server does not start")
+                time.sleep(0.005)
+            checker = Checker(build, folder)
+            for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+                checker.document(path)
+        finally:
+            process.terminate()
+            process.wait()
+    blocks = ", ".join(f"{count} {language}" for language, count in sorted(checker.counts.items()))
+    print(f"code blocks run: {blocks}")
+
+
+if __name__ == "__main__":
+    main()
