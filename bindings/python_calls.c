@@ -87,8 +87,8 @@ static int on_main_thread(void)
 
 static int exiting; /* the interpreter is about to end; guarded by the GIL */
 
-/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that is in a
- * call then goes on waiting, as it would in threading.Lock, instead of failing noisily. */
+/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that would be
+ * told so goes on waiting, as it would in threading.Lock, instead of failing noisily. */
 static PyObject *call_exiting(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -99,7 +99,7 @@ static PyObject *call_exiting(PyObject *module, PyObject *unused)
 
 static PyObject *raise_result(int32_t code, const char *text, int32_t os_error)
 {
-    if (code == SNIB_ECLOSED && exiting && !on_main_thread()) {
+    if (exiting && (code == SNIB_ECLOSED || code == SNIB_LOST) && !on_main_thread()) {
         PyEval_SaveThread();
         for (;;)
             pause();

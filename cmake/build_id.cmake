@@ -11,12 +11,16 @@
 # Without OUT the id is printed.
 cmake_minimum_required(VERSION 3.25)
 
+file(REAL_PATH ${DIR} DIR)
 set(globs ${DIR}/include/*.h ${DIR}/api/*.def ${DIR}/lua/*.lua)
 foreach(folder api driver engine locks net)
     list(APPEND globs ${DIR}/${folder}/*.c ${DIR}/${folder}/*.h)
 endforeach()
 file(GLOB files RELATIVE ${DIR} ${globs})
 list(SORT files)
+if(NOT files)
+    message(FATAL_ERROR "no sources in ${DIR}")
+endif()
 set(lines "")
 foreach(file IN LISTS files)
     file(SHA256 ${DIR}/${file} hash)

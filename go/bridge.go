@@ -40,6 +40,8 @@ const (
 
 func (c Code) text() string { return C.GoString(C.snib_code_text(C.int32_t(c))) }
 
+func (c Code) name() string { return C.GoString(C.snib_code_name(C.int32_t(c))) }
+
 func (c Code) is(flag C.int32_t) bool { return C.snib_code_is(C.int32_t(c), flag) != 0 }
 
 // Retryable reports whether the same call may succeed later.

@@ -5,14 +5,18 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ff55387f3d4b67db"
+#define SNIB_BUILD_ID "c9b90f037ed4002b"
 
-/* ---- api/codes.c ------------------------------------------------------------------------------*/
+/* ---- api/client.c -----------------------------------------------------------------------------*/
 
-/* codes.c - names, texts and flags of the result codes, and what this build is.
- *
- * Pure functions over constant tables; callable from any thread.
- */
+/* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
+
+/* ---- api/name.h -------------------------------------------------------------------------------*/
+
+/* name.h - which lock names can be used. */
+#ifndef SNIB__NAME_H
+#define SNIB__NAME_H
+
 
 /* ---- snib.h -----------------------------------------------------------------------------------*/
 
@@ -193,7 +197,8 @@ SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_
 SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
 
 /* snib_client_free - close with a timeout of 0 if need be and give the handle back.  NULL is fine.
- * Locks, holds and operations of the client answer SNIB_ECLOSED afterwards; free them in any order. */
+ * Its locks answer SNIB_ECLOSED afterwards, its holds are lost with the reason SNIB_REASON_CLOSED; free
+ * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
 
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
@@ -380,7 +385,7 @@ SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ..
  * clock that counts suspended time, or earlier when the server says so.
  *
  * out_reason  enum snib_reason, if not NULL.
- * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED, SNIB_ECLOSED (the client was freed).
+ * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 
@@ -513,6 +518,1280 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
 }
 #endif
 #endif
+
+#define SNIB__NAME_BYTES_MAX 512
+
+/* snib__name_check - SNIB_OK, or SNIB_ENAME with a sentence that says what is wrong.
+ *
+ * A name is 1 to 512 bytes of UTF-8 without control characters.  Braces: none, or one hash tag that
+ * the key and the names derived from it share.  Those are built as "prefix:{name}" from a name
+ * without a brace and "prefix:name" from one with, so a name such as a{b, {}x or a}b would spread
+ * over several slots of a cluster. */
+int snib__name_check(const char *name, size_t n, snib_error *err);
+
+#endif
+
+/* ---- api/objects.h ----------------------------------------------------------------------------*/
+
+/* objects.h - what is behind the handles.
+ *
+ *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
+ *
+ * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
+ * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * point at them and are ended before the engine gets them back.
+ */
+#ifndef SNIB__OBJECTS_H
+#define SNIB__OBJECTS_H
+
+
+/* ---- api/error.h ------------------------------------------------------------------------------*/
+
+/* error.h - how the core fills a caller's snib_error. */
+#ifndef SNIB__ERROR_H
+#define SNIB__ERROR_H
+
+
+/* snib__fail - write code, os_error and a sentence to *err and return code.
+ *
+ * err   NULL is fine.
+ * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
+ *       without control characters; names and other foreign bytes go through snib__quote()
+ *       first. */
+int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
+ *
+ * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not
+ * fit is cut at a character and marked by three dots after the closing quote; cap must be at least
+ * 16. */
+const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
+
+#endif
+
+/* ---- api/handle.h -----------------------------------------------------------------------------*/
+
+/* handle.h - handles are tickets, not addresses, and this table honours them.
+ *
+ * A handle looks like a pointer to the caller and carries
+ *
+ *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
+ *
+ * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
+ * touching freed memory.  When a handle ends its slot's generation moves on, and what is left of
+ * the old handle finds nothing.
+ *
+ * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
+ * back. The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
+ * reference to its caller.  The last put after a take calls the kind's destructor.
+ *
+ *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
+ *     ...
+ *     snib__handle_put(hold);
+ *
+ *     object = snib__handle_take(SNIB__HOLD, hold);    free:  take ... put
+ *     ... leave tables and lists ...
+ *     snib__handle_put(hold);
+ *
+ * Threads: every function from any thread.  get and put take no mutex.
+ */
+#ifndef SNIB__HANDLE_H
+#define SNIB__HANDLE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
+
+/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
+ * memory. */
+void *snib__handle_new(int kind, void *object);
+
+/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
+ * it has ended. */
+void *snib__handle_get(int kind, const void *handle);
+
+/* snib__handle_put - give back a reference from get or take. */
+void snib__handle_put(const void *handle);
+
+/* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
+void *snib__handle_take(int kind, const void *handle);
+
+/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
+ * the thread of the last put, under no mutex of this table. */
+void snib__handle_free_fn(int kind, void (*destroy)(void *object));
+
+/* Counts the forks between the first process and this one.  What belongs to a process notes the
+ * value at its birth and is inherited if it differs. */
+extern _Atomic uint32_t snib__fork_generation;
+
+/* snib__fork_init - have forks counted from now on and the table usable in the child.  Returns 0 or
+ * errno, the same at every call; snib__handle_new() calls it too. */
+int snib__fork_init(void);
+
+#endif
+
+/* ---- driver/driver.h --------------------------------------------------------------------------*/
+
+/* driver.h - threads, sockets and the clock under one engine.
+ *
+ * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads the
+ * command link has the reader's role:
+ *
+ *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
+ *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
+ *
+ * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
+ * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
+ * and reads the command link only while asynchronous work is in flight and no caller reads.
+ *
+ * Write rule: write at once while fewer than 4 commands are in flight or 24 are collected; otherwise
+ * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
+ * come back, that is while answers are outstanding.
+ *
+ * Measured on a prototype: one thread as fast as a private socket, 64 threads twice as fast as 64.
+ */
+#ifndef SNIB__DRIVER_H
+#define SNIB__DRIVER_H
+
+
+/* ---- api/url.h --------------------------------------------------------------------------------*/
+
+/* url.h - the URLs of snib_client_open(). */
+#ifndef SNIB__URL_H
+#define SNIB__URL_H
+
+
+struct snib__url {
+    int is_unix;
+    char *host;     /* redis://: name or address, without brackets; else NULL */
+    int port;       /* redis://: 1 to 65535 */
+    char *path;     /* unix://: absolute, fits sockaddr_un; else NULL */
+    char *username; /* decoded; NULL if there is none */
+    char *password; /* decoded; NULL if there is none */
+    int database;   /* 0 to 2^31 - 1 */
+};
+
+/* snib__url_parse - take a URL apart; free the parts with snib__url_free().
+ *
+ * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
+ * message quotes the URL, so none can show a password. */
+int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
+
+/* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
+void snib__url_free(struct snib__url *url);
+
+#endif
+
+/* ---- driver/park.h ----------------------------------------------------------------------------*/
+
+/* park.h - one thread sleeps on a word, another wakes it; and the clock of all deadlines. */
+#ifndef SNIB__PARK_H
+#define SNIB__PARK_H
+
+
+/* ---- net/conn.h -------------------------------------------------------------------------------*/
+
+/* conn.h - one connection to a server: handshake, commands in flight, replies in order.  No I/O.
+ *
+ *     DOWN --begin--> HANDSHAKE --last reply--> READY
+ *       ^------------- reset <------------------'
+ *
+ * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
+ * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
+ * AUTH, SELECT, CLIENT ID, INFO and the script loads leave together.
+ */
+#ifndef SNIB__CONN_H
+#define SNIB__CONN_H
+
+
+/* ---- net/buf.h --------------------------------------------------------------------------------*/
+
+/* buf.h - a growable run of bytes: appended at the end, consumed from the front. */
+#ifndef SNIB__BUF_H
+#define SNIB__BUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct snib__buf {
+    char *data;
+    size_t head; /* first byte not yet consumed */
+    size_t len;  /* end of the bytes */
+    size_t cap;
+};
+
+/* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
+char *snib__buf_reserve(struct snib__buf *buf, size_t n);
+
+/* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
+int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
+
+/* snib__buf_consume - drop n bytes from the front. */
+void snib__buf_consume(struct snib__buf *buf, size_t n);
+
+void snib__buf_free(struct snib__buf *buf);
+
+static inline size_t snib__buf_size(const struct snib__buf *buf) { return buf->len - buf->head; }
+
+#endif
+
+/* ---- net/resp.h -------------------------------------------------------------------------------*/
+
+/* resp.h - the Redis protocol: replies through hiredis' reader, commands into a buffer.
+ *
+ * The only files that see a hiredis header are resp.c and its test.  A reply is a flat run of values in
+ * pre-order: an array's value says how many children it has, and they follow.  Limits on size, number
+ * and depth are ours; a peer that passes them is not believed (SNIB_EPROTOCOL).
+ */
+#ifndef SNIB__RESP_H
+#define SNIB__RESP_H
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum snib__resp_type {
+    SNIB__RESP_NIL,
+    SNIB__RESP_INTEGER,
+    SNIB__RESP_STRING,
+    SNIB__RESP_STATUS,
+    SNIB__RESP_ERROR,
+    SNIB__RESP_ARRAY
+};
+
+#define SNIB__RESP_VALUES_MAX 4096         /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (256 * 1024)  /* bytes in one reply */
+
+struct snib__value {
+    int32_t type;     /* enum snib__resp_type */
+    uint32_t count;   /* children of an array, bytes of a text */
+    int64_t integer;  /* INTEGER: the number; texts: offset, see snib__resp_text() */
+};
+
+struct snib__resp;
+
+struct snib__resp *snib__resp_new(void);
+void snib__resp_free(struct snib__resp *resp);
+
+/* snib__resp_feed - hand over received bytes.  0, or -1: broken protocol, a limit, or out of memory. */
+int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
+
+/* snib__resp_next - the next complete reply, valid until the next call.
+ * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken);
+
+/* snib__resp_text - the bytes of a STRING, STATUS or ERROR; ended by a NUL besides. */
+const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
+
+/* Commands.  Begin with the number of arguments, then append each; -1 when out of memory.  Tests hold
+ * the bytes against redisFormatCommandArgv(), which allocates and costs 50 times as much. */
+int snib__resp_begin(struct snib__buf *out, uint32_t argc);
+int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
+int snib__resp_arg_int(struct snib__buf *out, int64_t number);
+
+/* snib__decimal - write number without a terminator, at most 20 bytes; returns their number. */
+size_t snib__decimal(char *out, int64_t number);
+
+#endif
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended time */
+#define SNIB__NEVER UINT64_MAX
+#define SNIB__MS 1000000ull
+
+enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
+
+struct snib__request {
+    int32_t kind;    /* the engine's; negative kinds are the handshake's own */
+    int16_t script;  /* index of the script, or -1 */
+    int16_t tries;   /* how often it was sent because the server had forgotten the script */
+    void *subject;
+    uint64_t number; /* tells whether the subject is still the same */
+    snib__time sent_at;
+};
+
+struct snib__login {
+    const char *username; /* NULL: none */
+    const char *password; /* NULL: no AUTH */
+    int database;
+};
+
+struct snib__conn {
+    bool pubsub;
+    int state; /* enum snib__conn_state */
+    struct snib__resp *resp;
+    struct snib__buf out;
+    struct snib__request *ring;
+    uint32_t ring_head, ring_count, ring_cap;
+    uint32_t handshake_left; /* replies until READY */
+    int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
+    int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
+    char run_id[48];         /* of the server; "" unknown */
+    bool evicts;             /* the server may evict keys that have a TTL */
+    int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char failure_text[160];
+};
+
+int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
+void snib__conn_free(struct snib__conn *conn);
+
+/* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
+int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
+ * snib__conn_orphan() to hand out, oldest first, until it returns false. */
+void snib__conn_reset(struct snib__conn *conn);
+bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
+
+/* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
+int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
+
+/* snib__conn_next - the next reply for the engine, with its request (on a READY pub/sub connection
+ * there is none: request->kind is 0).  Replies of the handshake are handled inside.
+ * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
+ * why). */
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
+                    uint32_t *reply_n);
+
+/* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
+snib__time snib__conn_oldest(const struct snib__conn *conn);
+
+/* snib__conn_load - append a SCRIPT LOAD, for a server that has forgotten the script. */
+int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
+int32_t snib__conn_classify(const char *text, uint32_t n);
+
+#endif
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* snib__now - nanoseconds on a clock that counts suspended time (CLOCK_BOOTTIME). */
+snib__time snib__now(void);
+
+enum snib__park { SNIB__PARKED_NO = 0, SNIB__PARKED_TIMEOUT = 1, SNIB__PARKED_SIGNAL = 2 };
+
+/* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit). */
+int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
+
+/* snib__unpark - wake one thread (or all) that sleeps on the word.  The word's owner may be gone already:
+ * only its address is used. */
+void snib__unpark(_Atomic uint32_t *word);
+void snib__unpark_all(_Atomic uint32_t *word);
+
+#endif
+
+/* ---- driver/sock.h ----------------------------------------------------------------------------*/
+
+/* sock.h - one socket and its way to being connected; nothing here blocks.
+ *
+ * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
+ * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
+ * calls, and closed by the last of them, so that a descriptor is never reused under a sleeping thread.
+ */
+#ifndef SNIB__SOCK_H
+#define SNIB__SOCK_H
+
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A recv() without MSG_DONTWAIT returns after this time at the latest. */
+#define SNIB__SOCK_NAP_MS 50
+
+struct snib__resolve;
+
+struct snib__sock {
+    int fd; /* -1 while the name is being resolved */
+    int users;
+    bool open; /* connected */
+    bool dead;
+    struct snib__resolve *resolve;
+    void *address_now;  /* struct addrinfo of the attempt, then its successors */
+    int last_error;
+};
+
+/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
+struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno);
+
+/* snib__sock_poll - which descriptor and events to poll for while it is not open. */
+int snib__sock_fd(const struct snib__sock *sock, short *out_events);
+
+/* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
+int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno);
+
+void snib__sock_drop(struct snib__sock *sock);   /* shut down; closed and freed when unused */
+void snib__sock_unuse(struct snib__sock *sock);  /* users-- */
+
+#endif
+
+/* ---- engine/engine.h --------------------------------------------------------------------------*/
+
+/* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
+ *
+ * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
+ * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.  The
+ * caller serialises all calls; the thread driver does so with the client's mutex, the simulator by
+ * having one thread.
+ *
+ *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
+ *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
+ *
+ * Links: a client has nodes, a node has two links, SNIB__COMMAND and SNIB__PUBSUB; link = node * 2 + which.
+ */
+#ifndef SNIB__ENGINE_H
+#define SNIB__ENGINE_H
+
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct snib__engine;
+struct snib__gate; /* what this client knows of one lock name */
+struct snib__hold;
+struct snib__op;
+
+enum snib__link { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
+
+struct snib__config {
+    struct snib__login login; /* the strings stay the caller's and must outlive the engine */
+    char uuid[37];            /* the client id */
+    uint64_t seed;            /* for jitter */
+    uint64_t first_number;    /* of the first owner; 12 digits keep all owners of a client equally long */
+    snib__time lease, reply_timeout, patience, recheck;
+    int32_t handover_max; /* 0: none */
+    int32_t ops_max;
+    void *home; /* the caller's, see snib__gate_home() */
+};
+
+struct snib__engine *snib__engine_new(const struct snib__config *config);
+void snib__engine_free(struct snib__engine *engine);
+
+/* ---- driver ---- */
+
+/* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
+int snib__engine_take_wish(struct snib__engine *engine, int link);
+void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
+/* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
+void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error, snib__time now);
+void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n, snib__time now);
+/* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
+struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
+/* Commands on a link whose reply has not come. */
+uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
+uint64_t snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
+void snib__engine_tick(struct snib__engine *engine, snib__time now);
+snib__time snib__engine_deadline(const struct snib__engine *engine);
+
+/* ---- operations ---- */
+
+enum snib__op_kind {
+    SNIB__OP_ACQUIRE = 1,
+    SNIB__OP_RELEASE,
+    SNIB__OP_INFO,
+    SNIB__OP_FORCE,
+    SNIB__OP_PING,
+    SNIB__OP_LIST
+};
+
+/* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
+ * The caller's fields are his: the engine never looks at them. */
+struct snib__op {
+    struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
+    struct snib__op *live_next, *live_prev; /* engine: all running operations */
+    struct snib__gate *gate;                /* a reference, or NULL */
+    struct snib__hold *hold;
+    snib__time started;
+    snib__time deadline; /* of the wait; SNIB__NEVER */
+    snib__time timer;    /* when in the heap */
+    uint32_t timer_at;   /* place in the heap, 0 = not in it */
+    int32_t code;
+    int32_t os_error;
+    uint8_t kind;  /* enum snib__op_kind */
+    uint8_t place; /* engine: where it is, see gate.c */
+    bool once;     /* one try */
+    bool waited;
+    bool done;
+    uint64_t owner;
+    snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
+    struct snib__asked *asked;
+    /* the caller's */
+    void *home;
+    void *handle;
+    void *sink;
+    uint64_t token;
+    _Atomic uint32_t word;
+    bool awaited; /* a thread waits, or will, for it */
+    bool busy;    /* a thread is waiting for it now */
+};
+
+struct snib__acquire {
+    uint64_t owner; /* 0 fresh */
+    snib__time wait; /* SNIB__NEVER no limit, 0 one try */
+    snib__time lease;    /* 0: renewed */
+    snib__time max_hold; /* 0: none */
+};
+
+/* The gate of a lock name, with a reference; NULL when out of memory. */
+struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
+void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
+void snib__gate_ref(struct snib__gate *gate);
+void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
+
+/* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
+ * started.  It may be done at once: see op->done. */
+struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
+                                      const struct snib__acquire *how, snib__time now, int32_t *out_code);
+/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
+struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
+                                      int32_t *out_code);
+/* An operation that is done with SNIB_OK: for who was promised an event of what needed no command. */
+struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
+                                   int32_t *out_code);
+struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
+                                    int32_t *out_code);
+struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
+                                   int32_t *out_code);
+/* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
+struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor, const char *pattern, size_t n,
+                                   char *buffer, size_t cap, snib__time now, int32_t *out_code);
+/* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
+bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
+
+/* The next operation that has ended, in order of completion. */
+struct snib__op *snib__engine_take_done(struct snib__engine *engine);
+/* The operation's detail as an event without hold and token. */
+void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
+/* The running operations, linked by live_next. */
+struct snib__op *snib__engine_live(const struct snib__engine *engine);
+/* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
+void snib__op_free(struct snib__engine *engine, struct snib__op *op);
+/* Whether a sync caller may read for it: one of its own commands is on the link. */
+bool snib__op_in_flight(const struct snib__op *op);
+
+/* ---- holds ---- */
+
+/* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
+struct snib__hold {
+    struct snib__gate *gate;
+    struct snib__hold *prev, *next; /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op;            /* acquiring or releasing it; NULL */
+    uint64_t number;                /* the owner's number on the wire, unique */
+    uint64_t owner;                 /* explicit owner or 0 */
+    snib__time deadline;            /* V: no longer safe from here on; 0 before the grant */
+    snib__time acquired_at;
+    uint32_t lease_ms; /* 0: renewed with the client's lease */
+    uint32_t max_hold_ms;
+    uint32_t timer_at; /* place in the heap, 0 = not in it */
+    uint32_t count;    /* re-entries: releases to come */
+    uint8_t phase;     /* enum snib__phase */
+    uint8_t reason;    /* enum snib_reason */
+    uint8_t flags;     /* engine */
+    uint8_t tell;      /* caller's: wants the lost event */
+    uint32_t users;    /* caller's */
+    /* the caller's */
+    void *handle;
+    void *sink;
+    uint64_t token;
+};
+
+/* Drop the caller's interest; a hold that is still held is released in the background. */
+void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
+/* "<uuid>:<number>" and its length; out has room for 64. */
+size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
+/* The holds that were to tell this sink of their loss tell nobody. */
+void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
+/* The next hold that became lost and wants it told (hold->tell), once each. */
+struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
+
+/* ---- the whole ---- */
+
+/* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
+void snib__engine_close(struct snib__engine *engine, snib__time now);
+bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+/* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
+uint64_t snib__engine_moves(const struct snib__engine *engine);
+void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
+/* Records for the log: the next one with its level, or NULL. */
+const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
+void snib__engine_log_level(struct snib__engine *engine, int32_t level);
+
+#endif
+
+#include <pthread.h>
+#include <sys/types.h>
+
+enum snib__word { SNIB__WORD_PENDING = 0, SNIB__WORD_ASLEEP = 1, SNIB__WORD_LEAD = 2, SNIB__WORD_DONE = 3 };
+enum snib__reader { SNIB__READER_NOBODY, SNIB__READER_CALLER, SNIB__READER_THREAD, SNIB__READER_TRANSIT };
+
+#define SNIB__WAKES_MAX 128
+
+/* Threads and queues to be woken once the mutex is free. */
+struct snib__wakes {
+    uint32_t n;
+    _Atomic uint32_t *words[SNIB__WAKES_MAX];
+    uint32_t fds_n;
+    int fds[8];
+    bool thread;
+    bool hold_watchers;
+};
+
+static inline void snib__wakes_begin(struct snib__wakes *wakes)
+{
+    wakes->n = wakes->fds_n = 0;
+    wakes->thread = wakes->hold_watchers = false;
+}
+
+static inline bool snib__wakes_any(const struct snib__wakes *wakes)
+{
+    return wakes->n || wakes->fds_n || wakes->thread || wakes->hold_watchers;
+}
+
+struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
+    struct snib__waiter *next, *prev;
+    struct snib__op *op;
+};
+
+struct snib__driver {
+    pthread_mutex_t mutex;
+    struct snib__engine *engine;
+    struct snib__url url;
+    snib__time connect_timeout;
+    /* below: guarded by the mutex */
+    struct snib__sock *socks[2];
+    snib__time connect_by[2];
+    int reader; /* enum snib__reader */
+    struct snib__op *nominee;
+    bool writing;
+    struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
+    uint64_t commands_taken;
+    struct snib__waiter *waiters, *waiters_tail;
+    uint64_t writes, reads, wakes;
+    pthread_t thread;
+    bool thread_started, stop;
+    snib__time sleep_until; /* the thread's; 0 while it is awake */
+    int wake_fd;
+    bool wake_raised;
+    _Atomic uint32_t hold_word; /* moves when anything may have changed, for whoever watches holds */
+    uint32_t hold_watchers;
+    uint64_t moves_told; /* of the engine, when hold_word moved last */
+    /* the API's: what to do with what has ended */
+    void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
+    void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
+    void (*log)(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes);
+};
+
+int snib__driver_init(struct snib__driver *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
+void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
+
+/* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
+void snib__driver_enter(struct snib__driver *driver);
+void snib__driver_leave(struct snib__driver *driver);
+
+/* Have the thread running; 0 or errno.  Inside. */
+int snib__driver_start(struct snib__driver *driver);
+
+/* Inside, with an operation whose `awaited` is set: stay until it is done (true), `until` has passed, a
+ * signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for another holder.
+ * Leaves and enters meanwhile. */
+bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until, bool interruptible,
+                      bool until_waiting);
+
+/* Wake lists, for the API's callbacks. */
+void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes, _Atomic uint32_t *word);
+void snib__wake_fd(struct snib__driver *driver, struct snib__wakes *wakes, int fd);
+
+/* Outside: end the thread and close the sockets. */
+void snib__driver_stop(struct snib__driver *driver);
+
+/* between driver.c and thread.c */
+void *snib__thread_main(void *driver);
+void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__driver_flush(struct snib__driver *driver, bool reading);
+void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
+                          int error);
+void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
+void snib__driver_drop_sock(struct snib__driver *driver, int link);
+void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__driver_do_wakes(struct snib__driver *driver, const struct snib__wakes *wakes); /* outside */
+
+#endif
+
+struct snib__client {
+    struct snib__driver driver;
+    _Atomic uint32_t refs;
+    uint32_t fork_generation;
+    snib__time patience;
+    int64_t max_hold_ms;
+    char uuid[37];
+    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    struct snib__queue *log_queue;
+};
+
+struct snib__lock {
+    struct snib__client *client;
+    struct snib__gate *gate;
+    int64_t lease_ms;
+    int64_t max_hold_ms;
+};
+
+struct snib__log_record {
+    int32_t level;
+    char text[160];
+};
+
+struct snib__queue {
+    struct snib__client *client;
+    void *handle;
+    int fd;
+    bool busy; /* a consumer is inside */
+    bool woken;
+    struct snib__op *head, *tail;         /* done, by next */
+    struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */
+    struct snib__log_record *log;         /* a ring, or NULL */
+    uint32_t log_head, log_n;
+    uint64_t log_dropped;
+};
+
+#define SNIB__LOG_MAX 256
+#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of the lost */
+
+/* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
+ * returned with the code in *out_code.  Give back with snib__handle_put(). */
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
+struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
+                                    int32_t *out_code);
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+                                int32_t *out_code);
+
+bool snib__client_forked(const struct snib__client *client);
+void snib__client_ref(struct snib__client *client);
+void snib__client_unref(struct snib__client *client);
+
+/* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
+bool snib__wait_ns(int64_t wait_ms, snib__time *out);
+/* Now + that. */
+snib__time snib__until(snib__time wait);
+
+/* How an operation that was just started goes on: run.c.  Inside; leaves.  `op` NULL: code is the answer. */
+struct snib__run {
+    struct snib__client *client;
+    struct snib__queue *queue; /* NULL: none */
+    uint64_t token;
+    snib__time slice;          /* how long to stay; 0: submit */
+    bool interruptible;
+    snib_op **out_op;          /* NULL: the caller cannot go on with it */
+};
+/* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err);
+
+/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+
+/* queue.c's, for the driver.  Inside. */
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes);
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes);
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
+
+/* Destructors for the handle table, and their registration. */
+void snib__client_destroy(void *object);
+void snib__lock_destroy(void *object);
+void snib__hold_destroy(void *object);
+void snib__op_destroy(void *object);
+void snib__queue_destroy(void *object);
+void snib__api_init(void);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <uuid/uuid.h>
+
+#define CLIENT_LEASE_MIN 100
+#define CLIENT_LEASE_MAX 86400000
+#define CLIENT_TIME_MAX 86400000
+#define CLIENT_PATIENCE_MS 5000
+
+void snib_client_options_init(snib_client_options *options, size_t size)
+{
+    if (!options || size < sizeof options->size + sizeof options->flags)
+        return;
+    memset(options, 0, size);
+    options->size = (uint32_t)size;
+}
+
+/* The kernel's rule for structs that grow: a shorter one lacks defaults, a longer one must be zero where
+ * we know nothing. */
+static bool client_copy_options(const snib_client_options *from, snib_client_options *to)
+{
+    memset(to, 0, sizeof *to);
+    if (!from)
+        return true;
+    if (from->size < 8 || from->size > 4096)
+        return false;
+    for (size_t i = sizeof *to; i < from->size; i++)
+        if (((const char *)from)[i] != 0)
+            return false;
+    memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    return true;
+}
+
+static bool client_range(int64_t *value, int64_t standard, int64_t min, int64_t max)
+{
+    if (*value == 0)
+        *value = standard;
+    return *value >= min && *value <= max;
+}
+
+static int client_check_options(snib_client_options *o, snib_error *err)
+{
+    if (!client_range(&o->lease_ms, 30000, CLIENT_LEASE_MIN, CLIENT_LEASE_MAX))
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    if (o->handover_max == 0)
+        o->handover_max = 16;
+    if (o->waiters_max == 0)
+        o->waiters_max = 200000;
+    if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
+        o->max_hold_ms > CLIENT_TIME_MAX || !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
+        !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->recheck_ms, 3000, 50, 60000))
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    return SNIB_OK;
+}
+
+/* ---- the driver's callbacks, inside ---- */
+
+static void client_done(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes)
+{
+    if (op->sink) {
+        snib__queue_push(op->sink, op, wakes);
+        return;
+    }
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+        snib__hold_drop(driver->engine, op->hold, snib__now());
+    snib__op_free(driver->engine, op);
+}
+
+static void client_lost(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes)
+{
+    (void)driver;
+    if (hold->sink)
+        snib__queue_push_lost(hold->sink, hold, wakes);
+}
+
+static void client_log(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes)
+{
+    struct snib__client *client = (struct snib__client *)driver; /* the driver is its first member */
+    if (client->log_queue)
+        snib__queue_push_log(client->log_queue, level, text, wakes);
+}
+
+/* ---- birth and end ---- */
+
+/* A random UUID of version 8: one character tells a script of ours from Redisson's version 4. */
+static void client_uuid(char out[37])
+{
+    uuid_t uuid;
+    uuid_generate_random(uuid);
+    uuid[6] = (unsigned char)((uuid[6] & 0x0f) | 0x80);
+    uuid_unparse_lower(uuid, out);
+}
+
+static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
+    client_uuid(client->uuid);
+    struct snib__config config = {
+        .login = {client->driver.url.username, client->driver.url.password, client->driver.url.database},
+        .seed = random[0] | 1,
+        .first_number = 100000000000u + random[1] % 1000000000u,
+        .lease = (snib__time)o->lease_ms * SNIB__MS,
+        .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
+        .patience = (snib__time)o->patience_ms * SNIB__MS,
+        .recheck = (snib__time)o->recheck_ms * SNIB__MS,
+        .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
+        .ops_max = o->waiters_max,
+        .home = client,
+    };
+    memcpy(config.uuid, client->uuid, sizeof config.uuid);
+    client->patience = config.patience;
+    client->max_hold_ms = o->max_hold_ms;
+    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.done = client_done;
+    client->driver.lost = client_lost;
+    client->driver.log = client_log;
+    client->driver.engine = snib__engine_new(&config);
+    return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
+}
+
+static int client_credentials(struct snib__url *url, const snib_client_options *o, snib_error *err)
+{
+    const char *const from[] = {o->username, o->password};
+    char **const to[] = {&url->username, &url->password};
+    for (int i = 0; i < 2; i++) {
+        if (!from[i])
+            continue;
+        char *copy = strdup(from[i]);
+        if (!copy)
+            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        if (*to[i])
+            explicit_bzero(*to[i], strlen(*to[i]));
+        free(*to[i]);
+        *to[i] = copy;
+    }
+    return SNIB_OK;
+}
+
+static void client_free(struct snib__client *client)
+{
+    snib__engine_free(client->driver.engine);
+    snib__url_free(&client->driver.url);
+    free(client);
+}
+
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client, snib_error *err)
+{
+    snib_client_options o;
+    if (!out_client || !url)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!client_copy_options(options, &o))
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    int code = client_check_options(&o, err);
+    if (code)
+        return code;
+    snib__api_init();
+    struct snib__client *client = calloc(1, sizeof *client);
+    if (!client)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    client->fork_generation = atomic_load(&snib__fork_generation);
+    atomic_store(&client->refs, 1);
+    code = snib__url_parse(url, &client->driver.url, err);
+    if (!code)
+        code = client_credentials(&client->driver.url, &o, err);
+    if (!code)
+        code = client_build(client, &o, err);
+    if (code) {
+        client_free(client);
+        return code;
+    }
+    int error = snib__driver_init(&client->driver);
+    if (error) {
+        client_free(client);
+        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    }
+    snib_client *handle = snib__handle_new(SNIB__CLIENT, client);
+    if (!handle) {
+        snib__client_unref(client);
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    }
+    *out_client = handle;
+    return SNIB_OK;
+}
+
+bool snib__client_forked(const struct snib__client *client)
+{
+    return client->fork_generation != atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
+}
+
+void snib__client_ref(struct snib__client *client) { atomic_fetch_add(&client->refs, 1); }
+
+void snib__client_unref(struct snib__client *client)
+{
+    if (atomic_fetch_sub(&client->refs, 1) != 1)
+        return;
+    if (snib__client_forked(client))
+        return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+    snib__driver_stop(&client->driver);
+    snib__driver_destroy(&client->driver);
+    client_free(client);
+}
+
+struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
+{
+    struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
+    if (client && !snib__client_forked(client))
+        return client;
+    *out_code = snib__fail(err, client ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    if (client)
+        snib__handle_put(handle);
+    return NULL;
+}
+
+/* Wait until no release is outstanding.  Inside; leaves and enters. */
+static bool client_settle(struct snib__client *client, snib__time until)
+{
+    struct snib__driver *d = &client->driver;
+    bool quiet;
+    d->hold_watchers++;
+    while (!(quiet = snib__engine_quiet(d->engine)) && d->thread_started && snib__now() < until) {
+        uint32_t seen = atomic_load(&d->hold_word);
+        snib__driver_leave(d);
+        snib__park(&d->hold_word, seen, until);
+        snib__driver_enter(d);
+    }
+    d->hold_watchers--;
+    return quiet;
+}
+
+static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+{
+    struct snib__driver *d = &client->driver;
+    snib__driver_enter(d);
+    snib__engine_close(d->engine, snib__now());
+    bool quiet = client_settle(client, snib__until(timeout));
+    bool mine = !client->stopped;
+    client->stopped = true;
+    snib__driver_leave(d);
+    if (mine)
+        snib__driver_stop(d);
+    return quiet ? SNIB_OK
+                 : snib__fail(err, SNIB_TIMEDOUT, 0, "a release was not confirmed in time: its lease will end it");
+}
+
+int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
+{
+    snib__time timeout;
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    else
+        code = client_close(client, timeout == SNIB__NEVER ? client->patience : timeout, err);
+    snib__handle_put(handle);
+    return code;
+}
+
+void snib__client_destroy(void *object)
+{
+    struct snib__client *client = object;
+    if (!snib__client_forked(client))
+        client_close(client, 0, NULL);
+    else
+        for (int link = 0; link < 2; link++) /* close our copies; the parent's connections live on */
+            if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
+                close(client->driver.socks[link]->fd);
+    snib__client_unref(client);
+}
+
+void snib_client_free(snib_client *handle)
+{
+    if (snib__handle_take(SNIB__CLIENT, handle))
+        snib__handle_put(handle);
+}
+
+int snib_client_id(snib_client *handle, char out[37], snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (out)
+        memcpy(out, client->uuid, sizeof client->uuid);
+    snib__handle_put(handle);
+    return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
+}
+
+int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!out || out->size < 8 || out->size > sizeof *out) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    snib_client_stats_data stats = {.size = out->size};
+    snib__driver_enter(&client->driver);
+    snib__engine_stats(client->driver.engine, &stats);
+    stats.writes = client->driver.writes;
+    stats.reads = client->driver.reads;
+    stats.wakes = client->driver.wakes;
+    stats.memory += sizeof *client + client->driver.sending.cap;
+    snib__driver_leave(&client->driver);
+    memcpy(out, &stats, out->size);
+    snib__handle_put(handle);
+    return SNIB_OK;
+}
+
+/* ---- questions to the server that name no lock ---- */
+
+static int client_start(struct snib__client *client, snib_error *err)
+{
+    int error = snib__driver_start(&client->driver);
+    return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
+}
+
+static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, snib_queue *queue_handle, uint64_t token,
+                       snib_op **out_op, snib_error *err)
+{
+    snib_event event;
+    snib__time wait;
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) || (!slice && !queue && !out_op)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        struct snib__op *op = NULL;
+        if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
+            snib__driver_leave(&client->driver);
+        } else {
+            struct snib__run run = {client, queue, token, slice, false, out_op};
+            op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
+            code = snib__run(&run, op, code, &event, err);
+        }
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err)
+{
+    return client_ping(client, wait_ms, SNIB__NEVER, NULL, 0, NULL, err);
+}
+
+int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    int code = client_ping(client, wait_ms, 0, queue, token, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+
+/* ---- engine/ask.h -----------------------------------------------------------------------------*/
+
+/* ask.h - what a LIST operation carries. */
+#ifndef SNIB__ASK_H
+#define SNIB__ASK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct snib__asked {
+    uint64_t cursor; /* in: where to go on; out: where to go on next, 0 at the end */
+    char *buffer;    /* the caller's */
+    size_t cap, used;
+    uint32_t count;
+    size_t pattern_len;
+    char pattern[];
+};
+
+#endif
+
+int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor, char *buffer,
+                     size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) || pattern_len > 1024) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    struct snib__driver *d = &client->driver;
+    snib__driver_enter(d);
+    code = client->stopped ? SNIB_OK : client_start(client, err);
+    struct snib__op *op = code ? NULL
+                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
+    if (op) {
+        snib_event event;
+        op->home = client;
+        op->awaited = true;
+        snib__driver_run(d, op, SNIB__NEVER, false, false);
+        *cursor = op->code ? *cursor : op->asked->cursor;
+        *out_used = op->code ? 0 : op->asked->used;
+        *out_count = op->code ? 0 : op->asked->count;
+        snib__op_finish(client, op, &event);
+        code = event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+    } else {
+        snib__fail(err, code, 0, NULL);
+    }
+    snib__driver_leave(d);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    code = SNIB_OK;
+    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO || (queue && queue->client != client)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        if (queue && !queue->log && !(queue->log = calloc(SNIB__LOG_MAX, sizeof *queue->log)))
+            code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        if (code == SNIB_OK) {
+            client->log_queue = level == SNIB_LOG_NONE ? NULL : queue;
+            snib__engine_log_level(client->driver.engine, client->log_queue ? level : SNIB_LOG_NONE);
+        }
+        snib__driver_leave(&client->driver);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+static void client_register(void)
+{
+    snib__fork_init();
+    snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
+    snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
+    snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);
+    snib__handle_free_fn(SNIB__OP, snib__op_destroy);
+    snib__handle_free_fn(SNIB__QUEUE, snib__queue_destroy);
+}
+
+void snib__api_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, client_register);
+}
+
+/* ---- api/codes.c ------------------------------------------------------------------------------*/
+
+/* codes.c - names, texts and flags of the result codes, and what this build is.
+ *
+ * Pure functions over constant tables; callable from any thread.
+ */
 
 #ifndef SNIB_BUILD_ID
 #define SNIB_BUILD_ID "unknown"
@@ -678,14 +1957,22 @@ int snib_code_is(int32_t code, int32_t flag)
 const char *snib_reason_text(int32_t reason)
 {
     switch (reason) {
-    case SNIB_REASON_NONE: return "none";
-    case SNIB_REASON_EXPIRED: return "expired";
-    case SNIB_REASON_TAKEN: return "taken";
-    case SNIB_REASON_DELETED: return "deleted";
-    case SNIB_REASON_UNREACHABLE: return "unreachable";
-    case SNIB_REASON_MAX_HOLD: return "max hold";
-    case SNIB_REASON_CLOSED: return "closed";
-    default: return "unknown";
+    case SNIB_REASON_NONE:
+        return "none";
+    case SNIB_REASON_EXPIRED:
+        return "expired";
+    case SNIB_REASON_TAKEN:
+        return "taken";
+    case SNIB_REASON_DELETED:
+        return "deleted";
+    case SNIB_REASON_UNREACHABLE:
+        return "unreachable";
+    case SNIB_REASON_MAX_HOLD:
+        return "max hold";
+    case SNIB_REASON_CLOSED:
+        return "closed";
+    default:
+        return "unknown";
     }
 }
 
@@ -712,31 +1999,6 @@ uint32_t snib_features(void)
 /* ---- api/error.c ------------------------------------------------------------------------------*/
 
 /* error.c - see error.h. */
-
-/* ---- api/error.h ------------------------------------------------------------------------------*/
-
-/* error.h - how the core fills a caller's snib_error. */
-#ifndef SNIB__ERROR_H
-#define SNIB__ERROR_H
-
-
-/* snib__fail - write code, os_error and a sentence to *err and return code.
- *
- * err   NULL is fine.
- * fmt   NULL takes the code's text from codes.def.  Whatever is formatted, err->text is valid UTF-8
- *       without control characters; names and other foreign bytes go through snib__quote()
- *       first. */
-int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
- *
- * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not
- * fit is cut at a character and marked by three dots after the closing quote; cap must be at least
- * 16. */
-const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
-
-#endif
 
 
 /* ---- api/utf8.h -------------------------------------------------------------------------------*/
@@ -858,68 +2120,6 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
  * the child does not have are never put there: their objects stay, unused.
  */
 
-/* ---- api/handle.h -----------------------------------------------------------------------------*/
-
-/* handle.h - handles are tickets, not addresses, and this table honours them.
- *
- * A handle looks like a pointer to the caller and carries
- *
- *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
- *
- * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
- * touching freed memory.  When a handle ends its slot's generation moves on, and what is left of
- * the old handle finds nothing.
- *
- * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back. The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
- * reference to its caller.  The last put after a take calls the kind's destructor.
- *
- *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
- *     ...
- *     snib__handle_put(hold);
- *
- *     object = snib__handle_take(SNIB__HOLD, hold);    free:  take ... put
- *     ... leave tables and lists ...
- *     snib__handle_put(hold);
- *
- * Threads: every function from any thread.  get and put take no mutex.
- */
-#ifndef SNIB__HANDLE_H
-#define SNIB__HANDLE_H
-
-#include <stdatomic.h>
-#include <stdint.h>
-
-enum snib__kind { SNIB__CLIENT = 1, SNIB__LOCK = 2, SNIB__HOLD = 3, SNIB__OP = 4, SNIB__QUEUE = 5 };
-
-/* snib__handle_new - a handle for object, with the handle's own reference; NULL when out of
- * memory. */
-void *snib__handle_new(int kind, void *object);
-
-/* snib__handle_get - the object with a reference, or NULL: the handle is NULL, of another kind, or
- * it has ended. */
-void *snib__handle_get(int kind, const void *handle);
-
-/* snib__handle_put - give back a reference from get or take. */
-void snib__handle_put(const void *handle);
-
-/* snib__handle_take - end the handle: of all callers exactly one gets the object and owes a put. */
-void *snib__handle_take(int kind, const void *handle);
-
-/* snib__handle_free_fn - the destructor of a kind; set before the kind's first handle.  It runs in
- * the thread of the last put, under no mutex of this table. */
-void snib__handle_free_fn(int kind, void (*destroy)(void *object));
-
-/* Counts the forks between the first process and this one.  What belongs to a process notes the
- * value at its birth and is inherited if it differs. */
-extern _Atomic uint32_t snib__fork_generation;
-
-/* snib__fork_init - have forks counted from now on and the table usable in the child.  Returns 0 or
- * errno, the same at every call; snib__handle_new() calls it too. */
-int snib__fork_init(void);
-
-#endif
-
 #include <assert.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -948,8 +2148,8 @@ _Atomic uint32_t snib__fork_generation;
 
 static pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
-static uint32_t handle_chunks_used;                  /* guarded by handle_mutex */
-static uint32_t handle_first_free = HANDLE_NO_SLOT;  /* guarded by handle_mutex */
+static uint32_t handle_chunks_used;                 /* guarded by handle_mutex */
+static uint32_t handle_first_free = HANDLE_NO_SLOT; /* guarded by handle_mutex */
 static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;
@@ -1119,28 +2319,564 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
     atomic_store_explicit(&handle_destroy[kind], destroy, memory_order_release);
 }
 
+/* ---- api/held.c -------------------------------------------------------------------------------*/
+
+/* held.c - holds: inspecting, waiting for a loss, releasing. */
+
+#include <string.h>
+
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
+                                    int32_t *out_code)
+{
+    struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
+    if (!hold) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    *out_client = snib__gate_home(hold->gate);
+    if (snib__client_forked(*out_client)) {
+        snib__handle_put(handle);
+        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
+        return NULL;
+    }
+    snib__driver_enter(&(*out_client)->driver);
+    return hold;
+}
+
+static void held_leave(struct snib__client *client, snib_hold *handle)
+{
+    snib__driver_leave(&client->driver);
+    snib__handle_put(handle);
+}
+
+void snib__hold_destroy(void *object)
+{
+    struct snib__hold *hold = object;
+    struct snib__client *client = snib__gate_home(hold->gate);
+    if (snib__client_forked(client))
+        return;
+    snib__driver_enter(&client->driver);
+    if (hold->tell == SNIB__TELL_QUEUED)
+        snib__queue_drop_lost(hold->sink, hold);
+    hold->handle = NULL;
+    snib__hold_drop(client->driver.engine, hold, snib__now());
+    snib__driver_leave(&client->driver);
+    snib__client_unref(client);
+}
+
+void snib_hold_free(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    bool last = code == SNIB_EFORKED;
+    if (hold) {
+        last = hold->users <= 1;
+        hold->users -= hold->users > 0;
+        held_leave(client, handle);
+    } else if (code != SNIB_EFORKED) {
+        return;
+    }
+    if (last && snib__handle_take(SNIB__HOLD, handle))
+        snib__handle_put(handle);
+}
+
+/* The reason as of now: the clock may have passed the deadline before the thread has noticed. */
+static int held_reason(const struct snib__hold *hold)
+{
+    if (hold->reason != SNIB_REASON_NONE)
+        return hold->reason;
+    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+}
+
+int snib_hold_state(snib_hold *handle, int32_t *out_reason)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    if (out_reason)
+        *out_reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    held_leave(client, handle);
+    return state;
+}
+
+static int held_lost(int reason, snib_error *err)
+{
+    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it", snib_reason_text(reason));
+}
+
+int snib_hold_check(snib_hold *handle, snib_error *err)
+{
+    int32_t reason;
+    int state = snib_hold_state(handle, &reason);
+    if (state < 0)
+        return snib__fail(err, state, 0, NULL);
+    if (state == SNIB_HOLD_LOST)
+        return held_lost(reason, err);
+    return state == SNIB_HOLD_RELEASED ? snib__fail(err, SNIB_NOT_HELD, 0, NULL) : SNIB_OK;
+}
+
+int64_t snib_hold_remaining_ms(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    snib__time now = snib__now();
+    int state = snib__hold_state(client->driver.engine, hold, now);
+    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    held_leave(client, handle);
+    return left;
+}
+
+int64_t snib_hold_token(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    held_leave(client, handle);
+    return 0;
+}
+
+int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
+{
+    struct snib__client *client;
+    int32_t code;
+    if (!out)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    out[snib__hold_owner(client->driver.engine, hold, out)] = 0;
+    held_leave(client, handle);
+    return SNIB_OK;
+}
+
+int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, snib_error *err)
+{
+    struct snib__client *client;
+    snib__time timeout;
+    int32_t code;
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__time until = snib__until(timeout);
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    struct snib__driver *d = &client->driver;
+    int state, how = SNIB__PARKED_NO;
+    for (;;) {
+        snib__time now = snib__now();
+        state = snib__hold_state(d->engine, hold, now);
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || how == SNIB__PARKED_SIGNAL)
+            break;
+        uint32_t seen = atomic_load(&d->hold_word);
+        snib__time next = hold->deadline < until ? hold->deadline : until;
+        d->hold_watchers++;
+        snib__driver_leave(d);
+        how = snib__park(&d->hold_word, seen, next);
+        snib__driver_enter(d);
+        d->hold_watchers--;
+    }
+    int reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    held_leave(client, handle);
+    if (state == SNIB_HOLD_RELEASED)
+        return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
+    if (state != SNIB_HOLD_LOST)
+        return snib__fail(err, SNIB_TIMEDOUT, 0, NULL);
+    if (out_reason)
+        *out_reason = reason;
+    return held_lost(reason, err);
+}
+
+/* ---- releasing ---- */
+
+static int held_release(snib_hold *handle, snib__time slice, bool interruptible, snib_queue *queue_handle,
+                        uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct snib__client *client;
+    struct snib__queue *queue = NULL;
+    snib_event event;
+    int32_t code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code)))
+        return code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (hold && queue && queue->client != client) {
+        held_leave(client, handle);
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else if (hold) {
+        struct snib__run run = {client, queue, token, slice, interruptible, out_op};
+        struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
+        if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
+            op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
+        int reason = code == SNIB_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        code = snib__run(&run, op, code, &event, err);
+        if (code == SNIB_LOST && reason)
+            held_lost(reason, err);
+        snib__handle_put(handle);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    return code;
+}
+
+int snib_hold_release(snib_hold *hold, snib_error *err)
+{
+    return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
+}
+
+int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    snib__time slice;
+    if (!out_op || !snib__wait_ns(slice_ms, &slice))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return held_release(hold, slice, true, queue, token, out_op, err);
+}
+
+int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+{
+    int code = held_release(hold, 0, false, queue, token, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+/* ---- api/lock.c -------------------------------------------------------------------------------*/
+
+/* lock.c - locks: naming one, acquiring, asking about it. */
+
+/* ---- locks/kind.h -----------------------------------------------------------------------------*/
+
+/* kind.h - what makes one kind of lock different from another: its scripts, keys and channel.
+ *
+ * A kind encodes one command for a hold or a gate and reads the reply.  When to send it, what a lost
+ * reply means, who waits and who is told is the engine's business and the same for all kinds.
+ *
+ * Encoders append to `out` and return the script's index, or -1 when out of memory (the caller drops
+ * what was half-written).
+ */
+#ifndef SNIB__KIND_H
+#define SNIB__KIND_H
+
+
+struct snib__verdict {
+    bool yes;
+    int64_t left_ms;   /* acquire refused: the holder's remaining lease, -1 unknown */
+    int64_t receivers; /* released: processes that were told */
+};
+
+struct snib__lock_kind {
+    int32_t kind; /* enum snib_kind */
+    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
+    int (*release)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
+    /* one command that ends `from` and grants `to` */
+    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
+                    const struct snib__hold *to);
+    /* lease_ms 0: only ask whether they are held */
+    int (*renew)(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
+                 uint32_t n, int64_t lease_ms);
+    int (*info)(struct snib__buf *out, const struct snib__gate *gate);
+    int (*force)(struct snib__buf *out, const struct snib__gate *gate);
+    /* the channel of wake-ups; out has room for name_len + 64; returns its length */
+    size_t (*channel)(char *out, const char *name, size_t name_len);
+    struct snib__verdict (*acquired)(const struct snib__value *reply);
+    struct snib__verdict (*released)(const struct snib__value *reply);
+};
+
+extern const struct snib__lock_kind snib__mutex;
+
+/* The kind of a number of enum snib_kind, or NULL. */
+const struct snib__lock_kind *snib__kind_of(int32_t kind);
+
+/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name has a brace of its own. */
+size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t name_len);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOCK_LEASE_MIN 100
+#define LOCK_LEASE_MAX 86400000
+
+void snib_lock_options_init(snib_lock_options *options, size_t size)
+{
+    if (!options || size < 8)
+        return;
+    memset(options, 0, size);
+    options->size = (uint32_t)size;
+}
+
+static int lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
+{
+    memset(to, 0, sizeof *to);
+    if (from && (from->size < 8 || from->size > 4096))
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    for (size_t i = sizeof *to; from && i < from->size; i++)
+        if (((const char *)from)[i] != 0)
+            return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    if (from)
+        memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
+    if (to->lease_ms != 0 && (to->lease_ms < LOCK_LEASE_MIN || to->lease_ms > LOCK_LEASE_MAX))
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    if (to->flags != 0 || to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
+        return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    return SNIB_OK;
+}
+
+static int lock_new(struct snib__client *client, int32_t kind, const char *name, size_t name_len,
+                    const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
+{
+    snib_lock_options o;
+    if (!out_lock || !name)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!snib__kind_of(kind))
+        return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
+    int code = snib__name_check(name, name_len, err);
+    if (!code)
+        code = lock_options(options, &o, err);
+    if (code)
+        return code;
+    struct snib__lock *lock = malloc(sizeof *lock);
+    if (!lock)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    *lock = (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
+    if (lock->max_hold_ms == 0)
+        lock->max_hold_ms = client->max_hold_ms;
+    if (lock->max_hold_ms < 0)
+        lock->max_hold_ms = 0;
+    snib__driver_enter(&client->driver);
+    bool closed = client->stopped;
+    lock->gate = closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
+    snib__driver_leave(&client->driver);
+    if (!lock->gate) {
+        free(lock);
+        return snib__fail(err, closed ? SNIB_ECLOSED : SNIB_ENOMEM, 0, NULL);
+    }
+    snib__client_ref(client);
+    snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
+    if (!handle) {
+        snib__lock_destroy(lock);
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    }
+    *out_lock = handle;
+    return SNIB_OK;
+}
+
+int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t name_len,
+                  const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    code = lock_new(client, kind, name, name_len, options, out_lock, err);
+    snib__handle_put(handle);
+    return code;
+}
+
+void snib__lock_destroy(void *object)
+{
+    struct snib__lock *lock = object;
+    struct snib__client *client = lock->client;
+    if (snib__client_forked(client))
+        return;
+    snib__driver_enter(&client->driver);
+    snib__gate_put(client->driver.engine, lock->gate);
+    snib__driver_leave(&client->driver);
+    free(lock);
+    snib__client_unref(client);
+}
+
+void snib_lock_free(snib_lock *handle)
+{
+    if (snib__handle_take(SNIB__LOCK, handle))
+        snib__handle_put(handle);
+}
+
+struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
+{
+    struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
+    if (lock && !snib__client_forked(lock->client))
+        return lock;
+    *out_code = snib__fail(err, lock ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    if (lock)
+        snib__handle_put(handle);
+    return NULL;
+}
+
+/* ---- acquiring ---- */
+
+/* Start an acquisition.  Inside. */
+static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait, struct snib__queue *queue,
+                                   uint64_t token, int32_t *out_code)
+{
+    struct snib__engine *engine = lock->client->driver.engine;
+    struct snib__acquire how = {
+        .owner = owner,
+        .wait = wait,
+        .lease = (snib__time)lock->lease_ms * SNIB__MS,
+        .max_hold = (snib__time)lock->max_hold_ms * SNIB__MS,
+    };
+    struct snib__op *op = snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    if (op && !op->done && op->hold) {
+        op->hold->sink = queue;
+        op->hold->token = token;
+        op->hold->tell = queue != NULL;
+    }
+    return op;
+}
+
+/* All ways to acquire.  The caller has checked nothing. */
+static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice, bool interruptible,
+                        snib_queue *queue_handle, uint64_t token, snib_event *out_event, snib_op **out_op,
+                        snib_error *err)
+{
+    snib__time wait;
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
+    if (!lock)
+        return code;
+    struct snib__client *client = lock->client;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+        if (error) {
+            snib__driver_leave(&client->driver);
+            code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
+        } else {
+            struct snib__run run = {client, queue, token, slice, interruptible, out_op};
+            struct snib__op *op = lock_start(lock, owner, wait, queue, token, &code);
+            code = snib__run(&run, op, code, out_event, err);
+        }
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold, snib_error *err)
+{
+    snib_event event;
+    if (!out_hold)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_acquire(lock, owner, wait_ms, SNIB__NEVER, false, NULL, 0, &event, NULL, err);
+    if (code == SNIB_OK)
+        *out_hold = event.hold;
+    return code;
+}
+
+int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms, snib_queue *queue,
+                            uint64_t token, snib_hold **out_hold, snib_op **out_op, snib_error *err)
+{
+    snib_event event;
+    snib__time slice;
+    if (!out_hold || !out_op || !snib__wait_ns(slice_ms, &slice))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_acquire(lock, owner, wait_ms, slice, true, queue, token, &event, out_op, err);
+    if (code == SNIB_OK)
+        *out_hold = event.hold;
+    return code;
+}
+
+int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue, uint64_t token,
+                             snib_op **out_op, snib_error *err)
+{
+    if (!queue && !out_op)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_acquire(lock, owner, wait_ms, 0, false, queue, token, NULL, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+/* ---- asking ---- */
+
+typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
+                                       int32_t *out_code);
+
+static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice, snib_queue *queue_handle, uint64_t token,
+                    snib_event *out_event, snib_op **out_op, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
+    if (!lock)
+        return code;
+    struct snib__client *client = lock->client;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if ((queue && queue->client != client) || (slice == 0 && !queue && !out_op)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+        struct snib__run run = {client, queue, token, slice, false, out_op};
+        struct snib__op *op = error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
+        code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, out_event, err);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
+{
+    snib_event event;
+    if (!out || out->size < 8 || out->size > sizeof *out)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_ask(lock, snib__engine_info, SNIB__NEVER, NULL, 0, &event, NULL, err);
+    if (code != SNIB_OK)
+        return code;
+    snib_lock_info_data info = {
+        .size = out->size,
+        .held = event.held,
+        .remaining_ms = event.remaining_ms,
+        .count = event.count,
+        .waiting = event.waiting,
+        .mine = event.mine,
+    };
+    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
+    memcpy(out, &info, out->size);
+    return SNIB_OK;
+}
+
+int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+{
+    int code = lock_ask(lock, snib__engine_info, 0, queue, token, NULL, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+int snib_lock_force_release(snib_lock *lock, snib_error *err)
+{
+    snib_event event;
+    return lock_ask(lock, snib__engine_force, SNIB__NEVER, NULL, 0, &event, NULL, err);
+}
+
+int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                                   snib_error *err)
+{
+    int code = lock_ask(lock, snib__engine_force, 0, queue, token, NULL, out_op, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
 /* ---- api/name.c -------------------------------------------------------------------------------*/
 
 /* name.c - see name.h. */
-
-/* ---- api/name.h -------------------------------------------------------------------------------*/
-
-/* name.h - which lock names can be used. */
-#ifndef SNIB__NAME_H
-#define SNIB__NAME_H
-
-
-#define SNIB__NAME_BYTES_MAX 512
-
-/* snib__name_check - SNIB_OK, or SNIB_ENAME with a sentence that says what is wrong.
- *
- * A name is 1 to 512 bytes of UTF-8 without control characters.  Braces: none, or one hash tag that
- * the key and the names derived from it share.  Those are built as "prefix:{name}" from a name
- * without a brace and "prefix:name" from one with, so a name such as a{b, {}x or a}b would spread
- * over several slots of a cluster. */
-int snib__name_check(const char *name, size_t n, snib_error *err);
-
-#endif
 
 
 #include <string.h>
@@ -1187,6 +2923,539 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
     return SNIB_OK;
 }
 
+/* ---- api/queue.c ------------------------------------------------------------------------------*/
+
+/* queue.c - events for one loop: results, losses, log records, and the descriptor that tells of them.
+ *
+ * Operations and holds are linked into the queue themselves, so an event needs no memory and cannot be
+ * dropped.  The descriptor is written when the queue stops being empty and read when it is found empty.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
+{
+    struct snib__queue *queue = snib__handle_get(SNIB__QUEUE, handle);
+    if (queue && !snib__client_forked(queue->client))
+        return queue;
+    *out_code = snib__fail(err, queue ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
+    if (queue)
+        snib__handle_put(handle);
+    return NULL;
+}
+
+int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_error *err)
+{
+    int32_t code;
+    if (!out_queue)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__client *client = snib__client_enter(client_handle, err, &code);
+    if (!client)
+        return code;
+    struct snib__queue *queue = calloc(1, sizeof *queue);
+    code = SNIB_OK;
+    if (!queue) {
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    } else if ((queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+        code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
+        free(queue);
+    } else {
+        queue->client = client;
+        snib__client_ref(client);
+        queue->handle = snib__handle_new(SNIB__QUEUE, queue);
+        if (queue->handle) {
+            *out_queue = queue->handle;
+        } else {
+            snib__queue_destroy(queue);
+            code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        }
+    }
+    snib__handle_put(client_handle);
+    return code;
+}
+
+static bool queue_empty(const struct snib__queue *queue)
+{
+    return !queue->head && !queue->lost && queue->log_n == 0;
+}
+
+static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
+{
+    if (was_empty)
+        snib__wake_fd(&queue->client->driver, wakes, queue->fd);
+}
+
+void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    op->next = NULL;
+    if (queue->tail)
+        queue->tail->next = op;
+    else
+        queue->head = op;
+    queue->tail = op;
+    queue_signal(queue, was_empty, wakes);
+}
+
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    hold->tell = SNIB__TELL_QUEUED;
+    hold->next = NULL;
+    hold->prev = queue->lost_tail;
+    if (queue->lost_tail)
+        queue->lost_tail->next = hold;
+    else
+        queue->lost = hold;
+    queue->lost_tail = hold;
+    queue_signal(queue, was_empty, wakes);
+}
+
+void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
+{
+    if (hold->prev)
+        hold->prev->next = hold->next;
+    else
+        queue->lost = hold->next;
+    if (hold->next)
+        hold->next->prev = hold->prev;
+    else
+        queue->lost_tail = hold->prev;
+    hold->tell = 0;
+    hold->prev = hold->next = NULL;
+}
+
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    if (queue->log_n == SNIB__LOG_MAX) {
+        queue->log_head = (queue->log_head + 1) % SNIB__LOG_MAX;
+        queue->log_n--;
+        queue->log_dropped++;
+    }
+    struct snib__log_record *record = &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
+    record->level = level;
+    snprintf(record->text, sizeof record->text, "%s", text);
+    queue_signal(queue, was_empty, wakes);
+}
+
+/* ---- the consumer ---- */
+
+static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out_ended)
+{
+    struct snib__op *op = queue->head;
+    queue->head = op->next;
+    if (!queue->head)
+        queue->tail = NULL;
+    *out_ended = op->handle;
+    op->handle = NULL;
+    snib__op_finish(queue->client, op, out);
+}
+
+static void queue_next_lost(struct snib__queue *queue, snib_event *out)
+{
+    struct snib__hold *hold = queue->lost;
+    snib__queue_drop_lost(queue, hold);
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_LOST;
+    out->code = SNIB_LOST;
+    out->reason = hold->reason;
+    out->token = hold->token;
+    out->hold = hold->handle;
+    snprintf(out->text, sizeof out->text, "the lock was lost (%s): stop working under it",
+             snib_reason_text(hold->reason));
+}
+
+static void queue_next_log(struct snib__queue *queue, snib_event *out)
+{
+    struct snib__log_record *record = &queue->log[queue->log_head];
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_LOG;
+    out->reason = record->level;
+    out->count = (int64_t)queue->log_dropped;
+    snprintf(out->text, sizeof out->text, "%s", record->text);
+    queue->log_dropped = 0;
+    queue->log_head = (queue->log_head + 1) % SNIB__LOG_MAX;
+    queue->log_n--;
+}
+
+#define QUEUE_ENDED_MAX 64
+
+/* Copy out what is there; `ended` gets the handles whose operations are over. */
+static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended, uint32_t *out_ended)
+{
+    uint32_t n = 0;
+    *out_ended = 0;
+    if (cap > QUEUE_ENDED_MAX)
+        cap = QUEUE_ENDED_MAX;
+    while (n < cap) {
+        /* A hold's grant comes before its loss; else losses have the right of way. */
+        if (queue->lost && queue->lost->handle) {
+            queue_next_lost(queue, &events[n++]);
+        } else if (queue->head) {
+            queue_next_op(queue, &events[n++], &ended[*out_ended]);
+            *out_ended += ended[*out_ended] != NULL;
+        } else if (queue->lost) {
+            queue_next_lost(queue, &events[n++]);
+        } else if (queue->log_n > 0) {
+            queue_next_log(queue, &events[n++]);
+        } else {
+            break;
+        }
+    }
+    if (queue_empty(queue)) {
+        uint64_t count;
+        ssize_t got = read(queue->fd, &count, sizeof count);
+        (void)got; /* empty already is fine */
+    }
+    return (int)n;
+}
+
+static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t cap, snib_error *err)
+{
+    void *ended[QUEUE_ENDED_MAX];
+    uint32_t ended_n;
+    snib__driver_enter(&queue->client->driver);
+    int n = queue_take(queue, events, cap, ended, &ended_n);
+    snib__driver_leave(&queue->client->driver);
+    for (uint32_t i = 0; i < ended_n; i++)
+        if (snib__handle_take(SNIB__OP, ended[i]))
+            snib__handle_put(ended[i]);
+    (void)err;
+    return n;
+}
+
+/* Be the one consumer; false if there is another. */
+static bool queue_claim(struct snib__queue *queue, bool claim)
+{
+    snib__driver_enter(&queue->client->driver);
+    bool free = !queue->busy || !claim;
+    if (free)
+        queue->busy = claim;
+    snib__driver_leave(&queue->client->driver);
+    return free;
+}
+
+int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    if (!events || cap == 0)
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    else if (queue->busy)
+        code = snib__fail(err, SNIB_EINUSE, 0, NULL);
+    else
+        code = queue_drain(queue, events, cap, err);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms, snib_error *err)
+{
+    snib__time timeout;
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    if (!events || cap == 0 || !snib__wait_ns(timeout_ms, &timeout)) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else if (!queue_claim(queue, true)) {
+        code = snib__fail(err, SNIB_EINUSE, 0, NULL);
+    } else {
+        code = queue_drain(queue, events, cap, err);
+        if (code == 0) {
+            struct pollfd ready = {.fd = queue->fd, .events = POLLIN};
+            poll(&ready, 1, timeout_ms < 0 ? -1 : (int)timeout_ms);
+            code = queue_drain(queue, events, cap, err);
+        }
+        queue_claim(queue, false);
+    }
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_queue_wake(snib_queue *handle)
+{
+    int32_t code;
+    uint64_t one = 1;
+    struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
+    if (!queue)
+        return code;
+    ssize_t n = write(queue->fd, &one, sizeof one);
+    snib__handle_put(handle);
+    return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
+}
+
+int snib_queue_fd(snib_queue *handle, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, err, &code);
+    if (!queue)
+        return code;
+    int fd = queue->fd;
+    snib__handle_put(handle);
+    return fd;
+}
+
+/* Cut every tie to the queue: running operations are cancelled, grants nobody fetched given back. */
+static void queue_cut(struct snib__queue *queue)
+{
+    struct snib__client *client = queue->client;
+    struct snib__engine *engine = client->driver.engine;
+    snib__time now = snib__now();
+    for (struct snib__op *op = snib__engine_live(engine), *next; op; op = next) {
+        next = op->live_next;
+        if (op->sink == queue)
+            snib__engine_cancel(engine, op, now);
+    }
+    snib__engine_forget_sink(engine, queue);
+    if (client->log_queue == queue)
+        client->log_queue = NULL;
+    while (queue->lost)
+        snib__queue_drop_lost(queue, queue->lost);
+}
+
+void snib__queue_destroy(void *object)
+{
+    struct snib__queue *queue = object;
+    struct snib__client *client = queue->client;
+    snib_event events[16];
+    if (snib__client_forked(client)) {
+        close(queue->fd);
+        return;
+    }
+    snib__driver_enter(&client->driver);
+    queue_cut(queue);
+    snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
+    for (int n; (n = queue_drain(queue, events, 16, NULL)) > 0;)
+        for (int i = 0; i < n; i++)
+            if (events[i].kind == SNIB_EVENT_DONE)
+                snib_hold_free(events[i].hold);
+    close(queue->fd);
+    free(queue->log);
+    free(queue);
+    snib__client_unref(client);
+}
+
+void snib_queue_free(snib_queue *handle)
+{
+    if (snib__handle_take(SNIB__QUEUE, handle))
+        snib__handle_put(handle);
+}
+
+/* ---- api/run.c --------------------------------------------------------------------------------*/
+
+/* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
+
+#include <string.h>
+
+#define RUN_WAIT_MS_MAX 86400000
+
+bool snib__wait_ns(int64_t wait_ms, snib__time *out)
+{
+    *out = wait_ms < 0 ? SNIB__NEVER : (snib__time)wait_ms * SNIB__MS;
+    return wait_ms >= -1 && wait_ms <= RUN_WAIT_MS_MAX;
+}
+
+snib__time snib__until(snib__time wait)
+{
+    return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
+}
+
+/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
+static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
+{
+    if (!hold->handle) {
+        snib__client_ref(client);
+        hold->handle = snib__handle_new(SNIB__HOLD, hold);
+        if (!hold->handle)
+            snib__client_unref(client); /* never the last: the caller has one */
+    }
+    if (hold->handle)
+        hold->users++;
+    return hold->handle;
+}
+
+void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
+{
+    struct snib__engine *engine = client->driver.engine;
+    snib__op_event(engine, op, out);
+    out->token = op->token;
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
+        snib__time now = snib__now();
+        out->hold = run_hold_handle(client, op->hold);
+        out->remaining_ms = op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        if (!out->hold) {
+            snib__hold_drop(engine, op->hold, now);
+            out->code = SNIB_ENOMEM;
+        }
+    }
+    snib__op_free(engine, op);
+}
+
+static int run_answer(const snib_event *event, snib_error *err)
+{
+    if (event->code != SNIB_OK)
+        snib__fail(err, event->code, event->os_error, "%s", event->text);
+    return event->code;
+}
+
+/* Let go of a running operation: to its queue, to a handle, or to nobody. */
+static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
+{
+    struct snib__client *client = run->client;
+    if (run->out_op) {
+        snib__client_ref(client);
+        op->handle = snib__handle_new(SNIB__OP, op);
+        if (!op->handle) {
+            snib__client_unref(client);
+            op->awaited = false;
+            op->sink = NULL;
+            snib__engine_cancel(client->driver.engine, op, snib__now());
+            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        }
+        *run->out_op = op->handle;
+    }
+    op->sink = run->queue;
+    op->awaited = !run->queue && run->out_op;
+    return SNIB_AGAIN;
+}
+
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err)
+{
+    struct snib__client *client = run->client;
+    struct snib__driver *driver = &client->driver;
+    if (!op) {
+        snib__driver_leave(driver);
+        return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
+    }
+    op->home = client;
+    op->token = run->token;
+    op->awaited = true;
+    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);
+    if (done) {
+        snib__op_finish(client, op, out_event);
+        code = out_event->code;
+    } else {
+        code = run_hand_off(run, op, err);
+    }
+    snib__driver_leave(driver);
+    return done ? run_answer(out_event, err) : code;
+}
+
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err, int32_t *out_code)
+{
+    struct snib__op *op = snib__handle_get(SNIB__OP, handle);
+    if (!op) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    *out_client = op->home;
+    if (snib__client_forked(*out_client)) {
+        snib__handle_put(handle);
+        *out_code = snib__fail(err, SNIB_EFORKED, 0, NULL);
+        return NULL;
+    }
+    snib__driver_enter(&(*out_client)->driver);
+    if (op->handle == handle)
+        return op;
+    snib__driver_leave(&(*out_client)->driver);
+    snib__handle_put(handle);
+    *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+    return NULL;
+}
+
+void snib__op_destroy(void *object)
+{
+    struct snib__op *op = object;
+    snib__client_unref(op->home); /* the operation itself went back when its result was taken */
+}
+
+int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)
+{
+    struct snib__client *client;
+    snib__time timeout;
+    int32_t code;
+    if (!out_event || !snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct snib__op *op = snib__op_enter(handle, &client, err, &code);
+    if (!op)
+        return code;
+    if (!op->awaited || op->busy) {
+        code = op->busy ? SNIB_EINUSE : SNIB_EINVAL;
+        snib__driver_leave(&client->driver);
+        snib__handle_put(handle);
+        return snib__fail(err, code, 0, "%s",
+                          code == SNIB_EINUSE ? "another thread is waiting for this operation"
+                                              : "the operation has a queue: its result comes there");
+    }
+    op->busy = true;
+    bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);
+    op->busy = false;
+    if (done) {
+        op->handle = NULL;
+        snib__op_finish(client, op, out_event);
+    }
+    snib__driver_leave(&client->driver);
+    if (done && snib__handle_take(SNIB__OP, handle))
+        snib__handle_put(handle);
+    snib__handle_put(handle);
+    return done ? SNIB_OK : SNIB_AGAIN;
+}
+
+int snib_op_cancel(snib_op *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__op *op = snib__op_enter(handle, &client, NULL, &code);
+    if (!op)
+        return code;
+    bool won = snib__engine_cancel(client->driver.engine, op, snib__now());
+    snib__driver_leave(&client->driver);
+    snib__handle_put(handle);
+    return won ? SNIB_OK : SNIB_EHANDLE;
+}
+
+void snib_op_free(snib_op *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    struct snib__op *op = snib__op_enter(handle, &client, NULL, &code);
+    if (!op) {
+        if (code == SNIB_EFORKED && snib__handle_take(SNIB__OP, handle))
+            snib__handle_put(handle);
+        return;
+    }
+    struct snib__engine *engine = client->driver.engine;
+    op->handle = NULL;
+    if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
+        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+            snib__hold_drop(engine, op->hold, snib__now());
+        snib__op_free(engine, op);
+    } else if (!op->busy) {
+        if (op->awaited)
+            op->awaited = false; /* nobody waits: it goes when it has ended, which is now */
+        snib__engine_cancel(engine, op, snib__now());
+    } else {
+        op->handle = handle; /* another thread waits for it and will take it */
+    }
+    bool gone = op->handle != handle;
+    snib__driver_leave(&client->driver);
+    if (gone && snib__handle_take(SNIB__OP, handle))
+        snib__handle_put(handle);
+    snib__handle_put(handle);
+}
+
 /* ---- api/url.c --------------------------------------------------------------------------------*/
 
 /* url.c - see url.h.
@@ -1194,34 +3463,6 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
  * The grammar is RFC 3986's, cut down to what a lock needs, and strict: what is not understood is
  * refused, because a client that guesses talks to the wrong server.
  */
-
-/* ---- api/url.h --------------------------------------------------------------------------------*/
-
-/* url.h - the URLs of snib_client_open(). */
-#ifndef SNIB__URL_H
-#define SNIB__URL_H
-
-
-struct snib__url {
-    int is_unix;
-    char *host;     /* redis://: name or address, without brackets; else NULL */
-    int port;       /* redis://: 1 to 65535 */
-    char *path;     /* unix://: absolute, fits sockaddr_un; else NULL */
-    char *username; /* decoded; NULL if there is none */
-    char *password; /* decoded; NULL if there is none */
-    int database;   /* 0 to 2^31 - 1 */
-};
-
-/* snib__url_parse - take a URL apart; free the parts with snib__url_free().
- *
- * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- * message quotes the URL, so none can show a password. */
-int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
-
-/* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
-void snib__url_free(struct snib__url *url);
-
-#endif
 
 
 #include <arpa/inet.h>
@@ -1494,29 +3735,882 @@ int snib__is_control(uint32_t c)
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
+/* ---- driver/driver.c --------------------------------------------------------------------------*/
+
+/* driver.c - callers: entering the engine, taking the reader's role, sending, waking. */
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define DRIVER_DEFER_ABOVE 4
+#define DRIVER_COLLECT_MAX 24
+#define DRIVER_READ_BYTES 16384
+
+int snib__driver_init(struct snib__driver *d)
+{
+    d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (d->wake_fd < 0)
+        return errno;
+    d->sleep_until = SNIB__NEVER;
+    return pthread_mutex_init(&d->mutex, NULL);
+}
+
+void snib__driver_destroy(struct snib__driver *d)
+{
+    pthread_mutex_destroy(&d->mutex);
+    snib__buf_free(&d->sending);
+    close(d->wake_fd);
+}
+
+/* ---- waking ---- */
+
+void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
+{
+    d->wakes++;
+    if (wakes->n < SNIB__WAKES_MAX)
+        wakes->words[wakes->n++] = word;
+    else
+        snib__unpark(word); /* more than fit in one batch: pay for it under the mutex */
+}
+
+void snib__wake_fd(struct snib__driver *d, struct snib__wakes *wakes, int fd)
+{
+    d->wakes++;
+    for (uint32_t i = 0; i < wakes->fds_n; i++)
+        if (wakes->fds[i] == fd)
+            return;
+    if (wakes->fds_n < sizeof wakes->fds / sizeof wakes->fds[0]) {
+        wakes->fds[wakes->fds_n++] = fd;
+    } else {
+        uint64_t one = 1;
+        ssize_t n = write(fd, &one, sizeof one);
+        (void)n;
+    }
+}
+
+static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    if (!d->wake_raised && d->thread_started) {
+        d->wake_raised = true;
+        wakes->thread = true;
+    }
+}
+
+/* Outside the mutex: system calls. */
+void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
+{
+    uint64_t one = 1;
+    ssize_t n = 0;
+    for (uint32_t i = 0; i < wakes->n; i++)
+        snib__unpark(wakes->words[i]);
+    for (uint32_t i = 0; i < wakes->fds_n; i++)
+        n = write(wakes->fds[i], &one, sizeof one);
+    if (wakes->thread)
+        n = write(d->wake_fd, &one, sizeof one);
+    if (wakes->hold_watchers)
+        snib__unpark_all(&d->hold_word);
+    (void)n; /* an eventfd at its limit is readable all the same */
+}
+
+/* ---- what has ended ---- */
+
+void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    struct snib__op *op;
+    struct snib__hold *hold;
+    const char *text;
+    int32_t level;
+    while ((op = snib__engine_take_done(d->engine))) {
+        if (op->awaited) {
+            /* After this exchange the waiter may free the operation. */
+            if (atomic_exchange(&op->word, SNIB__WORD_DONE) == SNIB__WORD_ASLEEP)
+                snib__wake_word(d, wakes, &op->word);
+        } else {
+            d->done(d, op, wakes);
+        }
+    }
+    while ((hold = snib__engine_take_lost(d->engine)))
+        d->lost(d, hold, wakes);
+    while ((text = snib__engine_take_log(d->engine, &level)))
+        d->log(d, level, text, wakes);
+    if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {
+        d->moves_told = snib__engine_moves(d->engine);
+        atomic_fetch_add(&d->hold_word, 1);
+        wakes->hold_watchers = true;
+    }
+}
+
+/* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
+static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    bool unread = d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
+    if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
+        driver_wake(d, wakes);
+}
+
+void snib__driver_enter(struct snib__driver *d) { pthread_mutex_lock(&d->mutex); }
+
+void snib__driver_leave(struct snib__driver *d)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    snib__driver_flush(d, false);
+    driver_need_thread(d, &wakes);
+    pthread_mutex_unlock(&d->mutex);
+    snib__driver_do_wakes(d, &wakes);
+}
+
+/* ---- sending ---- */
+
+/* Send what the engine has for the command link.  `reading`: the caller is the reader, who always writes.
+ * Gives up the mutex during the system call; one writer at a time, who looks again after each write. */
+void snib__driver_flush(struct snib__driver *d, bool reading)
+{
+    while (!d->writing) {
+        struct snib__sock *sock = d->socks[SNIB__COMMAND];
+        struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
+        if (!sock || !sock->open || (snib__buf_size(&d->sending) == 0 && snib__buf_size(out) == 0))
+            return;
+        if (snib__buf_size(&d->sending) == 0) {
+            uint64_t collected = snib__engine_commands(d->engine) - d->commands_taken;
+            uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
+            if (!reading && d->reader != SNIB__READER_NOBODY && in_flight >= collected + DRIVER_DEFER_ABOVE &&
+                collected < DRIVER_COLLECT_MAX)
+                return;
+            struct snib__buf empty = d->sending;
+            d->sending = *out;
+            *out = empty;
+            d->commands_taken += collected;
+        } else if (!reading) {
+            return; /* the socket was full: the reader polls for room */
+        }
+        d->writing = true;
+        sock->users++;
+        pthread_mutex_unlock(&d->mutex);
+        ssize_t n = send(sock->fd, d->sending.data + d->sending.head, snib__buf_size(&d->sending),
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        pthread_mutex_lock(&d->mutex);
+        d->writing = false;
+        d->writes++;
+        bool current = sock == d->socks[SNIB__COMMAND];
+        snib__sock_unuse(sock);
+        if (!current)
+            d->sending.head = d->sending.len = 0; /* the link has gone meanwhile, and these bytes with it */
+        else if (n > 0)
+            snib__buf_consume(&d->sending, (size_t)n);
+        if (n < 0 || snib__buf_size(&d->sending) > 0)
+            return; /* full, or broken: reading will tell */
+    }
+}
+
+/* ---- receiving ---- */
+
+void snib__driver_drop_sock(struct snib__driver *d, int link)
+{
+    if (d->socks[link])
+        snib__sock_drop(d->socks[link]);
+    d->socks[link] = NULL;
+    if (link == SNIB__COMMAND && !d->writing) /* else the writer sees it */
+        d->sending.head = d->sending.len = 0;
+}
+
+void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)
+{
+    snib__driver_drop_sock(d, link);
+    snib__engine_link_down(d->engine, link, code, os_error, snib__now());
+}
+
+/* Feed what recv() gave, or note that the link is gone.  Inside. */
+void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
+                          int error)
+{
+    if (sock != d->socks[link])
+        return;
+    if (n > 0)
+        snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
+    else if (n == 0 || (error != EAGAIN && error != EINTR))
+        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : 0);
+}
+
+/* ---- the reader's role ---- */
+
+/* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
+void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    d->reader = SNIB__READER_NOBODY;
+    d->nominee = NULL;
+    if (snib__engine_in_flight(d->engine, SNIB__COMMAND) == 0)
+        return;
+    for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
+        if (!snib__op_in_flight(waiter->op))
+            continue;
+        uint32_t was = SNIB__WORD_PENDING;
+        if (!atomic_compare_exchange_strong(&waiter->op->word, &was, SNIB__WORD_LEAD)) {
+            if (was != SNIB__WORD_ASLEEP)
+                continue;
+            atomic_store(&waiter->op->word, SNIB__WORD_LEAD);
+            snib__wake_word(d, wakes, &waiter->op->word);
+        }
+        d->reader = SNIB__READER_TRANSIT;
+        d->nominee = waiter->op;
+        return;
+    }
+    driver_wake(d, wakes);
+}
+
+/* Block for bytes, for at most DRIVER_NAP.  A plain recv() with the socket's own timeout saves the poll()
+ * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
+ * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
+static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap, int *out_error)
+{
+    snib__time left = SNIB__NEVER;
+    if (until != SNIB__NEVER) {
+        snib__time now = snib__now();
+        left = until > now ? until - now : 0;
+    }
+    if (unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS) {
+        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS : SNIB__SOCK_NAP_MS;
+        struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        if (poll(&ready, 1, (int)ms) < 0) {
+            *out_error = errno;
+            return -1;
+        }
+    }
+    bool again = unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS;
+    ssize_t n = recv(fd, bytes, cap, again ? MSG_DONTWAIT : 0);
+    *out_error = errno;
+    return n;
+}
+
+/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran. */
+static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible)
+{
+    char bytes[DRIVER_READ_BYTES];
+    bool again = true;
+    d->reader = SNIB__READER_CALLER;
+    d->nominee = NULL;
+    snib__driver_flush(d, true);
+    while (again) {
+        struct snib__wakes wakes;
+        snib__wakes_begin(&wakes);
+        struct snib__sock *sock = d->socks[SNIB__COMMAND];
+        if (!sock || !snib__op_in_flight(op) || atomic_load(&op->word) == SNIB__WORD_DONE)
+            break;
+        bool unsent = snib__buf_size(&d->sending) > 0;
+        int error;
+        sock->users++;
+        pthread_mutex_unlock(&d->mutex);
+        ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
+        pthread_mutex_lock(&d->mutex);
+        d->reads += n > 0;
+        snib__driver_receive(d, SNIB__COMMAND, sock, bytes, n, error);
+        snib__sock_unuse(sock);
+        if (n < 0 && error == EINTR && interruptible)
+            again = false;
+        if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
+            again = false;
+        snib__driver_settle(d, &wakes);
+        snib__driver_flush(d, true); /* before anybody is woken */
+        driver_need_thread(d, &wakes);
+        if (snib__wakes_any(&wakes)) {
+            bool mine = atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
+            if (mine) /* one exit for the mutex: the successor is woken with the others */
+                snib__driver_pass_role(d, &wakes);
+            pthread_mutex_unlock(&d->mutex);
+            snib__driver_do_wakes(d, &wakes);
+            pthread_mutex_lock(&d->mutex);
+            if (mine)
+                return again;
+        }
+    }
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_pass_role(d, &wakes);
+    if (snib__wakes_any(&wakes)) {
+        pthread_mutex_unlock(&d->mutex);
+        snib__driver_do_wakes(d, &wakes);
+        pthread_mutex_lock(&d->mutex);
+    }
+    return again;
+}
+
+static void driver_list(struct snib__driver *d, struct snib__waiter *waiter)
+{
+    waiter->next = NULL;
+    waiter->prev = d->waiters_tail;
+    if (d->waiters_tail)
+        d->waiters_tail->next = waiter;
+    else
+        d->waiters = waiter;
+    d->waiters_tail = waiter;
+}
+
+static void driver_unlist(struct snib__driver *d, struct snib__waiter *waiter)
+{
+    if (waiter->prev)
+        waiter->prev->next = waiter->next;
+    else
+        d->waiters = waiter->next;
+    if (waiter->next)
+        waiter->next->prev = waiter->prev;
+    else
+        d->waiters_tail = waiter->prev;
+}
+
+/* Sleep until the operation is done or this thread is to read.  Inside; leaves and enters.
+ * Returns enum snib__park. */
+static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time until)
+{
+    struct snib__waiter waiter = {.op = op};
+    struct snib__wakes wakes;
+    int how = SNIB__PARKED_NO;
+    snib__wakes_begin(&wakes);
+    driver_list(d, &waiter);
+    snib__driver_settle(d, &wakes);
+    snib__driver_flush(d, false);
+    driver_need_thread(d, &wakes);
+    pthread_mutex_unlock(&d->mutex);
+    snib__driver_do_wakes(d, &wakes);
+    uint32_t was = SNIB__WORD_PENDING;
+    if (atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_ASLEEP))
+        while (how == SNIB__PARKED_NO && atomic_load(&op->word) == SNIB__WORD_ASLEEP)
+            how = snib__park(&op->word, SNIB__WORD_ASLEEP, until);
+    pthread_mutex_lock(&d->mutex);
+    driver_unlist(d, &waiter);
+    was = SNIB__WORD_ASLEEP;
+    atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_PENDING);
+    was = SNIB__WORD_LEAD;
+    atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_PENDING);
+    return how;
+}
+
+bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible,
+                      bool until_waiting)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    if (snib__wakes_any(&wakes)) {
+        pthread_mutex_unlock(&d->mutex);
+        snib__driver_do_wakes(d, &wakes);
+        pthread_mutex_lock(&d->mutex);
+    }
+    for (;;) {
+        bool on = true;
+        bool nominated = d->reader == SNIB__READER_TRANSIT && d->nominee == op;
+        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) && d->socks[SNIB__COMMAND] &&
+            d->socks[SNIB__COMMAND]->open && (nominated || d->reader == SNIB__READER_NOBODY)) {
+            on = driver_lead(d, op, until, interruptible);
+        } else if (nominated) { /* not ours to do any more */
+            snib__wakes_begin(&wakes);
+            snib__driver_pass_role(d, &wakes);
+            pthread_mutex_unlock(&d->mutex);
+            snib__driver_do_wakes(d, &wakes);
+            pthread_mutex_lock(&d->mutex);
+        }
+        if (atomic_load(&op->word) == SNIB__WORD_DONE)
+            return true;
+        if (!on || (until != SNIB__NEVER && snib__now() >= until) || (until_waiting && !snib__op_in_flight(op)))
+            return false;
+        if (snib__op_in_flight(op) && d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
+            (d->reader == SNIB__READER_NOBODY || (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
+            continue;
+        int how = driver_sleep(d, op, until);
+        if (how == SNIB__PARKED_SIGNAL && interruptible && atomic_load(&op->word) != SNIB__WORD_DONE &&
+            !(d->reader == SNIB__READER_TRANSIT && d->nominee == op))
+            return false;
+    }
+}
+
+/* ---- driver/park.c ----------------------------------------------------------------------------*/
+
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+snib__time snib__now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
+}
+
+int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
+{
+    struct timespec ts, *timeout = NULL;
+    if (until != SNIB__NEVER) {
+        snib__time now = snib__now();
+        snib__time left = until > now ? until - now : 0;
+        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        timeout = &ts;
+    }
+    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, NULL, 0) == 0 || errno == EAGAIN)
+        return SNIB__PARKED_NO;
+    return errno == EINTR ? SNIB__PARKED_SIGNAL : SNIB__PARKED_TIMEOUT;
+}
+
+void snib__unpark(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
+void snib__unpark_all(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
+
+/* ---- driver/sock.c ----------------------------------------------------------------------------*/
+
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A name being resolved on a thread of its own, because getaddrinfo() can take many seconds and the
+ * driver must never block.  Shared by that thread and the socket; the last one frees it. */
+struct snib__resolve {
+    _Atomic int refs;
+    _Atomic int done;
+    int fd; /* readable when done */
+    int result;
+    struct addrinfo *addresses;
+    char port[8];
+    char host[];
+};
+
+static void sock_resolve_put(struct snib__resolve *resolve)
+{
+    if (atomic_fetch_sub(&resolve->refs, 1) != 1)
+        return;
+    if (resolve->addresses)
+        freeaddrinfo(resolve->addresses);
+    if (resolve->fd >= 0)
+        close(resolve->fd);
+    free(resolve);
+}
+
+static int sock_lookup(struct snib__resolve *resolve, int flags)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    return getaddrinfo(resolve->host, resolve->port, &hints, &resolve->addresses);
+}
+
+static void *sock_resolve_main(void *argument)
+{
+    struct snib__resolve *resolve = argument;
+    uint64_t one = 1;
+    resolve->result = sock_lookup(resolve, AI_ADDRCONFIG);
+    atomic_store(&resolve->done, 1);
+    ssize_t n = write(resolve->fd, &one, sizeof one);
+    (void)n; /* the counter of a fresh eventfd cannot overflow */
+    sock_resolve_put(resolve);
+    return NULL;
+}
+
+static int sock_resolve_start(struct snib__resolve *resolve)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    resolve->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (resolve->fd < 0)
+        return errno;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    atomic_fetch_add(&resolve->refs, 1);
+    int error = pthread_create(&thread, &attr, sock_resolve_main, resolve);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (error)
+        atomic_fetch_sub(&resolve->refs, 1);
+    return error;
+}
+
+/* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
+static void sock_opened(struct snib__sock *sock)
+{
+    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
+    setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
+    fcntl(sock->fd, F_SETFL, fcntl(sock->fd, F_GETFL) & ~O_NONBLOCK);
+    sock->open = true;
+}
+
+static void sock_tune(int fd)
+{
+    int one = 1, idle = 15, interval = 5, count = 3;
+    /* A pub/sub connection whose peer vanished is found by keep-alive; command links by their replies. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+/* Begin with the current address, or the next that can be begun with.  1 open, 0 under way, -1 none left. */
+static int sock_attempt(struct snib__sock *sock)
+{
+    for (struct addrinfo *at = sock->address_now; at; at = at->ai_next) {
+        sock->address_now = at->ai_next;
+        sock->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (sock->fd < 0) {
+            sock->last_error = errno;
+            continue;
+        }
+        sock_tune(sock->fd);
+        if (connect(sock->fd, at->ai_addr, at->ai_addrlen) == 0) {
+            sock_opened(sock);
+            return 1;
+        }
+        if (errno == EINPROGRESS)
+            return 0;
+        sock->last_error = errno;
+        close(sock->fd);
+        sock->fd = -1;
+    }
+    return -1;
+}
+
+static int sock_unix(struct snib__sock *sock, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    sock->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (sock->fd < 0)
+        return errno;
+    if (connect(sock->fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return errno;
+    sock_opened(sock);
+    return 0;
+}
+
+static int sock_tcp(struct snib__sock *sock, const struct snib__url *url, int32_t *out_code)
+{
+    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    if (!resolve) {
+        *out_code = SNIB_ENOMEM;
+        return ENOMEM;
+    }
+    atomic_store(&resolve->refs, 1);
+    resolve->fd = -1;
+    strcpy(resolve->host, url->host); /* sized above */
+    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
+    sock->resolve = resolve;
+    if (sock_lookup(resolve, AI_NUMERICHOST) != 0)
+        return sock_resolve_start(resolve);
+    sock->address_now = resolve->addresses;
+    return sock_attempt(sock) < 0 ? sock->last_error : 0;
+}
+
+static void sock_free(struct snib__sock *sock)
+{
+    if (sock->fd >= 0)
+        close(sock->fd);
+    if (sock->resolve)
+        sock_resolve_put(sock->resolve);
+    free(sock);
+}
+
+struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno)
+{
+    struct snib__sock *sock = calloc(1, sizeof *sock);
+    *out_code = SNIB_ENOMEM;
+    if (!sock)
+        return NULL;
+    sock->fd = -1;
+    *out_code = SNIB_EUNREACHABLE;
+    *out_errno = url->is_unix ? sock_unix(sock, url->path) : sock_tcp(sock, url, out_code);
+    if (*out_errno == 0)
+        return sock;
+    sock_free(sock);
+    return NULL;
+}
+
+int snib__sock_fd(const struct snib__sock *sock, short *out_events)
+{
+    *out_events = sock->fd >= 0 ? POLLOUT : POLLIN;
+    return sock->fd >= 0 ? sock->fd : sock->resolve->fd;
+}
+
+int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno)
+{
+    *out_code = SNIB_EUNREACHABLE;
+    *out_errno = 0;
+    if (sock->fd < 0) {
+        if (!atomic_load(&sock->resolve->done))
+            return 0;
+        if (sock->resolve->result != 0) {
+            *out_code = SNIB_ERESOLVE;
+            return -1;
+        }
+        sock->address_now = sock->resolve->addresses;
+    } else {
+        int error = 0;
+        socklen_t n = sizeof error;
+        struct pollfd ready = {.fd = sock->fd, .events = POLLOUT};
+        if (poll(&ready, 1, 0) == 0)
+            return 0;
+        getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &n);
+        if (error == 0) {
+            sock_opened(sock);
+            return 1;
+        }
+        sock->last_error = error;
+        close(sock->fd);
+        sock->fd = -1;
+    }
+    int result = sock_attempt(sock);
+    *out_errno = sock->last_error;
+    return result;
+}
+
+void snib__sock_drop(struct snib__sock *sock)
+{
+    sock->dead = true;
+    if (sock->fd >= 0)
+        shutdown(sock->fd, SHUT_RDWR);
+    if (sock->users == 0)
+        sock_free(sock);
+}
+
+void snib__sock_unuse(struct snib__sock *sock)
+{
+    if (--sock->users == 0 && sock->dead)
+        sock_free(sock);
+}
+
+/* ---- driver/thread.c --------------------------------------------------------------------------*/
+
+/* thread.c - the background thread of a client: connects, watches the pub/sub link and the timers, reads
+ * the command link while asynchronous work is in flight and no caller reads.  It runs no code of the
+ * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define THREAD_STACK (256 * 1024)
+#define THREAD_READ_BYTES 32768
+
+int snib__driver_start(struct snib__driver *d)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    if (d->thread_started)
+        return 0;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program's threads */
+    d->sleep_until = 0;
+    int error = pthread_create(&d->thread, &attr, snib__thread_main, d);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    d->thread_started = error == 0;
+    return error;
+}
+
+void snib__driver_stop(struct snib__driver *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    bool started = d->thread_started;
+    uint64_t one = 1;
+    d->stop = true;
+    pthread_mutex_unlock(&d->mutex);
+    if (started) {
+        ssize_t n = write(d->wake_fd, &one, sizeof one);
+        (void)n;
+        pthread_join(d->thread, NULL);
+    }
+    pthread_mutex_lock(&d->mutex);
+    d->thread_started = false;
+    for (int link = 0; link < 2; link++)
+        snib__driver_drop_sock(d, link);
+    pthread_mutex_unlock(&d->mutex);
+}
+
+static void thread_wishes(struct snib__driver *d, int link)
+{
+    for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
+        snib__driver_drop_sock(d, link);
+        if (wish == SNIB__WISH_CLOSE)
+            continue;
+        int32_t code = 0;
+        int os_error = 0;
+        d->socks[link] = snib__sock_new(&d->url, &code, &os_error);
+        d->connect_by[link] = snib__now() + d->connect_timeout;
+        if (!d->socks[link])
+            snib__driver_link_down(d, link, code, os_error);
+        else if (d->socks[link]->open)
+            snib__engine_link_up(d->engine, link, snib__now());
+    }
+}
+
+/* A socket that is being connected: has it got anywhere? */
+static void thread_connecting(struct snib__driver *d, int link, snib__time now)
+{
+    struct snib__sock *sock = d->socks[link];
+    int32_t code = SNIB_EUNREACHABLE;
+    int os_error = 0;
+    if (!sock || sock->open)
+        return;
+    int step = snib__sock_step(sock, &code, &os_error);
+    if (step > 0)
+        snib__engine_link_up(d->engine, link, now);
+    else if (step < 0)
+        snib__driver_link_down(d, link, code, os_error);
+    else if (now >= d->connect_by[link])
+        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, ETIMEDOUT);
+}
+
+/* The pub/sub link has one writer, this thread, and little to write. */
+static void thread_send_pubsub(struct snib__driver *d)
+{
+    struct snib__sock *sock = d->socks[SNIB__PUBSUB];
+    struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
+    if (!sock || !sock->open || snib__buf_size(out) == 0)
+        return;
+    ssize_t n = send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0)
+        snib__buf_consume(out, (size_t)n);
+}
+
+/* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
+ * to come.  True if this thread is to read. */
+static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    uint32_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND), callers = 0;
+    struct snib__sock *sock = d->socks[SNIB__COMMAND];
+    if (d->reader == SNIB__READER_THREAD) {
+        for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
+            callers += snib__op_in_flight(waiter->op);
+        if (in_flight == 0)
+            d->reader = SNIB__READER_NOBODY;
+        else if (in_flight <= callers)
+            snib__driver_pass_role(d, wakes);
+    }
+    if (d->reader == SNIB__READER_NOBODY && in_flight > 0 && sock && sock->open)
+        d->reader = SNIB__READER_THREAD;
+    return d->reader == SNIB__READER_THREAD && sock && sock->open;
+}
+
+/* Inside the mutex: it does not block, and a burst is read in few calls. */
+static void thread_read(struct snib__driver *d, int link, struct snib__sock *sock, char *bytes)
+{
+    ssize_t n = recv(sock->fd, bytes, THREAD_READ_BYTES, MSG_DONTWAIT);
+    int error = errno;
+    if (link == SNIB__COMMAND)
+        d->reads++;
+    snib__driver_receive(d, link, sock, bytes, n, error);
+}
+
+static void thread_sleep(struct pollfd *polls, nfds_t n, snib__time until)
+{
+    struct timespec ts, *timeout = NULL;
+    if (until != SNIB__NEVER) {
+        snib__time now = snib__now();
+        snib__time left = until > now ? until - now : 0;
+        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        timeout = &ts;
+    }
+    ppoll(polls, n, timeout, NULL);
+}
+
+/* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
+static void thread_pass(struct snib__driver *d, char *bytes)
+{
+    struct snib__wakes wakes;
+    struct pollfd polls[3];
+    struct snib__sock *socks[2];
+    snib__wakes_begin(&wakes);
+    snib__engine_tick(d->engine, snib__now());
+    for (int link = 0; link < 2; link++)
+        thread_wishes(d, link);
+    snib__driver_settle(d, &wakes);
+    thread_send_pubsub(d);
+    bool reads = thread_reads(d, &wakes);
+    snib__driver_flush(d, reads);
+    reads = thread_reads(d, &wakes);
+    snib__time until = snib__engine_deadline(d->engine);
+    polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    for (int link = 0; link < 2; link++) {
+        struct snib__sock *sock = socks[link] = d->socks[link];
+        polls[1 + link] = (struct pollfd){.fd = -1};
+        if (!sock)
+            continue;
+        sock->users++;
+        if (!sock->open) {
+            polls[1 + link].fd = snib__sock_fd(sock, &polls[1 + link].events);
+            until = d->connect_by[link] < until ? d->connect_by[link] : until;
+        } else if (link == SNIB__PUBSUB || reads) {
+            bool more = link == SNIB__PUBSUB ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
+                                             : snib__buf_size(&d->sending) > 0;
+            polls[1 + link] = (struct pollfd){.fd = sock->fd, .events = more ? POLLIN | POLLOUT : POLLIN};
+        }
+    }
+    d->sleep_until = until;
+    pthread_mutex_unlock(&d->mutex);
+    wakes.thread = false; /* that is us */
+    snib__driver_do_wakes(d, &wakes);
+    thread_sleep(polls, 3, until);
+    if (polls[0].revents) {
+        uint64_t count;
+        ssize_t n = read(d->wake_fd, &count, sizeof count);
+        (void)n;
+    }
+    pthread_mutex_lock(&d->mutex);
+    d->sleep_until = 0;
+    d->wake_raised = false;
+    for (int link = 0; link < 2; link++) {
+        if (socks[link] && socks[link] == d->socks[link]) {
+            if (!socks[link]->open)
+                thread_connecting(d, link, snib__now());
+            else if (polls[1 + link].revents & ~POLLOUT)
+                thread_read(d, link, socks[link], bytes);
+        }
+        if (socks[link])
+            snib__sock_unuse(socks[link]);
+    }
+}
+
+void *snib__thread_main(void *argument)
+{
+    struct snib__driver *d = argument;
+    char bytes[THREAD_READ_BYTES];
+    prctl(PR_SET_NAME, "snib");
+    pthread_mutex_lock(&d->mutex);
+    while (!d->stop)
+        thread_pass(d, bytes);
+    if (d->reader == SNIB__READER_THREAD)
+        d->reader = SNIB__READER_NOBODY;
+    pthread_mutex_unlock(&d->mutex);
+    return NULL;
+}
+
 /* ---- engine/ask.c -----------------------------------------------------------------------------*/
 
 /* ask.c - questions that change no hold of ours: info, force release, ping, list. */
-
-/* ---- engine/ask.h -----------------------------------------------------------------------------*/
-
-/* ask.h - what a LIST operation carries. */
-#ifndef SNIB__ASK_H
-#define SNIB__ASK_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-struct snib__asked {
-    uint64_t cursor; /* in: where to go on; out: where to go on next, 0 at the end */
-    char *buffer;    /* the caller's */
-    size_t cap, used;
-    uint32_t count;
-    size_t pattern_len;
-    char pattern[];
-};
-
-#endif
 
 /* ---- engine/internal.h ------------------------------------------------------------------------*/
 
@@ -1535,415 +4629,6 @@ struct snib__asked {
 #ifndef SNIB__INTERNAL_H
 #define SNIB__INTERNAL_H
 
-
-/* ---- engine/engine.h --------------------------------------------------------------------------*/
-
-/* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
- *
- * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
- * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.  The
- * caller serialises all calls; the thread driver does so with the client's mutex, the simulator by
- * having one thread.
- *
- *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
- *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
- *
- * Links: a client has nodes, a node has two links, SNIB__COMMAND and SNIB__PUBSUB; link = node * 2 + which.
- */
-#ifndef SNIB__ENGINE_H
-#define SNIB__ENGINE_H
-
-
-/* ---- net/conn.h -------------------------------------------------------------------------------*/
-
-/* conn.h - one connection to a server: handshake, commands in flight, replies in order.  No I/O.
- *
- *     DOWN --begin--> HANDSHAKE --last reply--> READY
- *       ^------------- reset <------------------'
- *
- * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
- * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, CLIENT ID, INFO and the script loads leave together.
- */
-#ifndef SNIB__CONN_H
-#define SNIB__CONN_H
-
-
-/* ---- net/buf.h --------------------------------------------------------------------------------*/
-
-/* buf.h - a growable run of bytes: appended at the end, consumed from the front. */
-#ifndef SNIB__BUF_H
-#define SNIB__BUF_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-struct snib__buf {
-    char *data;
-    size_t head; /* first byte not yet consumed */
-    size_t len;  /* end of the bytes */
-    size_t cap;
-};
-
-/* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
-char *snib__buf_reserve(struct snib__buf *buf, size_t n);
-
-/* snib__buf_append - 0, or -1 when out of memory (then nothing was appended). */
-int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
-
-/* snib__buf_consume - drop n bytes from the front. */
-void snib__buf_consume(struct snib__buf *buf, size_t n);
-
-void snib__buf_free(struct snib__buf *buf);
-
-static inline size_t snib__buf_size(const struct snib__buf *buf) { return buf->len - buf->head; }
-
-#endif
-
-/* ---- net/resp.h -------------------------------------------------------------------------------*/
-
-/* resp.h - the Redis protocol: replies through hiredis' reader, commands into a buffer.
- *
- * The only files that see a hiredis header are resp.c and its test.  A reply is a flat run of values in
- * pre-order: an array's value says how many children it has, and they follow.  Limits on size, number
- * and depth are ours; a peer that passes them is not believed (SNIB_EPROTOCOL).
- */
-#ifndef SNIB__RESP_H
-#define SNIB__RESP_H
-
-
-#include <stddef.h>
-#include <stdint.h>
-
-enum snib__resp_type {
-    SNIB__RESP_NIL,
-    SNIB__RESP_INTEGER,
-    SNIB__RESP_STRING,
-    SNIB__RESP_STATUS,
-    SNIB__RESP_ERROR,
-    SNIB__RESP_ARRAY
-};
-
-#define SNIB__RESP_VALUES_MAX 4096         /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (256 * 1024)  /* bytes in one reply */
-
-struct snib__value {
-    int32_t type;     /* enum snib__resp_type */
-    uint32_t count;   /* children of an array, bytes of a text */
-    int64_t integer;  /* INTEGER: the number; texts: offset, see snib__resp_text() */
-};
-
-struct snib__resp;
-
-struct snib__resp *snib__resp_new(void);
-void snib__resp_free(struct snib__resp *resp);
-
-/* snib__resp_feed - hand over received bytes.  0, or -1: broken protocol, a limit, or out of memory. */
-int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
-
-/* snib__resp_next - the next complete reply, valid until the next call.
- * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken);
-
-/* snib__resp_text - the bytes of a STRING, STATUS or ERROR; ended by a NUL besides. */
-const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
-
-/* Commands.  Begin with the number of arguments, then append each; -1 when out of memory.  Tests hold
- * the bytes against redisFormatCommandArgv(), which allocates and costs 50 times as much. */
-int snib__resp_begin(struct snib__buf *out, uint32_t argc);
-int snib__resp_arg(struct snib__buf *out, const char *bytes, size_t n);
-int snib__resp_arg_int(struct snib__buf *out, int64_t number);
-
-/* snib__decimal - write number without a terminator, at most 20 bytes; returns their number. */
-size_t snib__decimal(char *out, int64_t number);
-
-#endif
-
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended time */
-#define SNIB__NEVER UINT64_MAX
-#define SNIB__MS 1000000ull
-
-enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
-
-struct snib__request {
-    int32_t kind;    /* the engine's; negative kinds are the handshake's own */
-    int16_t script;  /* index of the script, or -1 */
-    int16_t tries;   /* how often it was sent because the server had forgotten the script */
-    void *subject;
-    uint64_t number; /* tells whether the subject is still the same */
-    snib__time sent_at;
-};
-
-struct snib__login {
-    const char *username; /* NULL: none */
-    const char *password; /* NULL: no AUTH */
-    int database;
-};
-
-struct snib__conn {
-    bool pubsub;
-    int state; /* enum snib__conn_state */
-    struct snib__resp *resp;
-    struct snib__buf out;
-    struct snib__request *ring;
-    uint32_t ring_head, ring_count, ring_cap;
-    uint32_t handshake_left; /* replies until READY */
-    int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
-    int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char run_id[48];         /* of the server; "" unknown */
-    bool evicts;             /* the server may evict keys that have a TTL */
-    int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
-    char failure_text[160];
-};
-
-int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
-void snib__conn_free(struct snib__conn *conn);
-
-/* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
-int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
-
-/* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
- * snib__conn_orphan() to hand out, oldest first, until it returns false. */
-void snib__conn_reset(struct snib__conn *conn);
-bool snib__conn_orphan(struct snib__conn *conn, struct snib__request *out);
-
-/* snib__conn_expect - note that the command just appended to `out` expects a reply.  0 or -1. */
-int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request);
-
-/* snib__conn_next - the next reply for the engine, with its request (on a READY pub/sub connection
- * there is none: request->kind is 0).  Replies of the handshake are handled inside.
- * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
- * why). */
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
-                    uint32_t *reply_n);
-
-/* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
-snib__time snib__conn_oldest(const struct snib__conn *conn);
-
-/* snib__conn_load - append a SCRIPT LOAD, for a server that has forgotten the script. */
-int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
-
-/* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
-int32_t snib__conn_classify(const char *text, uint32_t n);
-
-#endif
-
-#include <stdbool.h>
-#include <stdint.h>
-
-struct snib__engine;
-struct snib__gate; /* what this client knows of one lock name */
-struct snib__hold;
-struct snib__op;
-
-enum snib__link { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
-enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
-
-struct snib__config {
-    struct snib__login login; /* the strings stay the caller's and must outlive the engine */
-    char uuid[37];            /* the client id */
-    uint64_t seed;            /* for jitter */
-    uint64_t first_number;    /* of the first owner; 12 digits keep all owners of a client equally long */
-    snib__time lease, reply_timeout, patience, recheck;
-    int32_t handover_max; /* 0: none */
-    int32_t ops_max;
-};
-
-struct snib__engine *snib__engine_new(const struct snib__config *config);
-void snib__engine_free(struct snib__engine *engine);
-
-/* ---- driver ---- */
-
-/* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
-int snib__engine_take_wish(struct snib__engine *engine, int link);
-void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
-/* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error, snib__time now);
-void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n, snib__time now);
-/* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
-struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
-/* Commands on a link whose reply has not come. */
-uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
-void snib__engine_tick(struct snib__engine *engine, snib__time now);
-snib__time snib__engine_deadline(const struct snib__engine *engine);
-
-/* ---- operations ---- */
-
-enum snib__op_kind {
-    SNIB__OP_ACQUIRE = 1,
-    SNIB__OP_RELEASE,
-    SNIB__OP_INFO,
-    SNIB__OP_FORCE,
-    SNIB__OP_PING,
-    SNIB__OP_LIST
-};
-
-/* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
- * The caller's fields are his: the engine never looks at them. */
-struct snib__op {
-    struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
-    struct snib__op *live_next, *live_prev; /* engine: all running operations */
-    struct snib__gate *gate;                /* a reference, or NULL */
-    struct snib__hold *hold;
-    snib__time started;
-    snib__time deadline; /* of the wait; SNIB__NEVER */
-    snib__time timer;    /* when in the heap */
-    uint32_t timer_at;   /* place in the heap, 0 = not in it */
-    int32_t code;
-    int32_t os_error;
-    uint8_t kind;  /* enum snib__op_kind */
-    uint8_t place; /* engine: where it is, see gate.c */
-    bool once;     /* one try */
-    bool waited;
-    bool done;
-    bool again; /* caller's: go on by itself as soon as it has to wait */
-    uint64_t owner;
-    snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
-    struct snib__asked *asked;
-    /* the caller's */
-    void *handle;
-    void *sink;
-    uint64_t token;
-    _Atomic uint32_t word;
-    uint32_t refs;
-};
-
-struct snib__acquire {
-    uint64_t owner; /* 0 fresh */
-    snib__time wait; /* SNIB__NEVER no limit, 0 one try */
-    snib__time lease;    /* 0: renewed */
-    snib__time max_hold; /* 0: none */
-};
-
-/* The gate of a lock name, with a reference; NULL when out of memory. */
-struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
-void snib__gate_ref(struct snib__gate *gate);
-void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
-
-/* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
- * started.  It may be done at once: see op->done. */
-struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
-                                      const struct snib__acquire *how, snib__time now, int32_t *out_code);
-/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
-struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
-                                      int32_t *out_code);
-struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                   int32_t *out_code);
-struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                    int32_t *out_code);
-struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
-                                   int32_t *out_code);
-/* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
-struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor, const char *pattern, size_t n,
-                                   char *buffer, size_t cap, snib__time now, int32_t *out_code);
-/* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
-bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
-
-/* The next operation that has ended, in order of completion. */
-struct snib__op *snib__engine_take_done(struct snib__engine *engine);
-/* The operation's detail as an event without hold and token. */
-void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
-/* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
-void snib__op_free(struct snib__engine *engine, struct snib__op *op);
-/* Whether a sync caller may read for it: one of its own commands is on the link. */
-bool snib__op_in_flight(const struct snib__op *op);
-
-/* ---- holds ---- */
-
-/* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
-struct snib__hold {
-    struct snib__gate *gate;
-    struct snib__hold *prev, *next; /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op;            /* acquiring or releasing it; NULL */
-    uint64_t number;                /* the owner's number on the wire, unique */
-    uint64_t owner;                 /* explicit owner or 0 */
-    snib__time deadline;            /* V: no longer safe from here on; 0 before the grant */
-    snib__time acquired_at;
-    uint32_t lease_ms; /* 0: renewed with the client's lease */
-    uint32_t max_hold_ms;
-    uint32_t timer_at; /* place in the heap, 0 = not in it */
-    uint32_t count;    /* re-entries: releases to come */
-    uint8_t phase;     /* enum snib__phase */
-    uint8_t reason;    /* enum snib_reason */
-    uint8_t flags;     /* engine */
-    uint8_t tell;      /* caller's: wants the lost event */
-    uint32_t users;    /* caller's */
-    /* the caller's */
-    void *handle;
-    void *sink;
-    uint64_t token;
-};
-
-/* Drop the caller's interest; a hold that is still held is released in the background. */
-void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
-/* "<uuid>:<number>" and its length; out has room for 64. */
-size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
-/* The next hold that became lost and wants it told (hold->tell), once each. */
-struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
-
-/* ---- the whole ---- */
-
-/* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
-void snib__engine_close(struct snib__engine *engine, snib__time now);
-bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
-void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Records for the log: the next one with its level, or NULL. */
-const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
-void snib__engine_log_level(struct snib__engine *engine, int32_t level);
-
-#endif
-
-/* ---- locks/kind.h -----------------------------------------------------------------------------*/
-
-/* kind.h - what makes one kind of lock different from another: its scripts, keys and channel.
- *
- * A kind encodes one command for a hold or a gate and reads the reply.  When to send it, what a lost
- * reply means, who waits and who is told is the engine's business and the same for all kinds.
- *
- * Encoders append to `out` and return the script's index, or -1 when out of memory (the caller drops
- * what was half-written).
- */
-#ifndef SNIB__KIND_H
-#define SNIB__KIND_H
-
-
-struct snib__verdict {
-    bool yes;
-    int64_t left_ms;   /* acquire refused: the holder's remaining lease, -1 unknown */
-    int64_t receivers; /* released: processes that were told */
-};
-
-struct snib__lock_kind {
-    int32_t kind; /* enum snib_kind */
-    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
-    int (*release)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
-    /* one command that ends `from` and grants `to` */
-    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
-                    const struct snib__hold *to);
-    /* lease_ms 0: only ask whether they are held */
-    int (*renew)(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
-                 uint32_t n, int64_t lease_ms);
-    int (*info)(struct snib__buf *out, const struct snib__gate *gate);
-    int (*force)(struct snib__buf *out, const struct snib__gate *gate);
-    /* the channel of wake-ups; out has room for name_len + 64; returns its length */
-    size_t (*channel)(char *out, const char *name, size_t name_len);
-    struct snib__verdict (*acquired)(const struct snib__value *reply);
-    struct snib__verdict (*released)(const struct snib__value *reply);
-};
-
-extern const struct snib__lock_kind snib__mutex;
-
-/* The kind of a number of enum snib_kind, or NULL. */
-const struct snib__lock_kind *snib__kind_of(int32_t kind);
-
-/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name has a brace of its own. */
-size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t name_len);
-
-#endif
 
 #define SNIB__CHANNEL_MAX 640
 #define SNIB__BATCH_MAX 100
@@ -2005,6 +4690,7 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
+    void *home;              /* the caller's, for all gates of the engine */
     struct snib__hold *active; /* ours that tries, holds or releases; NULL */
     struct snib__wait *wait;
     uint32_t hash;
@@ -2054,6 +4740,12 @@ struct snib__timer {
 };
 enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 
+#define SNIB__RECORDS_MAX 16
+struct snib__record {
+    int32_t level;
+    char text[160];
+};
+
 struct snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
 
 struct snib__engine {
@@ -2074,6 +4766,7 @@ struct snib__engine {
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
     uint32_t releasing; /* holds in phase RELEASING */
+    uint64_t moves;     /* steps of holds towards their end */
     struct snib__timer *heap; /* from index 1 */
     uint32_t heap_n, heap_cap;
     struct snib__hold *free_holds;
@@ -2081,8 +4774,8 @@ struct snib__engine {
     struct snib__batch *free_batches;
     struct snib__slab *slabs;
     uint64_t memory;
-    char log[160];
-    int32_t log_pending;
+    struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
+    uint32_t log_head, log_n;
 };
 
 /* timer.c */
@@ -2167,7 +4860,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
 /* engine.c */
 uint64_t snib__engine_random(struct snib__engine *e, uint64_t below);
 uint32_t snib__hash(const char *bytes, size_t n);
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *text);
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void snib__histogram_add(uint64_t *buckets, snib__time duration);
 
 #endif
@@ -2271,6 +4965,7 @@ static const struct snib__script_text {
      "            redis.call('pexpire', KEYS[i], ARGV[1])\n"
      "        end\n"
      "    elseif held == 0 then\n"
+     "        redis.call('hdel', KEYS[i], ARGV[i + 1])\n"
      "        lost[#lost + 1] = i\n"
      "        lost[#lost + 1] = redis.call('exists', KEYS[i])\n"
      "    elseif string.find(held.err, 'WRONGTYPE', 1, true) then\n"
@@ -2281,7 +4976,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     494, "5958dbed9b7f039f66c8472e3ef5e9b1918ba047"},
+     543, "32e88f4b7a065519f0767a2135699043bfb64ed7"},
     {"mutex_transfer",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 and redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
      "    return 0\n"
@@ -2440,6 +5135,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
 /* engine.c - the whole: birth and end, time, close, statistics. */
 
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -2514,6 +5211,8 @@ uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
     return e->node.links[link].conn.ring_count;
 }
 
+uint64_t snib__engine_commands(const struct snib__engine *e) { return e->stats.commands; }
+
 void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
@@ -2583,6 +5282,8 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
+uint64_t snib__engine_moves(const struct snib__engine *e) { return e->moves; }
+
 void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
     uint32_t size = out->size;
@@ -2607,25 +5308,43 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration)
 
 void snib__engine_log_level(struct snib__engine *e, int32_t level) { e->log_level = level; }
 
-/* One record waits at a time; the driver fetches it after each pass. */
-void snib__engine_log(struct snib__engine *e, int32_t level, const char *text)
+void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
+    va_list arguments;
     if (level > e->log_level)
         return;
-    size_t n = strlen(text);
-    n = n < sizeof e->log - 1 ? n : sizeof e->log - 1;
-    memcpy(e->log, text, n);
-    e->log[n] = 0;
-    e->log_pending = level;
+    if (e->log_n == SNIB__RECORDS_MAX) {
+        e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+        e->log_n--;
+    }
+    struct snib__record *record = &e->log[(e->log_head + e->log_n++) % SNIB__RECORDS_MAX];
+    record->level = level;
+    va_start(arguments, format);
+    vsnprintf(record->text, sizeof record->text, format, arguments);
+    va_end(arguments);
 }
 
 const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
 {
-    if (e->log_pending == 0)
+    if (e->log_n == 0)
         return NULL;
-    *out_level = e->log_pending;
-    e->log_pending = 0;
-    return e->log;
+    const struct snib__record *record = &e->log[e->log_head];
+    e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX;
+    e->log_n--;
+    *out_level = record->level;
+    return record->text;
+}
+
+struct snib__op *snib__engine_live(const struct snib__engine *e) { return e->live; }
+
+void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
+{
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            if (gate->active && gate->active->sink == sink) {
+                gate->active->sink = NULL;
+                gate->active->tell = 0;
+            }
 }
 
 /* ---- engine/gate.c ----------------------------------------------------------------------------*/
@@ -2686,7 +5405,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .hash = hash, .refs = 1, .name_len = (uint16_t)n};
+    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .home = e->config.home, .hash = hash, .refs = 1, .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
@@ -2694,6 +5413,8 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     e->memory += sizeof *gate + n;
     return gate;
 }
+
+void *snib__gate_home(const struct snib__gate *gate) { return gate->home; }
 
 void snib__gate_ref(struct snib__gate *gate) { gate->refs++; }
 
@@ -2718,6 +5439,7 @@ static void gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
     if (hold->gate->active == hold)
         hold->gate->active = NULL;
     hold->phase = SNIB__GONE;
+    e->moves++;
     hold->op = NULL;
     snib__hold_settle(e, hold);
 }
@@ -2831,7 +5553,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->op = op;
     op->hold = hold;
     if (!active && !others) {
-        if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
+        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
             gate_end_op(e, op, SNIB_ENOMEM);
             gate_forget_hold(e, hold);
             return op;
@@ -2953,6 +5675,7 @@ static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32
     snib__timer_cancel(e, &hold->timer_at);
     e->releasing--;
     hold->phase = SNIB__GONE;
+    e->moves++;
     if (gate->active == hold)
         gate->active = NULL;
     if (code == SNIB_OK) {
@@ -2987,6 +5710,8 @@ static void gate_send_release(struct snib__engine *e, struct snib__hold *hold, s
 {
     struct snib__wait *wait = hold->gate->wait;
     hold->flags &= (uint8_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    if (wait)
+        wait->chain = 0;
     if (wait && wait->channel == SNIB__CHAN_ON) {
         hold->flags |= SNIB__AWAKE;
         if (!(hold->flags & SNIB__YIELD)) {
@@ -3007,6 +5732,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (held)
         e->stats.held--;
     e->releasing++;
+    e->moves++;
     hold->phase = SNIB__RELEASING;
     hold->flags &= (uint8_t)~SNIB__RESENT;
     if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {
@@ -3264,16 +5990,26 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     }
 }
 
+static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
+{
+    int shown = gate->name_len < 100 ? gate->name_len : 100;
+    while (shown < gate->name_len && (gate->name[shown] & 0xc0) == 0x80)
+        shown--; /* whole characters only */
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", shown, gate->name,
+                     shown < gate->name_len ? "..." : "", snib_reason_text(reason));
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
+    e->moves++;
     hold->reason = (uint8_t)reason;
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    snib__engine_log(e, SNIB_LOG_WARNING, "a hold was lost");
+    hold_log_loss(e, gate, reason);
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;
@@ -3319,7 +6055,7 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (hold->phase == SNIB__RELEASING)
         snib__gate_retry_release(e, hold, now);
     else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold, now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
+        snib__hold_lose(e, hold, hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
@@ -3577,7 +6313,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     if (link == SNIB__PUBSUB) {
         snib__wait_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down");
+        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s", snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -3611,6 +6347,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     else if (conn->evicts)
         snib__engine_log(e, SNIB_LOG_WARNING,
                          "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
@@ -3722,11 +6459,13 @@ snib__time snib__node_deadline(const struct snib__engine *e)
     for (int link = 0; link < 2; link++) {
         const struct snib__endpoint *ep = &e->node.links[link];
         snib__time at = SNIB__NEVER;
+        if (ep->connect || ep->close)
+            return 0; /* a wish is there to be taken */
         if (ep->conn.state != SNIB__CONN_DOWN) {
             at = snib__conn_oldest(&ep->conn);
             if (at != SNIB__NEVER)
                 at += node_reply_timeout(e);
-        } else if (ep->wanted && !ep->connecting && !ep->connect) {
+        } else if (ep->wanted && !ep->connecting) {
             at = ep->next_try;
         }
         next = at < next ? at : next;
@@ -3850,6 +6589,14 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     return op;
 }
 
+struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, NULL, now, out_code);
+    if (op)
+        snib__op_done(e, op, SNIB_OK);
+    return op;
+}
+
 void snib__op_free(struct snib__engine *e, struct snib__op *op)
 {
     if (op->gate)
@@ -3967,7 +6714,7 @@ bool snib__op_in_flight(const struct snib__op *op)
 
 void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
 {
-    if (op->answer)
+    if (op->answer && (op->code == SNIB_OK || op->answer->text[0]))
         *out = *op->answer;
     else {
         memset(out, 0, offsetof(snib_event, text) + 1);
@@ -4107,10 +6854,27 @@ static int wait_grow(struct snib__engine *e)
     return 0;
 }
 
+static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
+{
+    if (wait->idle_since == SNIB__NEVER)
+        return;
+    wait->idle_since = SNIB__NEVER;
+    if (wait->idle_prev)
+        wait->idle_prev->idle_next = wait->idle_next;
+    else
+        e->idle_head = wait->idle_next;
+    if (wait->idle_next)
+        wait->idle_next->idle_prev = wait->idle_prev;
+    else
+        e->idle_tail = wait->idle_prev;
+}
+
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate)
 {
-    if (gate->wait)
+    if (gate->wait) {
+        wait_unidle(e, gate->wait); /* or the tick would free it under its waiters */
         return gate->wait;
+    }
     if (e->chans_n == e->chans_cap && wait_grow(e) < 0)
         return NULL;
     struct snib__wait *wait = calloc(1, sizeof *wait);
@@ -4127,21 +6891,6 @@ struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gat
     gate->wait = wait;
     snib__gate_ref(gate);
     return wait;
-}
-
-static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
-{
-    if (wait->idle_since == SNIB__NEVER)
-        return;
-    wait->idle_since = SNIB__NEVER;
-    if (wait->idle_prev)
-        wait->idle_prev->idle_next = wait->idle_next;
-    else
-        e->idle_head = wait->idle_next;
-    if (wait->idle_next)
-        wait->idle_next->idle_prev = wait->idle_prev;
-    else
-        e->idle_tail = wait->idle_prev;
 }
 
 static void wait_free(struct snib__engine *e, struct snib__wait *wait)
@@ -4196,12 +6945,14 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     struct snib__wait *wait = gate->wait;
     if (!wait || wait->head || wait->incoming)
         return;
-    wait->chain = 0;
     wait->brief = 0;
     wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
+    if (!gate->active)
+        wait->chain = 0;
     if (wait->channel == SNIB__CHAN_OFF || wait->channel == SNIB__CHAN_REFUSED) {
-        wait_free(e, wait);
+        if (!gate->active) /* else the chain of hand-overs must not be forgotten */
+            wait_free(e, wait);
         return;
     }
     wait_unidle(e, wait);
@@ -4374,6 +7125,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         return;
     }
     e->stats.rechecks++;
+    wait->own_messages = 0; /* what has not come by now was lost */
     wait_try(e, wait, now);
 }
 
@@ -4502,6 +7254,9 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
     if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due &&
         (now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
+    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
+        snib__engine_log(e, SNIB_LOG_WARNING, "a renewal was sent %d ms late: this process gets too little time",
+                         (int)((now - due) / SNIB__MS));
     struct snib__hold *hold = node->renew_cursor;
     while (hold && batch->n < SNIB__BATCH_MAX) {
         snib__time sent = watchdog_sent(e, hold);
@@ -4829,7 +7584,7 @@ static const struct {
     {"can't run this", SNIB_EPERM}, {"can't access", SNIB_EPERM},   {"can't publish", SNIB_EPERM},
     {"NOAUTH", SNIB_EAUTH},         {"WRONGPASS", SNIB_EAUTH},      {"invalid password", SNIB_EAUTH},
     {"AUTH", SNIB_EAUTH},           {"max number of clients", SNIB_EUNREACHABLE},
-    {"DB index", SNIB_EDATABASE},
+    {"ACL failure", SNIB_EPERM},    {"DB index", SNIB_EDATABASE},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)

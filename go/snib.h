@@ -175,7 +175,8 @@ SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_
 SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
 
 /* snib_client_free - close with a timeout of 0 if need be and give the handle back.  NULL is fine.
- * Locks, holds and operations of the client answer SNIB_ECLOSED afterwards; free them in any order. */
+ * Its locks answer SNIB_ECLOSED afterwards, its holds are lost with the reason SNIB_REASON_CLOSED; free
+ * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
 
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
@@ -362,7 +363,7 @@ SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ..
  * clock that counts suspended time, or earlier when the server says so.
  *
  * out_reason  enum snib_reason, if not NULL.
- * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED, SNIB_ECLOSED (the client was freed).
+ * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 

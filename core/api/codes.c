@@ -62,14 +62,22 @@ int snib_code_is(int32_t code, int32_t flag)
 const char *snib_reason_text(int32_t reason)
 {
     switch (reason) {
-    case SNIB_REASON_NONE: return "none";
-    case SNIB_REASON_EXPIRED: return "expired";
-    case SNIB_REASON_TAKEN: return "taken";
-    case SNIB_REASON_DELETED: return "deleted";
-    case SNIB_REASON_UNREACHABLE: return "unreachable";
-    case SNIB_REASON_MAX_HOLD: return "max hold";
-    case SNIB_REASON_CLOSED: return "closed";
-    default: return "unknown";
+    case SNIB_REASON_NONE:
+        return "none";
+    case SNIB_REASON_EXPIRED:
+        return "expired";
+    case SNIB_REASON_TAKEN:
+        return "taken";
+    case SNIB_REASON_DELETED:
+        return "deleted";
+    case SNIB_REASON_UNREACHABLE:
+        return "unreachable";
+    case SNIB_REASON_MAX_HOLD:
+        return "max hold";
+    case SNIB_REASON_CLOSED:
+        return "closed";
+    default:
+        return "unknown";
     }
 }
 

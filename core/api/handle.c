@@ -47,8 +47,8 @@ _Atomic uint32_t snib__fork_generation;
 
 static pthread_mutex_t handle_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct handle_slot *) handle_chunks[HANDLE_CHUNKS];
-static uint32_t handle_chunks_used;                  /* guarded by handle_mutex */
-static uint32_t handle_first_free = HANDLE_NO_SLOT;  /* guarded by handle_mutex */
+static uint32_t handle_chunks_used;                 /* guarded by handle_mutex */
+static uint32_t handle_first_free = HANDLE_NO_SLOT; /* guarded by handle_mutex */
 static _Atomic(void (*)(void *)) handle_destroy[HANDLE_KINDS];
 
 static pthread_once_t handle_fork_once = PTHREAD_ONCE_INIT;

@@ -9,25 +9,25 @@
 
 /* Exit codes of our own.  Below 121 they are COMMAND's; 126 and up are as shells have them. */
 enum cli_exit {
-    EXIT_NOTHING = 1,       /* release: nothing was held */
-    EXIT_BUSY = 121,        /* run --wait 0: somebody else holds the lock */
-    EXIT_TIMEDOUT = 122,    /* run: the wait ended */
-    EXIT_LOST = 123,        /* run: the lock was lost while COMMAND ran */
-    EXIT_SERVER = 124,      /* the server is unreachable or answered with an error */
-    EXIT_USAGE = 125,       /* bad arguments, or a failure of our own */
+    EXIT_NOTHING = 1,    /* release: nothing was held */
+    EXIT_BUSY = 121,     /* run --wait 0: somebody else holds the lock */
+    EXIT_TIMEDOUT = 122, /* run: the wait ended */
+    EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran */
+    EXIT_SERVER = 124,   /* the server is unreachable or answered with an error */
+    EXIT_USAGE = 125,    /* bad arguments, or a failure of our own */
     EXIT_NOT_RUNNABLE = 126,
     EXIT_NOT_FOUND = 127,
-    EXIT_SIGNAL = 128       /* + the signal's number */
+    EXIT_SIGNAL = 128 /* + the signal's number */
 };
 
 enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
 
 struct cli {
     const char *url;
-    const char *name;   /* the lock, or list's pattern; NULL if not given */
-    char **command;     /* run: argv of COMMAND, ended by NULL; NULL if not given */
-    int64_t wait_ms;    /* run: -1 no limit */
-    int64_t lease_ms;   /* run: 0 the default */
+    const char *name; /* the lock, or list's pattern; NULL if not given */
+    char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
+    int64_t wait_ms;  /* run: -1 no limit */
+    int64_t lease_ms; /* run: 0 the default */
     enum cli_on_loss on_loss;
     bool is_json;
     bool is_forced;

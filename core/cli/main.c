@@ -45,8 +45,16 @@ static const char help[] =
     "  126  COMMAND cannot be run\n"
     "  127  COMMAND was not found\n";
 
-enum option_id { OPTION_WAIT = 256, OPTION_LEASE, OPTION_ON_LOSS, OPTION_FORCE, OPTION_URL,
-                 OPTION_JSON, OPTION_HELP, OPTION_VERSION };
+enum option_id {
+    OPTION_WAIT = 256,
+    OPTION_LEASE,
+    OPTION_ON_LOSS,
+    OPTION_FORCE,
+    OPTION_URL,
+    OPTION_JSON,
+    OPTION_HELP,
+    OPTION_VERSION
+};
 
 static const struct option options[] = {
     {"wait", required_argument, NULL, OPTION_WAIT},
@@ -221,10 +229,17 @@ static int take_option(int id, const char *value, struct cli *cli)
         if (!read_on_loss(value, &cli->on_loss))
             return usage(cli, "--on-loss needs term, kill or ignore, not ", value);
         return 0;
-    case OPTION_FORCE: cli->is_forced = true; return 0;
-    case OPTION_URL: cli->url = value; return 0;
-    case OPTION_JSON: cli->is_json = true; return 0;
-    default: return usage(cli, "an unknown option, or one without its value: ", value);
+    case OPTION_FORCE:
+        cli->is_forced = true;
+        return 0;
+    case OPTION_URL:
+        cli->url = value;
+        return 0;
+    case OPTION_JSON:
+        cli->is_json = true;
+        return 0;
+    default:
+        return usage(cli, "an unknown option, or one without its value: ", value);
     }
 }
 
@@ -239,8 +254,8 @@ static const struct command *find_command(const char *name)
 /* Is what was given what the command takes?  Returns 0 or an exit code that has been told. */
 static int check(const struct cli *cli, const struct command *command, unsigned given)
 {
-    unsigned run_options = 1U << (OPTION_WAIT - 256) | 1U << (OPTION_LEASE - 256) |
-                           1U << (OPTION_ON_LOSS - 256);
+    unsigned run_options =
+        1U << (OPTION_WAIT - 256) | 1U << (OPTION_LEASE - 256) | 1U << (OPTION_ON_LOSS - 256);
     bool is_run = command->run == cli_run;
     if (!command->has_run_options && (given & run_options))
         return usage(cli, "--wait, --lease and --on-loss belong to run, not to ", command->name);
@@ -256,6 +271,13 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     return 0;
 }
 
+/* What was printed must have got out, or the exit code says so. */
+static int finish(const struct cli *cli, int code)
+{
+    bool is_bad = fflush(stdout) != 0 || ferror(stdout);
+    return is_bad ? cli_fail_errno(cli, "standard output") : code;
+}
+
 int main(int argc, char **argv)
 {
     const char *url = getenv("SNIB_URL");
@@ -269,11 +291,14 @@ int main(int argc, char **argv)
         cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for errors before it */
     while ((id = getopt_long(argc, argv, "-", options, NULL)) != -1) {
         int code = 0;
-        if (id == OPTION_HELP)
-            return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? EXIT_USAGE : 0;
-        if (id == OPTION_VERSION)
-            return printf("snib %s (%s)\n", snib_version_string(), snib_build_id()) < 0 ||
-                   fflush(stdout) != 0 ? EXIT_USAGE : 0;
+        if (id == OPTION_HELP) {
+            fputs(help, stdout);
+            return finish(&cli, 0);
+        }
+        if (id == OPTION_VERSION) {
+            printf("snib %s (%s)\n", snib_version_string(), snib_build_id());
+            return finish(&cli, 0);
+        }
         if (id != 1)
             code = take_option(id, id == '?' ? argv[optind - 1] : optarg, &cli);
         else if (!command)
@@ -294,5 +319,5 @@ int main(int argc, char **argv)
     int code = check(&cli, command, given);
     if (code == 0)
         code = command->run(&cli);
-    return fflush(stdout) != 0 ? cli_fail_errno(&cli, "standard output") : code;
+    return finish(&cli, code);
 }

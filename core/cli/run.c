@@ -42,12 +42,14 @@ struct run {
     snib_queue *queue;
     snib_hold *hold;
     sigset_t old_mask;
-    int signals;          /* signalfd */
-    int terminal;         /* -1: none */
-    pid_t child;          /* 0: not running */
-    int64_t kill_at_ms;   /* when grace ends; 0: no such time */
+    int signals;                                   /* signalfd */
+    int terminal;                                  /* -1: none */
+    pid_t child;                                   /* 0: not running */
+    int64_t kill_at_ms;                            /* when grace ends; 0: no such time */
+    char lock_variable[sizeof "SNIB_LOCK=" + 512]; /* a name has 512 bytes at most */
+    char token_variable[sizeof "SNIB_TOKEN=" + 20];
     bool is_lost;
-    bool has_terminal;    /* COMMAND's group has it */
+    bool has_terminal; /* COMMAND's group has it */
 };
 
 static int64_t now_ms(void)
@@ -132,20 +134,23 @@ static _Noreturn void become_command(const struct run *run, char **environment, 
     _exit(EXIT_NOT_RUNNABLE);
 }
 
-/* Our environment with the two variables of COMMAND's, the token only if there is one.  A new
- * array, because the client's threads may be reading the old one.  NULL when out of memory. */
-static char **make_environment(const struct run *run)
+/* Our environment with COMMAND's two variables, the token only if there is one.  A new array, to be
+ * freed, because the client's threads may be reading the old one.  NULL when out of memory. */
+static char **make_environment(struct run *run)
 {
-    size_t n = 0;
     int64_t token = snib_hold_token(run->hold);
+    size_t n = 0;
     while (environ[n])
         n++;
     char **out = calloc(n + 3, sizeof *out);
+    if (!out)
+        return NULL;
     size_t used = 0;
-    if (!out || asprintf(&out[used++], "SNIB_LOCK=%s", run->cli->name) < 0)
-        return NULL;
-    if (token > 0 && asprintf(&out[used++], "SNIB_TOKEN=%" PRId64, token) < 0)
-        return NULL;
+    snprintf(run->lock_variable, sizeof run->lock_variable, "SNIB_LOCK=%s", run->cli->name);
+    out[used++] = run->lock_variable;
+    snprintf(run->token_variable, sizeof run->token_variable, "SNIB_TOKEN=%" PRId64, token);
+    if (token > 0)
+        out[used++] = run->token_variable;
     for (size_t i = 0; i < n; i++) {
         bool is_ours = strncmp(environ[i], "SNIB_LOCK=", 10) == 0 ||
                        strncmp(environ[i], "SNIB_TOKEN=", 11) == 0;
@@ -162,16 +167,21 @@ static int start_command(struct run *run)
     int error = 0;
     pid_t parent = getpid();
     char **environment = make_environment(run);
-    if (!environment || pipe2(report, O_CLOEXEC) != 0)
+    if (!environment || pipe2(report, O_CLOEXEC) != 0) {
+        free(environment);
         return cli_fail_errno(run->cli, "cannot start the command");
+    }
     fflush(NULL);
     run->child = fork();
     if (run->child == 0)
         become_command(run, environment, parent, report[1]);
+    int fork_error = errno;
     close(report[1]);
+    free(environment);
     if (run->child < 0) {
         run->child = 0;
         close(report[0]);
+        errno = fork_error;
         return cli_fail_errno(run->cli, "cannot start the command");
     }
     setpgid(run->child, run->child); /* also here, so that it is done whoever runs first */

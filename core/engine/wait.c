@@ -326,6 +326,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         return;
     }
     e->stats.rechecks++;
+    wait->own_messages = 0; /* what has not come by now was lost */
     wait_try(e, wait, now);
 }
 

@@ -22,6 +22,8 @@ T = TypeVar("T")
 # What the end of the interpreter may take for the releases of all clients together.
 _EXIT_SECONDS = 1.0
 
+_exiting = False
+
 _clients: weakref.WeakSet[BaseClient] = weakref.WeakSet()
 
 
@@ -158,13 +160,18 @@ def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
             future.set_exception(error)
 
     try:
-        threading.Thread(target=run, name="snib", daemon=True).start()
-    except RuntimeError:  # the interpreter is about to end and starts no more threads
+        if _exiting:
+            run()
+        else:
+            threading.Thread(target=run, name="snib", daemon=True).start()
+    except RuntimeError:  # nearly exiting: no thread can be started any more
         run()
     return future
 
 
 def _close_all() -> None:
+    global _exiting
+    _exiting = True
     _core.exiting()
     deadline = time.monotonic() + _EXIT_SECONDS
     for client in list(_clients):

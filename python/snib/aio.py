@@ -158,7 +158,7 @@ class Hold(BaseHold):
         if self._released:
             raise NotHeld("this hold has been released before")
         self._released = True
-        loop = self._client._loop()
+        loop = self._loop if self._loop.loop is get_running_loop() else self._client._loop()
         token = loop.new_token()
         operation = _hold_release_submit(self._handle, loop.queue, token)
         future = loop.waiting[token] = loop.new_future()

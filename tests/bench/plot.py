@@ -48,7 +48,7 @@ def main() -> None:
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_yticks(range(len(drawn)), [label for label, *_ in drawn])
     axes.invert_yaxis()
-    axes.set_xlabel("times better than the target (bar: median; line: lowest to highest round)")
+    figure.supxlabel("times better than the target (bar: median; line: lowest to highest round)")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     figure.savefig(sys.argv[2])

@@ -164,7 +164,9 @@ def print_row(row: dict) -> None:
 
 
 def tally(rows: list[dict]) -> str:
-    verdicts = [(row, check) for row in rows for check in row["checks"] if check["verdict"]]
+    verdicts = [
+        (row, check) for row in rows for check in row["checks"] if check["goal"] is not None
+    ]
     reached = sum(check["verdict"] == "reached" for _, check in verdicts)
     missed = [
         f"{row['name']} ({check['what']})"

@@ -156,6 +156,8 @@ static void run_lock(void)
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = number("lease", 0);
     options.max_hold_ms = number("max_hold", 0);
+    snib_lock_free(it->lock);
+    it->lock = NULL;
     it->code = snib_lock_new(thing(words[2])->client, SNIB_MUTEX, words[3], strlen(words[3]),
                              &options, &it->lock, &it->error);
     putchar('\n');
@@ -291,6 +293,8 @@ static void run_list(void)
     for (size_t i = 0; i < count; i++)
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
             printf("%s%s", i ? " " : "", names[i]);
+    while (count > 0)
+        free(names[--count]);
     putchar('\n');
 }
 
@@ -358,7 +362,7 @@ static void decode(char *word)
 static void run_line(char *line)
 {
     line[strcspn(line, "#\n")] = '\0';
-    char shown[1024];
+    char shown[2048];
     snprintf(shown, sizeof shown, "%s", line);
     word_count = 0;
     for (char *rest = line, *word; word_count < WORDS_MAX && (word = strtok_r(rest, " ", &rest));) {

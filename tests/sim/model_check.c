@@ -82,8 +82,9 @@ static uint64_t clock_ns(void)
 
 static void nap(uint64_t ns)
 {
-    nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)},
-              NULL);
+    nanosleep(
+        &(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)},
+        NULL);
 }
 
 static uint64_t draw(uint64_t below)
@@ -152,9 +153,9 @@ static void start_server(void)
     if (server.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent) {
-            execlp(binary, binary, "--port", "0", "--unixsocket", server.socket, "--save", "", "--dir",
-                   server.dir, "--dbfilename", "dump", "--loglevel", "warning", "--logfile", "/dev/null",
-                   (char *)NULL);
+            execlp(binary, binary, "--port", "0", "--unixsocket", server.socket, "--save", "",
+                   "--dir", server.dir, "--dbfilename", "dump", "--loglevel", "warning",
+                   "--logfile", "/dev/null", (char *)NULL);
         }
         _exit(127);
     }
@@ -350,10 +351,12 @@ static bool same_reply(const redisReply *a, const redisReply *b, const struct co
     return true;
 }
 
-static bool differ(const struct command *c, int link, const redisReply *real, const redisReply *modelled)
+static bool differ(const struct command *c, int link, const redisReply *real,
+                   const redisReply *modelled)
 {
     if (world.plant == PLANT_NONE) {
-        fprintf(stderr, "model_check: call %lu on link %d, faults %u:", world.calls, link, world.faults);
+        fprintf(stderr, "model_check: call %lu on link %d, faults %u:", world.calls, link,
+                world.faults);
         for (size_t i = 0; i < c->n; i++) {
             fprintf(stderr, " '%s'", c->word[i]);
         }
@@ -374,7 +377,8 @@ static bool compare_link(const struct command *c, int asked, int link, bool skip
     void *modelled = NULL, *real = NULL;
     bool same = true;
     redisReaderFeed(world.reader[link], bytes, n);
-    while (same && redisReaderGetReply(world.reader[link], &modelled) == REDIS_OK && modelled != NULL) {
+    while (same && redisReaderGetReply(world.reader[link], &modelled) == REDIS_OK &&
+           modelled != NULL) {
         if (redisGetReply(world.real[link], &real) != REDIS_OK) {
             real = NULL;
         }
@@ -382,7 +386,8 @@ static bool compare_link(const struct command *c, int asked, int link, bool skip
             sort_texts(real);
             sort_texts(modelled);
         }
-        same = (real != NULL && (skip || same_reply(real, modelled, c))) || differ(c, link, real, modelled);
+        same = (real != NULL && (skip || same_reply(real, modelled, c))) ||
+               differ(c, link, real, modelled);
         world.replies++;
         world.errors += ((redisReply *)modelled)->type == REDIS_REPLY_ERROR;
         world.pushes += link != asked;
@@ -430,11 +435,13 @@ static void send_to_model(const struct command *c, int link)
         lengths[i] = strlen(words[i]);
     }
     if (c->kills >= 0) {
-        lengths[c->n - 1] = (size_t)snprintf(number, sizeof number, "%llu",
-                                             (unsigned long long)model_client_id(world.m, world.model_id[c->kills]));
+        lengths[c->n - 1] = (size_t)snprintf(
+            number, sizeof number, "%llu",
+            (unsigned long long)model_client_id(world.m, world.model_id[c->kills]));
         words[c->n - 1] = number;
     }
-    if (world.plant == PLANT_RELEASE && c->n > 1 && strstr(c->word[1], "'publish', ARGV[2]") != NULL) {
+    if (world.plant == PLANT_RELEASE && c->n > 1 &&
+        strstr(c->word[1], "'publish', ARGV[2]") != NULL) {
         words[1] = "return redis.call('del', KEYS[1])";
         lengths[1] = strlen(words[1]);
     }
@@ -461,7 +468,8 @@ static bool make_call(const struct command *c, int link)
     }
     redisReply *first = NULL;
     /* The reply is fetched before the clock is read again, and put back for the comparison. */
-    if (redisBufferRead(world.real[link]) != REDIS_OK && model_is_open(world.m, world.model_id[link])) {
+    if (redisBufferRead(world.real[link]) != REDIS_OK &&
+        model_is_open(world.m, world.model_id[link])) {
         return differ(c, link, first, NULL);
     }
     uint64_t took = clock_ns() - before;
@@ -492,18 +500,71 @@ static bool make_call(const struct command *c, int link)
 /* One letter stands for a random word: k key, w the key that gets types of its own, o owner, l lease,
  * v value, c channel, i integer, d database, * a link to kill.  Marks before a command: ! no arguments
  * are added or left out, ~ the order and ? the values of the reply are of no interest. */
-static const char *const raw_commands[] = {
-    "pttl k", "pttl k", "hset k o v", "hset k o v o v", "hset k o", "set w v", "set w v px l",
-    "set k v nx px l", "set w v xx", "set k v nx xx", "set k v px", "get k", "del k", "del k k", "exists k k",
-    "type k", "pexpire k l", "pexpire k l", "hget k o", "hdel k o", "hdel k o o", "hexists k o", "hgetall k",
-    "hkeys k", "hlen k", "hincrby k o i", "rpush w v v", "llen k", "time", "~scan 0 count 1000",
-    "~scan 0 match k* count 1000", "~scan 0 match *[^12] type hash count 1000", "scan x", "scan 0 count 0",
-    "scan 0 nonsense 1", "publish c v", "publish c v", "pubsub numsub c c", "!~pubsub channels", "!ping",
-    "!ping v", "select d", "!client setinfo lib-name snib", "!client kill id *", "!client kill id 0",
-    "!client kill id 99999999", "!subscribe c c", "!subscribe c", "!unsubscribe c", "auth v",
-    "auth default v", "auth nobody v", "!script exists v", "!script nonsense", "!flushall",
-    "!quit", "nonsense v v", "evalsha v 0", "evalsha v x", "eval v x", "eval v 2 k", "eval v -1 k", "!?role",
-    "!?info server", "!eval return_1 0"};
+static const char *const raw_commands[] = {"pttl k",
+                                           "pttl k",
+                                           "hset k o v",
+                                           "hset k o v o v",
+                                           "hset k o",
+                                           "set w v",
+                                           "set w v px l",
+                                           "set k v nx px l",
+                                           "set w v xx",
+                                           "set k v nx xx",
+                                           "set k v px",
+                                           "get k",
+                                           "del k",
+                                           "del k k",
+                                           "exists k k",
+                                           "type k",
+                                           "pexpire k l",
+                                           "pexpire k l",
+                                           "hget k o",
+                                           "hdel k o",
+                                           "hdel k o o",
+                                           "hexists k o",
+                                           "hgetall k",
+                                           "hkeys k",
+                                           "hlen k",
+                                           "hincrby k o i",
+                                           "rpush w v v",
+                                           "llen k",
+                                           "time",
+                                           "~scan 0 count 1000",
+                                           "~scan 0 match k* count 1000",
+                                           "~scan 0 match *[^12] type hash count 1000",
+                                           "scan x",
+                                           "scan 0 count 0",
+                                           "scan 0 nonsense 1",
+                                           "publish c v",
+                                           "publish c v",
+                                           "pubsub numsub c c",
+                                           "!~pubsub channels",
+                                           "!ping",
+                                           "!ping v",
+                                           "select d",
+                                           "!client setinfo lib-name snib",
+                                           "!client kill id *",
+                                           "!client kill id 0",
+                                           "!client kill id 99999999",
+                                           "!subscribe c c",
+                                           "!subscribe c",
+                                           "!unsubscribe c",
+                                           "auth v",
+                                           "auth default v",
+                                           "auth nobody v",
+                                           "!script exists v",
+                                           "!script nonsense",
+                                           "!flushall",
+                                           "!quit",
+                                           "nonsense v v",
+                                           "evalsha v 0",
+                                           "evalsha v x",
+                                           "eval v x",
+                                           "eval v 2 k",
+                                           "eval v -1 k",
+                                           "!?role",
+                                           "!?info server",
+                                           "!eval return_1 0"};
 
 static const struct {
     const char *name, *keys, *arguments;
@@ -543,7 +604,8 @@ static const char *const probes[] = {
     "return redis.call('set', 'k3', 1.5)",
     "return redis.call('set', 'k3', 12345678901234567)",
     "return redis.call('hgetall', KEYS[1])",
-    "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err end\nreturn r",
+    "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err "
+    "end\nreturn r",
     "\nredis.call('set', 'k3', 'v')\nreturn redis.call('hget', 'k3', 'f')",
     "redis.call('del', 'k3') return redis.call('rpush', 'k3', 'v')",
     "return redis.error_reply('text')",
@@ -572,8 +634,9 @@ static const char *const probes[] = {
 
 static const char *random_word(char letter, char room[WORD_BYTES])
 {
-    static const char *const leases[] = {"10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc",
-                                         "1e3", "9223372036854775807", "", "010", "3600000"};
+    static const char *const leases[] = {
+        "10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc", "1e3", "9223372036854775807",
+        "",      "010",   "3600000"};
     static const char *const integers[] = {"1", "-1", "0", "9223372036854775807", "x", "1.5", "-7"};
     static const char *const values[] = {"1", "0", "some text", "", "with\r\nlines", "-12"};
     switch (letter) {
@@ -681,8 +744,8 @@ static void make_command(struct command *c)
         while (strcmp(snib__script_texts[i].name, script_shapes[shape].name) != 0) {
             i++;
         }
-        add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1, script_shapes[shape].keys,
-                   script_shapes[shape].arguments);
+        add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1,
+                   script_shapes[shape].keys, script_shapes[shape].arguments);
         c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
     } else {
         const char *text = probes[draw(sizeof probes / sizeof *probes)];
@@ -744,7 +807,8 @@ static bool every_script_has_a_shape(void)
             found |= strcmp(snib__script_texts[i].name, script_shapes[j].name) == 0;
         }
         if (!found) {
-            fprintf(stderr, "model_check: no call of %s.lua is made here\n", snib__script_texts[i].name);
+            fprintf(stderr, "model_check: no call of %s.lua is made here\n",
+                    snib__script_texts[i].name);
             return false;
         }
     }
@@ -782,7 +846,8 @@ int main(int argc, char **argv)
         }
     }
     printf("model_check: %lu calls (%lu of scripts), %lu replies equal (%lu errors, %lu messages), "
-           "%lu changes of the server's state, %lu calls too slow to compare; %d planted mistakes found\n",
+           "%lu changes of the server's state, %lu calls too slow to compare; %d planted mistakes "
+           "found\n",
            calls, scripts, replies, errors, pushes, toggles, skipped, PLANT_COUNT - 1);
     return 0;
 }

@@ -229,7 +229,8 @@ static void run_scan(call *c)
 static void run_time(call *c)
 {
     char seconds[24], microseconds[24];
-    int n = snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(c->m->now_ns / 1000000000));
+    int n =
+        snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(c->m->now_ns / 1000000000));
     int u = snprintf(microseconds, sizeof microseconds, "%llu",
                      (unsigned long long)(c->m->now_ns / 1000 % 1000000));
     model__array(c, 2);
@@ -508,9 +509,12 @@ void model_put_string(model *m, int db, const char *name, size_t n, const char *
 
 static void describe(const key *k, model_key *out)
 {
-    *out = (model_key){.name = {k->name.p, k->name.n}, .db = k->db, .type = k->type, .fields = k->count,
-                       .expires_ns = k->expire_ms < 0 ? UINT64_MAX
-                                                      : ((uint64_t)k->expire_ms + 1) * 1000000};
+    *out = (model_key){.name = {k->name.p, k->name.n},
+                       .db = k->db,
+                       .type = k->type,
+                       .fields = k->count,
+                       .expires_ns =
+                           k->expire_ms < 0 ? UINT64_MAX : ((uint64_t)k->expire_ms + 1) * 1000000};
 }
 
 size_t model_key_count(model *m)
@@ -541,8 +545,8 @@ bool model_key_find(model *m, int db, const char *name, size_t n, model_key *out
     return k != NULL;
 }
 
-bool model_field_at(model *m, int db, const char *name, size_t n, size_t index, model_text *out_field,
-                    model_text *out_value)
+bool model_field_at(model *m, int db, const char *name, size_t n, size_t index,
+                    model_text *out_field, model_text *out_value)
 {
     key *k = model__find(m, db, (model_text){name, n});
     if (k == NULL || index >= k->count) {

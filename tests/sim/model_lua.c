@@ -105,7 +105,8 @@ static void from_lua(call *c, lua_State *lua)
             buffer *reply = c->reply;
             c->reply = &elements;
             luaL_checkstack(lua, 4, "nested too deeply");
-            for (lua_rawgeti(lua, -1, 1); !lua_isnil(lua, -1); lua_rawgeti(lua, -1, (int)count + 1)) {
+            for (lua_rawgeti(lua, -1, 1); !lua_isnil(lua, -1);
+                 lua_rawgeti(lua, -1, (int)count + 1)) {
                 from_lua(c, lua);
                 count++;
             }
@@ -157,7 +158,8 @@ static const char *refusal(const model *m, const command *cmd, size_t argc)
         return "ERR This Redis command is not allowed from script";
     }
     if (m->faults & MODEL_NO_CHANNELS && cmd->run == model__publish) {
-        return "ERR The user executing the script can't publish to the channel mentioned in the command";
+        return "ERR The user executing the script can't publish to the channel mentioned in the "
+               "command";
     }
     if (m->faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
         return MODEL_READONLY_TEXT;

@@ -65,7 +65,9 @@ uint64_t model_connect(model *m)
 {
     size_t size = (m->connection_count + 1) * sizeof(connection *);
     connection *c = model__grow(NULL, sizeof *c);
-    *c = (connection){.id = ++m->last_id, .client_id = ++m->last_client_id, .open = true,
+    *c = (connection){.id = ++m->last_id,
+                      .client_id = ++m->last_client_id,
+                      .open = true,
                       .authenticated = m->password == NULL};
     m->connections = model__grow(m->connections, size);
     m->connections[m->connection_count++] = c;
@@ -138,8 +140,9 @@ static void run_auth(call *c)
     if (c->argc > 3) {
         model__error(c, "ERR syntax error");
     } else if (c->argc == 2 && c->m->password == NULL) {
-        model__error(c, "ERR AUTH <password> called without any password configured for the default "
-                        "user. Are you sure your configuration is correct?");
+        model__error(c,
+                     "ERR AUTH <password> called without any password configured for the default "
+                     "user. Are you sure your configuration is correct?");
     } else if (user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
                (c->m->password != NULL && (password.n != strlen(c->m->password) ||
                                            memcmp(password.p, c->m->password, password.n) != 0))) {
@@ -230,11 +233,12 @@ static void run_role(call *c)
 static void run_info(call *c)
 {
     char text[256];
-    int n = snprintf(text, sizeof text,
-                     "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
-                     "# Replication\r\nrole:%s\r\n",
-                     (unsigned long long)c->m->run, (c->m->faults & MODEL_LOADING) != 0,
-                     c->m->faults & MODEL_READONLY ? "slave" : "master");
+    int n = snprintf(
+        text, sizeof text,
+        "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
+        "# Replication\r\nrole:%s\r\n",
+        (unsigned long long)c->m->run, (c->m->faults & MODEL_LOADING) != 0,
+        c->m->faults & MODEL_READONLY ? "slave" : "master");
     model__bulk(c, text, (size_t)n);
 }
 
@@ -393,7 +397,8 @@ static const command server_commands[] = {
     {"publish", model__publish, 3, COMMAND_LOADING},
     {"pubsub|channels", run_pubsub_channels, 2, COMMAND_LOADING},
     {"pubsub|numsub", run_pubsub_numsub, -2, COMMAND_LOADING},
-    {"quit", run_quit, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
+    {"quit", run_quit, -1,
+     COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED | COMMAND_NOAUTH},
     {"role", run_role, 1, COMMAND_NOSCRIPT | COMMAND_LOADING},
     {"script|exists", model__script_exists, -3, COMMAND_NOSCRIPT},
     {"script|flush", model__script_flush, 2, COMMAND_NOSCRIPT},
@@ -444,14 +449,15 @@ static void unknown_command(call *c)
         if (c->argc == 1) {
             model__error(c, "ERR wrong number of arguments for '%s' command", containers[i][0]);
         } else {
-            model__error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)c->argv[1].n, c->argv[1].p,
-                         containers[i][1]);
+            model__error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)c->argv[1].n,
+                         c->argv[1].p, containers[i][1]);
         }
         return;
     }
     for (size_t i = 1; i < c->argc && n < 128; i++) {
         size_t shown = c->argv[i].n < 128 - n ? c->argv[i].n : 128 - n;
-        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", (int)shown, c->argv[i].p);
+        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "'%.*s' ", (int)shown,
+                              c->argv[i].p);
     }
     model__error(c, "ERR unknown command '%.*s', with args beginning with: %s",
                  (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
@@ -463,7 +469,8 @@ static bool refused(call *c, const command *cmd)
     unsigned faults = c->m->faults;
     if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
         model__error(c, "NOAUTH Authentication required.");
-    } else if (faults & MODEL_NO_CHANNELS && (cmd->run == run_subscribe || cmd->run == model__publish)) {
+    } else if (faults & MODEL_NO_CHANNELS &&
+               (cmd->run == run_subscribe || cmd->run == model__publish)) {
         model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
                         "arguments");
     } else if (faults & MODEL_OOM && cmd->flags & COMMAND_GROWS) {
@@ -473,10 +480,11 @@ static bool refused(call *c, const command *cmd)
     } else if (faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
         model__error(c, MODEL_READONLY_TEXT);
     } else if (c->from->channel_count > 0 && !(cmd->flags & COMMAND_SUBSCRIBED)) {
-        model__error(c,
-                     "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
-                     "RESET are allowed in this context",
-                     cmd->name);
+        model__error(
+            c,
+            "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+            "RESET are allowed in this context",
+            cmd->name);
     } else if (faults & MODEL_LOADING && !(cmd->flags & COMMAND_LOADING)) {
         model__error(c, "LOADING Redis is loading the dataset in memory");
     } else {
@@ -520,7 +528,8 @@ static enum parsed parse_head(const buffer *in, size_t *at, char kind, long long
     if (end == NULL || end + 1 == in->p + in->n) {
         return PARSED_PARTLY;
     }
-    if (!model__parse_integer((model_text){start + 1, (size_t)(end - start - 1)}, out) || *out < 0) {
+    if (!model__parse_integer((model_text){start + 1, (size_t)(end - start - 1)}, out) ||
+        *out < 0) {
         return PARSED_WRONG;
     }
     *at = (size_t)(end + 2 - in->p);

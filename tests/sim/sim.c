@@ -98,7 +98,7 @@ static void begin(uint64_t seed, bool trace)
     sim.recheck = sim_between(500 * SNIB__MS, 3000 * SNIB__MS);
     sim.patience = sim_between(500 * SNIB__MS, 5000 * SNIB__MS);
     sim.reply_timeout = sim_between(200 * SNIB__MS, 3000 * SNIB__MS);
-    sim.delay = sim_between(SNIB__MS / 10, 8 * SNIB__MS);
+    sim.delay = sim_between(SNIB__MS / 10, sim_chance(3) ? 20 * SNIB__MS : 4 * SNIB__MS);
     sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
     sim.name_count = (int)sim_between(1, SIM_NAMES);
     sim.slot_count = (int)sim_between(2, SIM_SLOTS);
@@ -227,15 +227,16 @@ static void print_totals(uint64_t seeds, double seconds)
         SIM_FAULTS(X)
 #undef X
     };
-    printf("sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "
-           "handed over %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, "
-           "failed %llu; faults:",
-           (unsigned long long)seeds, (unsigned long long)totals.events,
-           (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
-           (unsigned long long)totals.reentered, (unsigned long long)totals.handed_over,
-           (unsigned long long)totals.released, (unsigned long long)totals.refused,
-           (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
-           (unsigned long long)totals.lost, (unsigned long long)totals.failed);
+    printf(
+        "sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "
+        "handed over %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, "
+        "failed %llu; faults:",
+        (unsigned long long)seeds, (unsigned long long)totals.events,
+        (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
+        (unsigned long long)totals.reentered, (unsigned long long)totals.handed_over,
+        (unsigned long long)totals.released, (unsigned long long)totals.refused,
+        (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
+        (unsigned long long)totals.lost, (unsigned long long)totals.failed);
     for (int i = 0; i < FAULT_COUNT; i++) {
         printf(" %s %llu", names[i], (unsigned long long)totals.faults[i]);
     }
@@ -270,6 +271,7 @@ int main(int argc, char **argv)
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &to);
-    print_totals(last - first + 1, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    print_totals(last - first + 1,
+                 (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
     return 0;
 }

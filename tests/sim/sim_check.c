@@ -17,6 +17,7 @@
 /* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter that was
  * refused a subscription. */
 #define PROMPT (400 * SNIB__MS)
+#define RETRY (500 * SNIB__MS) /* between releases that the server refuses */
 
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
@@ -95,13 +96,15 @@ static int script_of(const model_text *argv, size_t argc)
         return -1;
     }
     int script = 0;
-    while (script < SNIB__SCRIPT_COUNT && memcmp(snib__script_texts[script].sha1, argv[1].p, 40) != 0) {
+    while (script < SNIB__SCRIPT_COUNT &&
+           memcmp(snib__script_texts[script].sha1, argv[1].p, 40) != 0) {
         script++;
     }
     return script;
 }
 
-static void attempt(struct sim_process *process, model_text key, model_text owner_text, model_text lease)
+static void attempt(struct sim_process *process, model_text key, model_text owner_text,
+                    model_text lease)
 {
     struct sim_owner *owner = owner_of(owner_text);
     if (owner->releases > 0) {
@@ -175,8 +178,8 @@ static void owner_left(struct sim_name *name, int cause)
     sim_trace("%s: %u:%llu has left the server, cause %d", name->text, name->process->id,
               (unsigned long long)name->number, cause);
     if (cause == CAUSE_OTHER) {
-        sim_fail("%s: a command that is no release has ended %u:%llu", name->text, name->process->id,
-                 (unsigned long long)name->number);
+        sim_fail("%s: a command that is no release has ended %u:%llu", name->text,
+                 name->process->id, (unsigned long long)name->number);
     }
     owner->at_server = false;
     owner->ended = cause;
@@ -200,7 +203,8 @@ static void owner_came(struct sim_name *name)
 }
 
 /* The lock's owner at the server, which must be well-formed; NULL if there is none. */
-static struct sim_process *look_up(const struct sim_name *name, uint64_t *out_number, bool *out_exists)
+static struct sim_process *look_up(const struct sim_name *name, uint64_t *out_number,
+                                   bool *out_exists)
 {
     model_key key;
     model_text field, value;
@@ -211,11 +215,13 @@ static struct sim_process *look_up(const struct sim_name *name, uint64_t *out_nu
     }
     model_field_at(sim.model, sim.database, name->text, name->n, 0, &field, &value);
     if (key.fields != 1 || value.n != 1 || value.p[0] != '1') {
-        sim_fail("%s has %zu owners and a count of %.*s", name->text, key.fields, (int)value.n, value.p);
+        sim_fail("%s has %zu owners and a count of %.*s", name->text, key.fields, (int)value.n,
+                 value.p);
     }
     struct sim_process *process = parse_owner(field, out_number);
     snib__time lease = check_owner(process, *out_number)->lease;
-    if (key.expires_ns == UINT64_MAX || key.expires_ns > sim_server_ns(sim.now) + lease + 2 * SNIB__MS) {
+    if (key.expires_ns == UINT64_MAX ||
+        key.expires_ns > sim_server_ns(sim.now) + lease + 2 * SNIB__MS) {
         sim_fail("%s has no TTL, or a longer one than its lease", name->text);
     }
     return process;
@@ -314,7 +320,8 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     }
     struct sim_owner *owner = check_owner(process, task->number);
     if (code == SNIB_BUSY && owner->at_server) {
-        sim_fail("%u:%llu is told BUSY and has the lock", process->id, (unsigned long long)task->number);
+        sim_fail("%u:%llu is told BUSY and has the lock", process->id,
+                 (unsigned long long)task->number);
     }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;
@@ -335,12 +342,13 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     }
 }
 
-/* Whether anything stood in the way of a renewal that was due. */
-static bool was_unreachable(const struct sim_process *process)
+/* Since when nothing stands between a process and the server; SNIB__NEVER / 2: something does. */
+static snib__time clear_since(const struct sim_process *process)
 {
-    snib__time clear_since = latest(sim.disturbed_until, process->connected_at);
-    return sim_has(FAULT_DELAY) || process->links[SNIB__COMMAND].pipe == NULL ||
-           sim.now < latest(clear_since, process->frozen_until) + PROMPT;
+    if (sim_has(FAULT_DELAY) || process->engine == NULL || process->links[SNIB__COMMAND].pipe == NULL) {
+        return SNIB__NEVER / 2;
+    }
+    return latest(latest(sim.disturbed_until, process->connected_at), process->frozen_until);
 }
 
 void check_lost(struct sim_process *process, const struct sim_hold *hold)
@@ -349,17 +357,25 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
     const struct sim_owner *owner = check_owner(process, hold->number);
     bool honest = false;
     switch (lost->reason) {
-    case SNIB_REASON_EXPIRED: honest = lost->lease_ms != 0 && sim.now >= lost->deadline; break;
-    case SNIB_REASON_UNREACHABLE: honest = sim.now >= lost->deadline && was_unreachable(process); break;
+    case SNIB_REASON_EXPIRED:
+        honest = lost->lease_ms != 0 && sim.now >= lost->deadline;
+        break;
+    case SNIB_REASON_UNREACHABLE:
+        honest = sim.now >= lost->deadline && sim.now < clear_since(process) + PROMPT;
+        break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
         honest = !owner->at_server && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);
         break;
     case SNIB_REASON_MAX_HOLD:
-        honest = lost->max_hold_ms != 0 && sim.now >= lost->acquired_at + lost->max_hold_ms * SNIB__MS;
+        honest =
+            lost->max_hold_ms != 0 && sim.now >= lost->acquired_at + lost->max_hold_ms * SNIB__MS;
         break;
-    case SNIB_REASON_CLOSED: honest = process->gone_at != SNIB__NEVER; break;
-    default: break;
+    case SNIB_REASON_CLOSED:
+        honest = process->gone_at != SNIB__NEVER;
+        break;
+    default:
+        break;
     }
     if (hold->told || hold->released || !honest ||
         snib__hold_state(process->engine, lost, sim.now) != SNIB_HOLD_LOST) {
@@ -382,7 +398,8 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
         if (sim_server_ns(hold->hold->deadline) > key.expires_ns) {
             sim_fail("%u:%llu trusts its hold %llu us longer than the server keeps it", process->id,
                      (unsigned long long)hold->number,
-                     (unsigned long long)(sim_server_ns(hold->hold->deadline) - key.expires_ns) / 1000);
+                     (unsigned long long)(sim_server_ns(hold->hold->deadline) - key.expires_ns) /
+                         1000);
         }
         return;
     }
@@ -395,7 +412,8 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
                  (unsigned long long)hold->number);
     }
     if (hold->hold->lease_ms == 0 &&
-        sim.now > latest(latest(owner->since, sim.stable_at), process->frozen_until) + sim.lease / 2 + PROMPT) {
+        sim.now > latest(latest(owner->since, sim.stable_at), process->frozen_until) +
+                      sim.lease / 2 + PROMPT) {
         sim_fail("%u:%llu was taken away and nobody notices", process->id,
                  (unsigned long long)hold->number);
     }
@@ -439,30 +457,37 @@ static snib__time waits_since(const struct sim_process *process, int name)
     return since == SNIB__NEVER ? since : latest(since, process->free_at[name]);
 }
 
-/* In a stable world a free lock is soon taken by whoever waits, and what nobody wants is soon free. */
-static void check_promptness(int index)
+/* In a stable world a free lock is soon taken by whoever waits. */
+static void check_waiters(int index)
 {
     const struct sim_name *name = &sim.names[index];
     snib__time since = latest(name->since, sim.stable_at);
     /* An end without a message is found by a timer: by the re-check if the waiter was told of a longer
      * lease, one that has been handed over since. */
     snib__time patience = PROMPT + (name->cause == CAUSE_EXPIRED ? sim.recheck : 0);
-    if (sim.now < since + PROMPT) {
+    if (name->number != 0 || sim.now < since + PROMPT) {
         return;
     }
-    for (int i = 0; i < sim.slot_count && name->number == 0; i++) {
+    for (int i = 0; i < sim.slot_count; i++) {
         struct sim_process *process = sim.slots[i];
         snib__time waits = process->engine == NULL ? SNIB__NEVER : waits_since(process, index);
         if (waits != SNIB__NEVER && sim.now > latest(waits, since) + patience) {
             sim_fail("%s is free and %u waits for it", name->text, process->id);
         }
     }
-    if (name->number != 0 && name->process->engine != NULL) {
-        const struct sim_owner *owner = check_owner(name->process, name->number);
-        if (owner->abandoned && sim.now > latest(owner->abandoned_at, since) + PROMPT) {
-            sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
-                     (unsigned long long)name->number);
-        }
+}
+
+/* What nobody wants is soon given back, even if only the server knew that it was granted. */
+static void check_unwanted(const struct sim_name *name)
+{
+    if (name->number == 0) {
+        return;
+    }
+    const struct sim_owner *owner = check_owner(name->process, name->number);
+    snib__time since = latest(latest(owner->abandoned_at, owner->since), clear_since(name->process));
+    if (owner->abandoned && sim.now > since + PROMPT + RETRY) {
+        sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
+                 (unsigned long long)name->number);
     }
 }
 
@@ -483,7 +508,8 @@ void check_step(void)
         }
     }
     for (int i = 0; i < sim.name_count; i++) {
-        check_promptness(i);
+        check_waiters(i);
+        check_unwanted(&sim.names[i]);
     }
 }
 

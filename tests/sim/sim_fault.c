@@ -107,23 +107,50 @@ static void strike(int fault)
     sim.disturbed_until = sim.now > sim.disturbed_until ? sim.now : sim.disturbed_until;
     switch (fault) {
     case FAULT_CUT:
-    case FAULT_STALL: strike_pipe(fault); break;
-    case FAULT_REFUSE: sim.refuse_until = for_a_while(); break;
-    case FAULT_SERVER_PAUSE: sim.server_paused_until = for_a_while(); break;
-    case FAULT_SCRIPT_FLUSH: model_flush_scripts(sim.model); break;
-    case FAULT_RESTART: restart(); break;
+    case FAULT_STALL:
+        strike_pipe(fault);
+        break;
+    case FAULT_REFUSE:
+        sim.refuse_until = for_a_while();
+        break;
+    case FAULT_SERVER_PAUSE:
+        sim.server_paused_until = for_a_while();
+        break;
+    case FAULT_SCRIPT_FLUSH:
+        model_flush_scripts(sim.model);
+        break;
+    case FAULT_RESTART:
+        restart();
+        break;
     case FAULT_EVICT:
-    case FAULT_OVERWRITE: strike_name(fault); break;
-    case FAULT_MUTE: server_fault(MODEL_MUTE); break;
-    case FAULT_NO_CHANNELS: server_fault(MODEL_NO_CHANNELS); break;
-    case FAULT_OOM: server_fault(MODEL_OOM); break;
-    case FAULT_READONLY: server_fault(MODEL_READONLY); break;
-    case FAULT_LOADING: server_fault(MODEL_LOADING); break;
-    case FAULT_MISCONF: server_fault(MODEL_MISCONF); break;
+    case FAULT_OVERWRITE:
+        strike_name(fault);
+        break;
+    case FAULT_MUTE:
+        server_fault(MODEL_MUTE);
+        break;
+    case FAULT_NO_CHANNELS:
+        server_fault(MODEL_NO_CHANNELS);
+        break;
+    case FAULT_OOM:
+        server_fault(MODEL_OOM);
+        break;
+    case FAULT_READONLY:
+        server_fault(MODEL_READONLY);
+        break;
+    case FAULT_LOADING:
+        server_fault(MODEL_LOADING);
+        break;
+    case FAULT_MISCONF:
+        server_fault(MODEL_MISCONF);
+        break;
     case FAULT_CLIENT_PAUSE:
     case FAULT_CLOSE:
-    case FAULT_CRASH: strike_process(fault); break;
-    default: return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE */
+    case FAULT_CRASH:
+        strike_process(fault);
+        break;
+    default:
+        return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE */
     }
     if (fault != FAULT_CUT) {
         totals.faults[fault]++;
@@ -144,7 +171,7 @@ void fault_run(void)
         model_set_faults(sim.model, 0);
     }
     if (sim.next_fault <= sim.now) {
-        int fault = (int)sim_draw(FAULT_COUNT);
+        int fault = sim_chance(3) ? FAULT_CUT : (int)sim_draw(FAULT_COUNT);
         while (!sim_has(fault)) {
             fault = (fault + 1) % FAULT_COUNT;
         }
@@ -162,7 +189,8 @@ void fault_end_all(void)
     for (int i = 0; i < sim.name_count; i++) {
         model_key key;
         struct sim_name *name = &sim.names[i];
-        if (model_key_find(sim.model, sim.database, name->text, name->n, &key) && key.type != MODEL_HASH) {
+        if (model_key_find(sim.model, sim.database, name->text, name->n, &key) &&
+            key.type != MODEL_HASH) {
             model_delete(sim.model, sim.database, name->text, name->n);
         }
     }

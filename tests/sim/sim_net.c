@@ -109,6 +109,7 @@ static void settle(struct sim_pipe *pipe)
 static void cut(struct sim_pipe *pipe)
 {
     totals.faults[FAULT_CUT]++;
+    sim.disturbed_until = sim.now > sim.disturbed_until ? sim.now : sim.disturbed_until;
     push_end(&pipe->to_server);
     push_end(&pipe->to_client);
     if (sim_has(FAULT_LATE) && sim_chance(2)) {
@@ -281,7 +282,8 @@ static void arrive_at_client(struct sim_pipe *pipe)
 
 static snib__time server_due(const struct sim_pipe *pipe)
 {
-    return pipe->used && pipe->server != 0 ? due(&pipe->to_server, sim.server_paused_until) : SNIB__NEVER;
+    return pipe->used && pipe->server != 0 ? due(&pipe->to_server, sim.server_paused_until)
+                                           : SNIB__NEVER;
 }
 
 static snib__time client_due(const struct sim_pipe *pipe)

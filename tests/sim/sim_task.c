@@ -40,7 +40,8 @@ struct sim_process *process_new(int slot)
     process->engine = snib__engine_new(&config);
     process->gone_at = SNIB__NEVER;
     for (int i = 0; i < sim.name_count; i++) {
-        process->gates[i] = snib__gate_get(process->engine, SNIB_MUTEX, sim.names[i].text, sim.names[i].n);
+        process->gates[i] =
+            snib__gate_get(process->engine, SNIB_MUTEX, sim.names[i].text, sim.names[i].n);
     }
     for (int i = 0; i < SIM_TASKS; i++) {
         process->tasks[i].wake = sim.now + sim_draw(300 * SNIB__MS);
@@ -104,7 +105,8 @@ static void leave_hold(struct sim_process *process, struct sim_hold *hold)
     struct sim_owner *owner = check_owner(process, hold->number);
     bool is_lost = snib__hold_state(process->engine, hold->hold, sim.now) == SNIB_HOLD_LOST;
     if (is_lost && !hold->told) {
-        sim_fail("%u:%llu is lost and nobody was told", process->id, (unsigned long long)hold->number);
+        sim_fail("%u:%llu is lost and nobody was told", process->id,
+                 (unsigned long long)hold->number);
     }
     owner->abandoned |= !is_lost;
     owner->abandoned_at = sim.now;
@@ -129,8 +131,8 @@ static void take_hold(struct sim_process *process, struct sim_task *task)
     bool is_new = hold == NULL;
     if (is_new) {
         hold = find_hold(process, NULL);
-        *hold = (struct sim_hold){.hold = task->op->hold, .number = task->op->hold->number,
-                                  .name = task->name};
+        *hold = (struct sim_hold){
+            .hold = task->op->hold, .number = task->op->hold->number, .name = task->name};
         hold->hold->tell = 1;
         totals.granted++;
     } else {
@@ -150,8 +152,8 @@ static void take_hold(struct sim_process *process, struct sim_task *task)
 static void rest(struct sim_task *task)
 {
     free(task->names);
-    *task = (struct sim_task){.wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS)
-                                                               : sim_draw(200 * SNIB__MS))};
+    *task = (struct sim_task){
+        .wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS) : sim_draw(200 * SNIB__MS))};
 }
 
 static void count_failure(int32_t code)
@@ -172,7 +174,8 @@ static void complete(struct sim_process *process, struct snib__op *op)
         sim_fail("%u: an operation ended that nobody runs", process->id);
     }
     sim_mix((uint64_t)(uint32_t)op->code);
-    sim_trace("%u task %d: %s", process->id, (int)(task - process->tasks), snib_code_name(op->code));
+    sim_trace("%u task %d: %s", process->id, (int)(task - process->tasks),
+              snib_code_name(op->code));
     if (task->doing == DOING_WAIT && op->code == SNIB_OK) {
         take_hold(process, task);
     } else if (task->doing == DOING_WAIT) {
@@ -255,17 +258,17 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
     uint64_t mode = sim_draw(4);
-    struct snib__acquire how = {.owner = sim_chance(4) ? 1 + sim_draw(2) : 0,
-                                .wait = mode == 0   ? 0
-                                        : mode == 1 ? sim_between(SNIB__MS, 2 * sim.lease)
-                                                    : unlimited,
-                                .lease = fixed_lease(),
-                                .max_hold = sim_chance(8) ? sim_between(SNIB__MS, 2 * sim.lease) / SNIB__MS *
-                                                                SNIB__MS
-                                                          : 0};
+    struct snib__acquire how = {
+        .owner = sim_chance(4) ? 1 + sim_draw(2) : 0,
+        .wait = mode == 0   ? 0
+                : mode == 1 ? sim_between(SNIB__MS, 2 * sim.lease)
+                            : unlimited,
+        .lease = fixed_lease(),
+        .max_hold = sim_chance(8) ? sim_between(SNIB__MS, 2 * sim.lease) / SNIB__MS * SNIB__MS : 0};
     int32_t code;
     task->name = (int)sim_draw((uint64_t)sim.name_count);
-    task->op = snib__engine_acquire(process->engine, process->gates[task->name], &how, sim.now, &code);
+    task->op =
+        snib__engine_acquire(process->engine, process->gates[task->name], &how, sim.now, &code);
     if (task->op == NULL) {
         sim_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
@@ -278,7 +281,8 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     task->number = task->op->hold != NULL ? task->op->hold->number : 0;
     task->wake = sim_chance(4) ? sim.now + sim_draw(sim.lease) : SNIB__NEVER; /* then it cancels */
     sim_trace("%u task %d acquires %s as %llu%s", process->id, (int)(task - process->tasks),
-              sim.names[task->name].text, (unsigned long long)task->number, task->once ? ", once" : "");
+              sim.names[task->name].text, (unsigned long long)task->number,
+              task->once ? ", once" : "");
 }
 
 static void begin_question(struct sim_process *process, struct sim_task *task)
@@ -293,7 +297,8 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
         task->op = snib__engine_force(process->engine, gate, sim.now, &code);
     } else if (kind == 1) {
         task->names = malloc(LIST_BYTES);
-        task->op = snib__engine_list(process->engine, 0, "*", 1, task->names, LIST_BYTES, sim.now, &code);
+        task->op =
+            snib__engine_list(process->engine, 0, "*", 1, task->names, LIST_BYTES, sim.now, &code);
     } else if (kind == 2) {
         task->op = snib__engine_ping(process->engine, sim.patience, sim.now, &code);
     } else {
@@ -354,8 +359,11 @@ static void move(struct sim_process *process, struct sim_task *task)
             begin_acquire(process, task);
         }
         break;
-    case DOING_HOLD: release(process, task); break;
-    default: cancel(process, task);
+    case DOING_HOLD:
+        release(process, task);
+        break;
+    default:
+        cancel(process, task);
     }
     process_pump(process);
 }

@@ -97,8 +97,8 @@ static void versions(void **state)
              SNIB_VERSION_PATCH);
     assert_string_equal(snib_version_string(), text);
     assert_string_equal(snib_version_string(), SNIB_VERSION_STRING);
-    assert_int_equal(snib_version_number(), SNIB_VERSION_MAJOR * 1000000 +
-                                                SNIB_VERSION_MINOR * 1000 + SNIB_VERSION_PATCH);
+    assert_int_equal(snib_version_number(),
+                     SNIB_VERSION_MAJOR * 1000000 + SNIB_VERSION_MINOR * 1000 + SNIB_VERSION_PATCH);
     assert_int_equal(strlen(snib_build_id()), 16);
     assert_int_equal(strspn(snib_build_id(), "0123456789abcdef"), 16);
     assert_true(snib_features() & SNIB_FEATURE_UNIX);

@@ -79,12 +79,16 @@ static void handshake_tells_why_it_fails(void **state)
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
     /* somebody answers SCRIPT LOAD with another hash: what EVALSHA would run is unknown */
-    handshake_fails(SNIB_EPROTOCOL, &none, "+OK\r\n:1\r\n$40\r\n0000000000000000000000000000000000000000\r\n");
+    handshake_fails(SNIB_EPROTOCOL, &none,
+                    "+OK\r\n:1\r\n$40\r\n0000000000000000000000000000000000000000\r\n");
 }
 
 static void expect(struct snib__conn *conn, int kind, snib__time sent_at)
 {
-    assert_int_equal(snib__conn_expect(conn, &(struct snib__request){.kind = kind, .script = -1, .sent_at = sent_at}), 0);
+    assert_int_equal(
+        snib__conn_expect(conn,
+                          &(struct snib__request){.kind = kind, .script = -1, .sent_at = sent_at}),
+        0);
 }
 
 static void replies_come_in_order(void **state)

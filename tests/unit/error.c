@@ -44,7 +44,11 @@ static void cleans_what_is_not_printable(void **state)
 {
     (void)state;
     snib_error err;
-    snib__fail(&err, SNIB_ESERVER, 0, "%s", "a\r\nb\x7f" "c\xc2\x85" "d\xff" "e\xe2\x82\xac");
+    snib__fail(&err, SNIB_ESERVER, 0, "%s",
+               "a\r\nb\x7f"
+               "c\xc2\x85"
+               "d\xff"
+               "e\xe2\x82\xac");
     assert_string_equal(err.text, "a??b?c??d?e\xe2\x82\xac");
     snib__fail(&err, SNIB_ESERVER, 0, "%s", "ends badly \xe2\x82");
     assert_string_equal(err.text, "ends badly ??");

@@ -14,8 +14,19 @@ static void good_names(void **state)
 {
     (void)state;
     static const char *const good[] = {
-        "a", "orders", "orders:42", "with blank", "{tenant}orders", "x{tag}", "x{tag}y{z}",
-        "a{b}c}d", "{a{b}", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\x92", "\"quoted\\", "%s%n", "*",
+        "a",
+        "orders",
+        "orders:42",
+        "with blank",
+        "{tenant}orders",
+        "x{tag}",
+        "x{tag}y{z}",
+        "a{b}c}d",
+        "{a{b}",
+        "\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\x92",
+        "\"quoted\\",
+        "%s%n",
+        "*",
     };
     for (size_t i = 0; i < COUNT(good); i++)
         assert_int_equal(check(good[i], NULL), SNIB_OK);

@@ -41,12 +41,15 @@ static void numbers_are_decimal(void **state)
     }
 }
 
-static const char stream[] = ":42\r\n$-1\r\n+OK\r\n-ERR no\r\n$3\r\na\0b\r\n*3\r\n:1\r\n*2\r\n$1\r\nx\r\n:-9\r\n$0\r\n\r\n*0\r\n";
+static const char stream[] =
+    ":42\r\n$-1\r\n+OK\r\n-ERR "
+    "no\r\n$3\r\na\0b\r\n*3\r\n:1\r\n*2\r\n$1\r\nx\r\n:-9\r\n$0\r\n\r\n*0\r\n";
 
 static void check_stream(struct snib__resp *resp, size_t cut)
 {
-    static const int32_t types[] = {SNIB__RESP_INTEGER, SNIB__RESP_NIL,   SNIB__RESP_STATUS, SNIB__RESP_ERROR,
-                                    SNIB__RESP_STRING,  SNIB__RESP_ARRAY, SNIB__RESP_ARRAY};
+    static const int32_t types[] = {SNIB__RESP_INTEGER, SNIB__RESP_NIL,    SNIB__RESP_STATUS,
+                                    SNIB__RESP_ERROR,   SNIB__RESP_STRING, SNIB__RESP_ARRAY,
+                                    SNIB__RESP_ARRAY};
     const struct snib__value *reply;
     uint32_t n, seen = 0;
     int broken;
@@ -99,7 +102,9 @@ static void assert_broken(const char *bytes, size_t n)
 static void broken_streams_are_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"HTTP/1.1 400 Bad Request\r\n", "*99999\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
+    static const char *const bad[] = {
+        "HTTP/1.1 400 Bad Request\r\n", "*99999\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
     for (size_t i = 0; i < COUNT(bad); i++)
         assert_broken(bad[i], strlen(bad[i]));
     /* a reply that never ends is given up, not collected */
@@ -121,7 +126,9 @@ static void errors_are_classified(void **state)
         {"NOSCRIPT No matching script. Please use EVAL.", SNIB_AGAIN},
         {"WRONGTYPE Operation against a key holding the wrong kind of value", SNIB_EWRONGTYPE},
         {"OOM command not allowed when used memory > 'maxmemory'.", SNIB_EOOM},
-        {"ERR Error running script (call to f_1): @user_script:4: @user_script: 4: -OOM command not allowed", SNIB_EOOM},
+        {"ERR Error running script (call to f_1): @user_script:4: @user_script: 4: -OOM command "
+         "not allowed",
+         SNIB_EOOM},
         {"READONLY You can't write against a read only replica.", SNIB_EREADONLY},
         {"LOADING Redis is loading the dataset in memory", SNIB_ELOADING},
         {"MISCONF Redis is configured to save RDB snapshots", SNIB_EMISCONF},
@@ -135,13 +142,14 @@ static void errors_are_classified(void **state)
         {"ERR something new", SNIB_ESERVER},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        assert_int_equal(snib__conn_classify(cases[i].text, (uint32_t)strlen(cases[i].text)), cases[i].code);
+        assert_int_equal(snib__conn_classify(cases[i].text, (uint32_t)strlen(cases[i].text)),
+                         cases[i].code);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_match_hiredis),     cmocka_unit_test(numbers_are_decimal),
+        cmocka_unit_test(commands_match_hiredis),      cmocka_unit_test(numbers_are_decimal),
         cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
         cmocka_unit_test(errors_are_classified),
     };

@@ -53,9 +53,25 @@ static void bad_sequences(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
-        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xfe",
-        "\xff", "\xc3" "a", "\xe2\x82" "a", "\xf0\x9f\x98" "a",
+        "\x80",
+        "\xbf",
+        "\xc0\x80",
+        "\xc1\xbf",
+        "\xe0\x9f\xbf",
+        "\xed\xa0\x80",
+        "\xed\xbf\xbf",
+        "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80",
+        "\xf8\x88\x80\x80\x80",
+        "\xfe",
+        "\xff",
+        "\xc3"
+        "a",
+        "\xe2\x82"
+        "a",
+        "\xf0\x9f\x98"
+        "a",
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         uint32_t c = 7;

@@ -37,7 +37,7 @@ public final class RedissonBench {
 
     private static volatile boolean stop;
 
-    /** Runs the body in so many threads for so many seconds and gives the answer's common fields. */
+    /** Runs the body in so many threads for so many seconds; gives the fields all answers share. */
     private static String crew(int threads, double seconds, Body body) throws Exception {
         long[] counts = new long[threads];
         Thread[] crew = new Thread[threads];
