@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    slice_main_ms = 50,    /* how late the main thread may look for signals */
+    slice_first_ms = 70,   /* in the fast path; below 50 ms the core needs a timer for it */
+    slice_main_ms = 50,    /* how late the main thread may look for signals after that */
     slice_other_ms = 1000, /* other threads never run signal handlers */
     events_max = 64,       /* events of one drain: a loop should have other things to do */
     list_bytes = 64 * 1024
@@ -238,7 +239,7 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
     if (PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS rc =
-        snib_lock_acquire_begin(lock, owner, wait_ms, slice_main_ms, NULL, 0, &hold, &op, &err);
+        snib_lock_acquire_begin(lock, owner, wait_ms, slice_first_ms, NULL, 0, &hold, &op, &err);
     Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
     {
         if (finish(op, &event))
@@ -265,7 +266,7 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
-    Py_BEGIN_ALLOW_THREADS rc = snib_hold_release_begin(hold, slice_main_ms, NULL, 0, &op, &err);
+    Py_BEGIN_ALLOW_THREADS rc = snib_hold_release_begin(hold, slice_first_ms, NULL, 0, &op, &err);
     Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
     {
         if (finish(op, &event))

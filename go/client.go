@@ -146,25 +146,24 @@ func (c *Client) poll() {
 func (c *Client) deliver(events []event) {
 	for i := range events {
 		e := &events[i]
-		c.mu.Lock()
-		call, known := c.calls[e.token]
-		if !e.lost {
-			delete(c.calls, e.token)
-			c.idle.Signal()
-		}
-		var lost []*holdBody
 		if e.lost {
-			lost = append(lost, c.holds[e.hold]...)
-		}
-		c.mu.Unlock()
-		switch {
-		case e.lost:
+			c.mu.Lock()
+			lost := slices.Clone(c.holds[e.hold])
+			c.mu.Unlock()
 			for _, hold := range lost {
 				hold.lose()
 			}
-		case known:
-			call <- *e
-		case e.hold != 0:
+			continue
+		}
+		c.mu.Lock()
+		call, known := c.calls[e.token]
+		if known {
+			call <- *e // has room for it; inside the mutex, so that give-up finds it or prevents it
+			delete(c.calls, e.token)
+			c.idle.Signal()
+		}
+		c.mu.Unlock()
+		if !known && e.hold != 0 {
 			freeHold(e.hold) // granted to nobody: given back
 		}
 	}

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c9b90f037ed4002b"
+#define SNIB_BUILD_ID "d6bebf5e37c75b6e"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -583,7 +583,7 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
  * the old handle finds nothing.
  *
  * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back. The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
+ * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
  * reference to its caller.  The last put after a take calls the kind's destructor.
  *
  *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
@@ -1003,6 +1003,7 @@ enum snib__op_kind {
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
  * The caller's fields are his: the engine never looks at them. */
 struct snib__op {
+    void *home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
@@ -1022,7 +1023,6 @@ struct snib__op {
     snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
     struct snib__asked *asked;
     /* the caller's */
-    void *home;
     void *handle;
     void *sink;
     uint64_t token;
@@ -1252,7 +1252,7 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     int fd;
-    bool busy; /* a consumer is inside */
+    _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool woken;
     struct snib__op *head, *tail;         /* done, by next */
     struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */
@@ -1724,7 +1724,6 @@ int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_le
                                : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
     if (op) {
         snib_event event;
-        op->home = client;
         op->awaited = true;
         snib__driver_run(d, op, SNIB__NEVER, false, false);
         *cursor = op->code ? *cursor : op->asked->cursor;
@@ -2633,11 +2632,11 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
                     const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
 {
     snib_lock_options o;
-    if (!out_lock || !name)
+    if (!out_lock || (!name && name_len > 0))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     if (!snib__kind_of(kind))
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
-    int code = snib__name_check(name, name_len, err);
+    int code = snib__name_check(name ? name : "", name_len, err);
     if (!code)
         code = lock_options(options, &o, err);
     if (code)
@@ -3339,7 +3338,6 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
         snib__driver_leave(driver);
         return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
     }
-    op->home = client;
     op->token = run->token;
     op->awaited = true;
     bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);
@@ -5819,6 +5817,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
+    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
+    /* No message comes of a release that was refused or that told nobody. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
+        wait->own_messages--;
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -5829,9 +5831,6 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
         return;
     }
-    struct snib__verdict verdict = gate->kind->released(reply);
-    if (!verdict.yes && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
-        wait->own_messages--;
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
@@ -6571,13 +6570,18 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         if (!ops)
             return NULL;
         for (int i = 0; i < 32; i++) {
+            ops[i].home = e->config.home;
             ops[i].next = e->free_ops;
             e->free_ops = &ops[i];
         }
     }
     struct snib__op *op = e->free_ops;
     e->free_ops = op->next;
-    *op = (struct snib__op){.kind = (uint8_t)kind, .gate = gate, .started = now, .deadline = SNIB__NEVER};
+    memset((char *)op + sizeof op->home, 0, sizeof *op - sizeof op->home);
+    op->kind = (uint8_t)kind;
+    op->gate = gate;
+    op->started = now;
+    op->deadline = SNIB__NEVER;
     if (gate)
         snib__gate_ref(gate);
     op->live_next = e->live;

@@ -393,7 +393,6 @@ int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_le
                                : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
     if (op) {
         snib_event event;
-        op->home = client;
         op->awaited = true;
         snib__driver_run(d, op, SNIB__NEVER, false, false);
         *cursor = op->code ? *cursor : op->asked->cursor;

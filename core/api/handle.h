@@ -9,7 +9,7 @@
  * the old handle finds nothing.
  *
  * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back. The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
+ * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
  * reference to its caller.  The last put after a take calls the kind's destructor.
  *
  *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put

@@ -38,11 +38,11 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
                     const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
 {
     snib_lock_options o;
-    if (!out_lock || !name)
+    if (!out_lock || (!name && name_len > 0))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     if (!snib__kind_of(kind))
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
-    int code = snib__name_check(name, name_len, err);
+    int code = snib__name_check(name ? name : "", name_len, err);
     if (!code)
         code = lock_options(options, &o, err);
     if (code)

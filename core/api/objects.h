@@ -40,7 +40,7 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     int fd;
-    bool busy; /* a consumer is inside */
+    _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool woken;
     struct snib__op *head, *tail;         /* done, by next */
     struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */

@@ -83,7 +83,6 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
         snib__driver_leave(driver);
         return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
     }
-    op->home = client;
     op->token = run->token;
     op->awaited = true;
     bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);

@@ -71,6 +71,7 @@ enum snib__op_kind {
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
  * The caller's fields are his: the engine never looks at them. */
 struct snib__op {
+    void *home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
@@ -90,7 +91,6 @@ struct snib__op {
     snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
     struct snib__asked *asked;
     /* the caller's */
-    void *home;
     void *handle;
     void *sink;
     uint64_t token;

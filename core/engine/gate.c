@@ -469,6 +469,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
+    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
+    /* No message comes of a release that was refused or that told nobody. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
+        wait->own_messages--;
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -479,9 +483,6 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
         return;
     }
-    struct snib__verdict verdict = gate->kind->released(reply);
-    if (!verdict.yes && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
-        wait->own_messages--;
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);

@@ -95,13 +95,18 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         if (!ops)
             return NULL;
         for (int i = 0; i < 32; i++) {
+            ops[i].home = e->config.home;
             ops[i].next = e->free_ops;
             e->free_ops = &ops[i];
         }
     }
     struct snib__op *op = e->free_ops;
     e->free_ops = op->next;
-    *op = (struct snib__op){.kind = (uint8_t)kind, .gate = gate, .started = now, .deadline = SNIB__NEVER};
+    memset((char *)op + sizeof op->home, 0, sizeof *op - sizeof op->home);
+    op->kind = (uint8_t)kind;
+    op->gate = gate;
+    op->started = now;
+    op->deadline = SNIB__NEVER;
     if (gate)
         snib__gate_ref(gate);
     op->live_next = e->live;

@@ -91,11 +91,29 @@ class _AnyLock:
         self._handle = client._lock_handle(name, lease, max_hold)
 
     def _owner(self) -> int:
-        return 0
+        raise NotImplementedError
+
+    def _keep(self, hold: Hold) -> None:
+        raise NotImplementedError
+
+    def _take(self) -> Hold:
+        raise NotImplementedError
 
     def _try(self, wait: int) -> Hold | None:
         handle = _core.acquire(self._handle, self._owner(), wait)
         return None if handle is None else Hold(self._client, handle)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Get the lock, waiting if need be; False if it was not free in time."""
+        hold = self._try(acquire_ms(blocking, timeout))
+        if hold is None:
+            return False
+        self._keep(hold)
+        return True
+
+    def release(self) -> None:
+        """Release what acquire() got; see Hold.release()."""
+        self._take().release()
 
     def hold(self, timeout: float | None = None) -> Hold:
         """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
@@ -105,11 +123,9 @@ class _AnyLock:
         wait = wait_ms(timeout)
         hold = self._try(wait)
         if hold is None:
-            raise (
-                Timeout(f"{self.name!r} was not free in time")
-                if wait
-                else Busy(f"somebody else holds {self.name!r}")
-            )
+            if wait:
+                raise Timeout(f"{self.name!r} was not free in time")
+            raise Busy(f"somebody else holds {self.name!r}")
         return hold
 
     def info(self) -> LockInfo:
@@ -124,6 +140,20 @@ class _AnyLock:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
         return _core.lock_force_release(self._handle)
 
+    def __enter__(self) -> Hold:
+        hold = self._try(-1)
+        assert hold is not None  # a wait without limit ends with a hold or an exception
+        self._keep(hold)
+        return hold
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._take().__exit__(kind, error, trace)
+
     def __repr__(self) -> str:
         return f"<snib.{type(self).__name__} {self.name!r}>"
 
@@ -132,7 +162,7 @@ class Lock(_AnyLock):
     """A named lock with the habits of threading.Lock.
 
     Each acquisition has an owner of its own: a second one waits for the first one's release,
-    also in the same thread, and any thread may release.  `with lock as hold:` gives the hold.
+    also in the same thread.  Any thread may release: its own hold, else the oldest.
     """
 
     __slots__ = ("_holds",)
@@ -144,17 +174,11 @@ class Lock(_AnyLock):
         # More than one if holds were lost: then each thread must give back its own.
         self._holds: dict[int, Hold] = {}
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        hold = self._try(acquire_ms(blocking, timeout))
-        if hold is None:
-            return False
-        self._holds[get_ident()] = hold
-        return True
+    def _owner(self) -> int:
+        return 0
 
-    def release(self) -> None:
-        """Release what this thread acquired, else what was acquired first; see Hold.release()."""
-        self._take().release()
+    def _keep(self, hold: Hold) -> None:
+        self._holds[get_ident()] = hold
 
     def _take(self) -> Hold:
         hold = self._holds.pop(get_ident(), None)
@@ -165,20 +189,6 @@ class Lock(_AnyLock):
             if hold is not None:
                 return hold
         raise NotHeld("release of a lock that is not held")
-
-    def __enter__(self) -> Hold:
-        hold = self._try(-1)
-        assert hold is not None  # a wait without limit ends with a hold or an exception
-        self._holds[get_ident()] = hold
-        return hold
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._take().__exit__(kind, error, trace)
 
 
 class RLock(_AnyLock):
@@ -199,17 +209,8 @@ class RLock(_AnyLock):
     def _owner(self) -> int:
         return _thread.owner
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        hold = self._try(acquire_ms(blocking, timeout))
-        if hold is None:
-            return False
+    def _keep(self, hold: Hold) -> None:
         self._holds.setdefault(_thread.owner, []).append(hold)
-        return True
-
-    def release(self) -> None:
-        """Undo this thread's last acquire; see Hold.release()."""
-        self._take().release()
 
     def _take(self) -> Hold:
         holds = self._holds.get(_thread.owner)
@@ -219,19 +220,6 @@ class RLock(_AnyLock):
         if not holds:
             del self._holds[_thread.owner]
         return hold
-
-    def __enter__(self) -> Hold:
-        hold = self.hold()
-        self._holds.setdefault(_thread.owner, []).append(hold)
-        return hold
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._take().__exit__(kind, error, trace)
 
 
 class Client(BaseClient):

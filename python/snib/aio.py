@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import weakref
 from asyncio import AbstractEventLoop, Future, Task, current_task, get_running_loop
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any
 
@@ -30,8 +30,8 @@ _OK, _BUSY, _TIMEDOUT, _NOT_HELD = 0, 1, 2, 6
 
 _Result = tuple[int, Any]
 
-# The two calls of the hot path; what they submit is awaited in place and not in a helper, for a
-# coroutine within a coroutine costs more than the call itself.
+# The two calls of the hot path.  A coroutine within a coroutine costs more than either, so `async with`
+# runs one coroutine at each end, and that awaits in place what it submits.
 _lock_acquire_submit = _core.lock_acquire_submit
 _hold_release_submit = _core.hold_release_submit
 
@@ -155,37 +155,41 @@ class Hold(BaseHold):
         Raises Lost if it was not held any more, NotHeld if this hold was released before, and
         Unreachable if no answer came; then the client goes on trying until the lease has ended.
         """
-        if self._released:
-            raise NotHeld("this hold has been released before")
-        self._released = True
-        loop = self._loop if self._loop.loop is get_running_loop() else self._client._loop()
-        token = loop.new_token()
-        operation = _hold_release_submit(self._handle, loop.queue, token)
-        future = loop.waiting[token] = loop.new_future()
+        await self._end(None)
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Release; a failure is raised unless the program's own error is in flight."""
         try:
-            code, value = await future
-        except BaseException:
-            loop.abandon(token, operation, future)
-            raise
-        if self._loop.losses and self.state is State.RELEASED:
-            self._loop.end_losses(_core.hold_id(self._handle), False)
-        if code != _OK:
-            raise value
+            if self._released:
+                raise NotHeld("this hold has been released before")
+            self._released = True
+            loop = self._client._loop()
+            token = loop.new_token()
+            operation = _hold_release_submit(self._handle, loop.queue, token)
+            future = loop.waiting[token] = loop.new_future()
+            try:
+                code, value = await future
+            except BaseException:
+                loop.abandon(token, operation, future)
+                raise
+            if self._loop.losses and self.state is State.RELEASED:
+                self._loop.end_losses(_core.hold_id(self._handle), False)
+            if code != _OK:
+                raise value
+        except Error:
+            if error is None:
+                raise
 
     async def __aenter__(self) -> Hold:
         return self
 
-    async def __aexit__(
+    def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self.release()
-        except Error:
-            if error is None:  # else the program's own error matters more
-                raise
+    ) -> Coroutine[Any, Any, None]:
+        return self._end(error)
 
 
 class _Holding:
@@ -197,12 +201,21 @@ class _Holding:
         self._lock = lock
         self._wait = wait
 
+    async def _get(self) -> Hold:
+        hold = await self._lock._try(self._wait, False)
+        if hold is None:
+            name = self._lock.name
+            if self._wait:
+                raise Timeout(f"{name!r} was not free in time")
+            raise Busy(f"somebody else holds {name!r}")
+        self._hold = hold
+        return hold
+
     def __await__(self) -> Generator[Any, None, Hold]:
-        return self._lock._get(self._wait).__await__()
+        return self._get().__await__()
 
     async def __aenter__(self) -> Hold:
-        self._hold = await self._lock._get(self._wait)
-        return self._hold
+        return await self._get()
 
     async def __aexit__(
         self,
@@ -224,9 +237,15 @@ class _AnyLock:
         self._handle = client._lock_handle(name, lease, max_hold)
 
     def _owner(self) -> int:
-        return 0
+        raise NotImplementedError
 
-    async def _try(self, wait: int) -> Hold | None:
+    def _keep(self, hold: Hold) -> None:
+        raise NotImplementedError
+
+    def _take(self) -> Hold:
+        raise NotImplementedError
+
+    async def _try(self, wait: int, keep: bool) -> Hold | None:
         loop = self._client._loop()
         token = loop.new_token()
         operation = _lock_acquire_submit(self._handle, self._owner(), wait, loop.queue, token)
@@ -237,20 +256,21 @@ class _AnyLock:
             loop.abandon(token, operation, future)
             raise
         if code == _OK:
-            return Hold(self._client, value, loop)
+            hold = Hold(self._client, value, loop)
+            if keep:
+                self._keep(hold)
+            return hold
         if code == _BUSY or code == _TIMEDOUT:
             return None
         raise value
 
-    async def _get(self, wait: int) -> Hold:
-        hold = await self._try(wait)
-        if hold is None:
-            raise (
-                Timeout(f"{self.name!r} was not free in time")
-                if wait
-                else Busy(f"somebody else holds {self.name!r}")
-            )
-        return hold
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Get the lock, waiting if need be; False if it was not free in time."""
+        return await self._try(acquire_ms(blocking, timeout), True) is not None
+
+    async def release(self) -> None:
+        """Release what acquire() got; see Hold.release()."""
+        await self._take()._end(None)
 
     def hold(self, timeout: float | None = None) -> _Holding:
         """Acquire: `async with lock.hold(timeout=2.0) as hold:` or `hold = await lock.hold()`.
@@ -278,6 +298,18 @@ class _AnyLock:
             raise value
         return code == _OK
 
+    def __aenter__(self) -> Coroutine[Any, Any, Hold]:
+        # Without a limit the wait ends with a hold or an exception.
+        return self._try(-1, True)  # type: ignore[return-value]
+
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Coroutine[Any, Any, None]:
+        return self._take()._end(error)
+
     def __repr__(self) -> str:
         return f"<snib.aio.{type(self).__name__} {self.name!r}>"
 
@@ -286,7 +318,7 @@ class Lock(_AnyLock):
     """A named lock with the habits of asyncio.Lock, across processes.
 
     Each acquisition has an owner of its own: a second one waits for the first one's release,
-    also in the same task, and any task may release.  `async with lock as hold:` gives the hold.
+    also in the same task.  Any task may release: its own hold, else the oldest.
     """
 
     __slots__ = ("_holds",)
@@ -298,17 +330,11 @@ class Lock(_AnyLock):
         # More than one if holds were lost: then each task must give back its own.
         self._holds: dict[Task[Any] | None, Hold] = {}
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        hold = await self._try(acquire_ms(blocking, timeout))
-        if hold is None:
-            return False
-        self._holds[current_task()] = hold
-        return True
+    def _owner(self) -> int:
+        return 0
 
-    async def release(self) -> None:
-        """Release what this task acquired, else what was acquired first; see Hold.release()."""
-        await self._take().release()
+    def _keep(self, hold: Hold) -> None:
+        self._holds[current_task()] = hold
 
     def _take(self) -> Hold:
         hold = self._holds.pop(current_task(), None)
@@ -319,24 +345,6 @@ class Lock(_AnyLock):
             if hold is not None:
                 return hold
         raise NotHeld("release of a lock that is not held")
-
-    async def __aenter__(self) -> Hold:
-        hold = await self._try(-1)
-        assert hold is not None  # a wait without limit ends with a hold or an exception
-        self._holds[current_task()] = hold
-        return hold
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self._take().release()
-        except Error:
-            if error is None:
-                raise
 
 
 class RLock(_AnyLock):
@@ -363,17 +371,8 @@ class RLock(_AnyLock):
             owner = _task_owners[task] = next(owner_numbers)
         return owner
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        hold = await self._try(acquire_ms(blocking, timeout))
-        if hold is None:
-            return False
+    def _keep(self, hold: Hold) -> None:
         self._holds.setdefault(self._owner(), []).append(hold)
-        return True
-
-    async def release(self) -> None:
-        """Undo this task's last acquire; see Hold.release()."""
-        await self._take().release()
 
     def _take(self) -> Hold:
         owner = self._owner()
@@ -384,19 +383,6 @@ class RLock(_AnyLock):
         if not holds:
             del self._holds[owner]
         return hold
-
-    async def __aenter__(self) -> Hold:
-        hold = await self._get(-1)
-        self._holds.setdefault(self._owner(), []).append(hold)
-        return hold
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._take().__aexit__(kind, error, trace)
 
 
 class Client(BaseClient):

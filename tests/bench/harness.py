@@ -184,7 +184,9 @@ class Subject:
     def _complaint(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        # Python ends with the reason, others begin with it.
+        last = bool(lines) and lines[0].startswith("Traceback")
+        return lines[-1 if last else 0] if lines else "it said nothing"
 
     def _line(self, process: subprocess.Popen, timeout: float) -> str:
         # A subject writes whole lines, one per turn: nothing can be left in the reader's buffer.

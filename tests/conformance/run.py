@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+CODES = HERE.parents[1] / "core/api/codes.def"
 FACES = ("c", "threads", "asyncio", "go")
 LIMIT = 120
 
@@ -51,7 +52,7 @@ def commands(build: Path, faces: list[str]) -> dict[str, list[str]]:
     found = shutil.which("conform", path=f"{build}:{build / 'tests'}")
     if "c" in faces and not found:
         sys.exit(f"{build} has no conform")
-    every = {"c": [found or ""], "threads": [*python, "threads"], "asyncio": [*python, "asyncio"], "go": [str(go)]}
+    every = {"c": [found or ""], "threads": [*python, "threads"], "asyncio": [*python, "asyncio"], "go": [str(go), str(CODES)]}
     return {face: every[face] for face in faces}
 
 

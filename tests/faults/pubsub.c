@@ -170,6 +170,9 @@ static int count_records(struct world *world, size_t from, const char *sha1)
 static void thousand_waiters(void **state)
 {
     struct world *world = *state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it cannot follow threads after a fork */
+#endif
     pid_t pids[PROCESSES];
     int ready[2];
     char bytes[PROCESSES];
@@ -180,8 +183,12 @@ static void thousand_waiters(void **state)
     for (int i = 0; i < PROCESSES; i++)
         if ((pids[i] = fork()) == 0)
             _exit(herd_process(proxy_url(world->proxy), ready[1]));
-    for (size_t got = 0; got < PROCESSES;)
-        got += (size_t)read(ready[0], bytes, sizeof bytes);
+    close(ready[1]);
+    for (size_t got = 0; got < PROCESSES;) {
+        ssize_t n = read(ready[0], bytes, sizeof bytes);
+        assert_true(n > 0); /* or one has ended without a word */
+        got += (size_t)n;
+    }
     const char *channel = "redisson_lock__channel:{herd}";
     AWAIT(server_integer(&world->server, "EVAL %s 0 %s",
                          "return redis.call('pubsub','numsub',ARGV[1])[2]", channel) == PROCESSES,
@@ -209,7 +216,6 @@ static void thousand_waiters(void **state)
     assert_int_equal(releases - 1 + transfers, PROCESSES * WAITERS);
     assert_true(attempts <= PROCESSES * releases);
     close(ready[0]);
-    close(ready[1]);
     AWAIT(server_is_empty(&world->server) && server_channels(&world->server) == 0, 1000);
 }
 

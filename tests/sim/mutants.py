@@ -118,6 +118,10 @@ MUTANTS = [
            "if (false) {"),
     Mutant("a lingering subscription takes new waiters with it", "engine/wait.c",
            "        wait_unidle(e, gate->wait); /*", "        /*"),
+    Mutant("messages that were lost are expected for ever", "engine/wait.c",
+           "    wait->own_messages = 0; /* what has not come by now was lost */", ""),
+    Mutant("a refused release's message is expected", "engine/gate.c",
+           "if (verdict.receivers == 0 && (hold", "if (!error && verdict.receivers == 0 && (hold"),
     # The rest
     Mutant("the database is not selected", "net/conn.c",
            "if (login->database != 0)", "if (false)"),

@@ -55,6 +55,7 @@ struct sim_owner {
     int name;
     bool at_server;
     bool abandoned;   /* the operation ended without it */
+    bool closed;      /* its hold was valid when its client was closed */
     int ended;        /* enum sim_cause of the last time it left the server */
     snib__time since; /* of at_server's value */
     snib__time abandoned_at, first_sent;
@@ -68,7 +69,7 @@ struct sim_hold { /* what the program of a process has in its hands */
     uint64_t number;
     int name;
     int users; /* tasks that acquired it */
-    bool told, released, closed;
+    bool told, released;
 };
 
 enum sim_doing { DOING_NOTHING, DOING_WAIT, DOING_HOLD, DOING_RELEASE, DOING_ASK };
@@ -89,7 +90,7 @@ struct sim_task {
 
 struct sim_endpoint {
     bool connecting;
-    snib__time connected_at;
+    snib__time connected_at; /* or will be; the last time */
     struct sim_pipe *pipe;
 };
 
@@ -104,7 +105,6 @@ struct sim_process {
     struct sim_owner *owners; /* by number - SIM_FIRST_NUMBER */
     uint32_t owner_cap;
     uint32_t connects;
-    snib__time connected_at;       /* the last time */
     snib__time free_at[SIM_NAMES]; /* its last hold of this name was lost or left */
     snib__time frozen_until;
     snib__time gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
@@ -207,6 +207,7 @@ void fault_plan(void);
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);
+void fault_until(snib__time until); /* the world is disturbed at least until then */
 
 /* sim_task.c */
 struct sim_process *process_new(int slot);
@@ -228,6 +229,7 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code);
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code);
 void check_lost(struct sim_process *process, const struct sim_hold *hold);
+void check_closed(struct sim_process *process);
 void check_end(void);
 
 #endif

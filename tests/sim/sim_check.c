@@ -343,12 +343,13 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
 }
 
 /* Since when nothing stands between a process and the server; SNIB__NEVER / 2: something does. */
-static snib__time clear_since(const struct sim_process *process)
+static snib__time clear_since(const struct sim_process *process, int link)
 {
-    if (sim_has(FAULT_DELAY) || process->engine == NULL || process->links[SNIB__COMMAND].pipe == NULL) {
+    const struct sim_endpoint *end = &process->links[link];
+    if (process->engine == NULL || end->pipe == NULL) {
         return SNIB__NEVER / 2;
     }
-    return latest(latest(sim.disturbed_until, process->connected_at), process->frozen_until);
+    return latest(latest(sim.disturbed_until, end->connected_at), process->frozen_until);
 }
 
 void check_lost(struct sim_process *process, const struct sim_hold *hold)
@@ -361,7 +362,7 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         honest = lost->lease_ms != 0 && sim.now >= lost->deadline;
         break;
     case SNIB_REASON_UNREACHABLE:
-        honest = sim.now >= lost->deadline && sim.now < clear_since(process) + PROMPT;
+        honest = sim.now >= lost->deadline && sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
@@ -457,21 +458,32 @@ static snib__time waits_since(const struct sim_process *process, int name)
     return since == SNIB__NEVER ? since : latest(since, process->free_at[name]);
 }
 
-/* In a stable world a free lock is soon taken by whoever waits. */
+/* Since when a message about the lock reaches a process at once. */
+static snib__time hears_since(const struct sim_process *process)
+{
+    snib__time clear =
+        latest(clear_since(process, SNIB__COMMAND), clear_since(process, SNIB__PUBSUB));
+    return clear < sim.stable_at ? clear : sim.stable_at;
+}
+
+/* A free lock is soon taken by whoever waits and hears of it.  An end without a message is found by a
+ * timer, of the re-check if the waiter was told of a longer lease that has been handed over since. */
 static void check_waiters(int index)
 {
     const struct sim_name *name = &sim.names[index];
-    snib__time since = latest(name->since, sim.stable_at);
-    /* An end without a message is found by a timer: by the re-check if the waiter was told of a longer
-     * lease, one that has been handed over since. */
-    snib__time patience = PROMPT + (name->cause == CAUSE_EXPIRED ? sim.recheck : 0);
-    if (name->number != 0 || sim.now < since + PROMPT) {
+    if (name->number != 0 || sim.now < name->since + PROMPT) {
         return;
     }
     for (int i = 0; i < sim.slot_count; i++) {
-        struct sim_process *process = sim.slots[i];
+        const struct sim_process *process = sim.slots[i];
         snib__time waits = process->engine == NULL ? SNIB__NEVER : waits_since(process, index);
-        if (waits != SNIB__NEVER && sim.now > latest(waits, since) + patience) {
+        if (waits == SNIB__NEVER) {
+            continue;
+        }
+        snib__time hears = hears_since(process);
+        bool is_told = name->since > hears && name->cause == CAUSE_RELEASED;
+        snib__time limit = is_told ? PROMPT : PROMPT + sim.recheck;
+        if (sim.now > latest(latest(waits, name->since), hears) + limit) {
             sim_fail("%s is free and %u waits for it", name->text, process->id);
         }
     }
@@ -484,7 +496,7 @@ static void check_unwanted(const struct sim_name *name)
         return;
     }
     const struct sim_owner *owner = check_owner(name->process, name->number);
-    snib__time since = latest(latest(owner->abandoned_at, owner->since), clear_since(name->process));
+    snib__time since = latest(latest(owner->abandoned_at, owner->since), clear_since(name->process, SNIB__COMMAND));
     if (owner->abandoned && sim.now > since + PROMPT + RETRY) {
         sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
                  (unsigned long long)name->number);
@@ -510,6 +522,17 @@ void check_step(void)
     for (int i = 0; i < sim.name_count; i++) {
         check_waiters(i);
         check_unwanted(&sim.names[i]);
+    }
+}
+
+/* A client that has closed in order has given back what it held. */
+void check_closed(struct sim_process *process)
+{
+    for (int i = 0; i < sim.name_count && snib__engine_quiet(process->engine); i++) {
+        const struct sim_name *name = &sim.names[i];
+        if (name->process == process && check_owner(process, name->number)->closed) {
+            sim_fail("%u is closed and keeps %s", process->id, name->text);
+        }
     }
 }
 

@@ -25,11 +25,16 @@ void fault_plan(void)
     }
 }
 
+void fault_until(snib__time until)
+{
+    sim.disturbed_until = until > sim.disturbed_until ? until : sim.disturbed_until;
+}
+
 /* The end of a disturbance that begins now. */
 static snib__time for_a_while(void)
 {
     snib__time until = sim.now + sim_draw(sim_chance(3) ? 3 * sim.lease : sim.lease / 2);
-    sim.disturbed_until = until > sim.disturbed_until ? until : sim.disturbed_until;
+    fault_until(until);
     return until;
 }
 
@@ -104,7 +109,7 @@ static void strike_process(int fault)
 
 static void strike(int fault)
 {
-    sim.disturbed_until = sim.now > sim.disturbed_until ? sim.now : sim.disturbed_until;
+    fault_until(sim.now);
     switch (fault) {
     case FAULT_CUT:
     case FAULT_STALL:

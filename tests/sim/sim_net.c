@@ -16,8 +16,10 @@
 static snib__time delay(void)
 {
     if (sim_has(FAULT_DELAY) && sim_chance(20)) {
+        snib__time long_delay = sim_draw(sim.lease);
         totals.faults[FAULT_DELAY]++;
-        return sim_draw(sim.lease);
+        fault_until(sim.now + long_delay);
+        return long_delay;
     }
     return sim_between(sim.delay / 10, sim.delay);
 }
@@ -109,7 +111,7 @@ static void settle(struct sim_pipe *pipe)
 static void cut(struct sim_pipe *pipe)
 {
     totals.faults[FAULT_CUT]++;
-    sim.disturbed_until = sim.now > sim.disturbed_until ? sim.now : sim.disturbed_until;
+    fault_until(sim.now);
     push_end(&pipe->to_server);
     push_end(&pipe->to_client);
     if (sim_has(FAULT_LATE) && sim_chance(2)) {
@@ -153,7 +155,6 @@ static void finish_connect(struct sim_process *process, int link)
     pipe->server = model_connect(sim.model);
     end->pipe = pipe;
     process->connects++;
-    process->connected_at = sim.now;
     sim_trace("%u/%d connected", process->id, link);
     snib__engine_link_up(process->engine, link, sim.now);
 }

@@ -374,7 +374,12 @@ void process_close(struct sim_process *process)
     sim_trace("%u closes", process->id);
     process->gone_at = sim.now + sim_draw(2 * sim.lease);
     for (int i = 0; i < SIM_HOLDS; i++) {
-        process->holds[i].closed = true;
+        const struct sim_hold *hold = &process->holds[i];
+        int state =
+            hold->users > 0 ? snib__hold_state(process->engine, hold->hold, sim.now) : SNIB_HOLD_LOST;
+        if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
+            check_owner(process, hold->number)->closed = true;
+        }
     }
     snib__engine_close(process->engine, sim.now);
     process_pump(process);
@@ -436,6 +441,7 @@ void process_run(struct sim_process *process)
         while (sim.slots[slot] != process) {
             slot++;
         }
+        check_closed(process);
         process_end(process);
         if (!sim.winding_down && sim.process_count < SIM_PROCESSES) {
             process_new(slot);

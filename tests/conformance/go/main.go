@@ -1,6 +1,8 @@
 // Command conform-go is the Go interpreter of conformance programs; ../README.md has the language.
 //
-//	conform-go PROGRAM SOCKET
+//	conform-go CODES PROGRAM SOCKET
+//
+// CODES is core/api/codes.def, which knows the names that errors have in C.
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +52,19 @@ type interpreter struct {
 	options   map[string]string
 }
 
+// names are those of the result codes, by number.
+var names = map[string]string{}
+
+func readNames(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	for _, row := range regexp.MustCompile(`(?m)^X\((\w+), (-?\d+)`).FindAllStringSubmatch(string(text), -1) {
+		names[row[2]] = "SNIB_" + row[1]
+	}
+}
+
 func outcome(err error) string {
 	var e *snib.Error
 	switch {
@@ -67,7 +83,7 @@ func outcome(err error) string {
 	case errors.Is(err, snib.ErrLost):
 		return "lost: " + e.Text
 	}
-	return fmt.Sprintf("error %s: %s", e.Name(), e.Text)
+	return fmt.Sprintf("error %s: %s", names[strconv.Itoa(int(e.Code))], e.Text)
 }
 
 func (in *interpreter) milliseconds(key string) (time.Duration, bool) {
@@ -96,7 +112,7 @@ func (in *interpreter) client(name string) string {
 	if given, ok := in.options["url"]; ok {
 		address = given
 	}
-	var options []snib.Option
+	var options []snib.ClientOption
 	if d, given := in.milliseconds("lease"); given {
 		options = append(options, snib.WatchdogLease(d))
 	}
@@ -292,13 +308,14 @@ func (in *interpreter) line(line string) {
 }
 
 func main() {
-	program, err := os.Open(os.Args[1])
+	readNames(os.Args[1])
+	program, err := os.Open(os.Args[2])
 	if err != nil {
 		panic(err)
 	}
 	in := &interpreter{
-		socket:    os.Args[2],
-		raw:       dial(os.Args[2]),
+		socket:    os.Args[3],
+		raw:       dial(os.Args[3]),
 		clients:   map[string]*snib.Client{},
 		locks:     map[string]lock{},
 		holds:     map[string]*snib.Hold{},

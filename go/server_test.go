@@ -1,0 +1,182 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// server is a Redis or Valkey of the test's own, on a unix socket in a folder of its own.
+type server struct {
+	path string
+	cmd  *exec.Cmd
+}
+
+func (s *server) url() string { return "unix://" + s.path }
+
+func serverBinary() (string, error) {
+	if binary := os.Getenv("SNIB_TEST_SERVER"); binary != "" {
+		return binary, nil
+	}
+	if binary, err := exec.LookPath("redis-server"); err == nil {
+		return binary, nil
+	}
+	return exec.LookPath("valkey-server")
+}
+
+func launch(arguments ...string) (*server, error) {
+	binary, err := serverBinary()
+	if err != nil {
+		return nil, errors.New("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server")
+	}
+	folder, err := os.MkdirTemp("", "snib-go-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{path: filepath.Join(folder, "s")}
+	s.cmd = exec.Command(binary, append([]string{"--port", "0", "--unixsocket", s.path, "--save", "",
+		"--appendonly", "no", "--dir", folder}, arguments...)...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("unix", s.path)
+		if err == nil {
+			return s, conn.Close()
+		}
+		if time.Now().After(end) {
+			s.stop()
+			return nil, err
+		}
+	}
+}
+
+func (s *server) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	_ = os.RemoveAll(filepath.Dir(s.path))
+}
+
+func startServer(t testing.TB, arguments ...string) *server {
+	t.Helper()
+	s, err := launch(arguments...)
+	must(t, err)
+	t.Cleanup(s.stop)
+	return s
+}
+
+// await polls a condition until it holds.
+func await(t testing.TB, limit time.Duration, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("still not so after %v", limit)
+		}
+	}
+}
+
+// do sends a raw command and returns the reply's first line, without its mark, or a bulk's text.
+func (s *server) do(t testing.TB, words ...string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var out strings.Builder
+	fmt.Fprintf(&out, "*%d\r\n", len(words))
+	for _, word := range words {
+		fmt.Fprintf(&out, "$%d\r\n%s\r\n", len(word), word)
+	}
+	if _, err := conn.Write([]byte(out.String())); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line[0] == '$' && line[1] != '-' {
+		line, _ = in.ReadString('\n')
+		return strings.TrimRight(line, "\r\n")
+	}
+	return strings.TrimRight(line[1:], "\r\n")
+}
+
+// clean awaits that nothing of ours is left: no key, no channel.
+func (s *server) clean(t testing.TB) {
+	t.Helper()
+	var keys, channels string
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		keys, channels = s.do(t, "DBSIZE"), s.do(t, "PUBSUB", "CHANNELS")
+		if keys == "0" && channels == "0" {
+			return
+		}
+	}
+	t.Errorf("left at the server: %s keys (such as %q), %s channels", keys, s.do(t, "RANDOMKEY"), channels)
+}
+
+func open(t testing.TB, url string, options ...snib.Option) *snib.Client {
+	t.Helper()
+	client, err := snib.Open(context.Background(), url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.CloseTimeout(time.Second) })
+	return client
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lock(t testing.TB, mutex *snib.Mutex) *snib.Hold {
+	t.Helper()
+	hold, err := mutex.Lock(context.Background())
+	must(t, err)
+	return hold
+}
+
+// threads counts the threads of this process.
+func threads(t testing.TB) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(status), "Threads:")
+	n, err := strconv.Atoi(strings.Fields(rest)[0])
+	must(t, err)
+	return n
+}
+
+// together runs n goroutines and waits for them.
+func together(n int, run func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			run(i)
+		}()
+	}
+	all.Wait()
+}
