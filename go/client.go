@@ -186,11 +186,11 @@ func (c *Client) forget(token uint64) {
 	c.mu.Unlock()
 }
 
-// slice is how long an operation may block its thread: a moment if it is alone, for that is fastest; not
-// at all if there are others, for each would need a thread.
+// slice is how long, in ms, an operation may block its thread: for one answer of a slow server if it is
+// alone, for that is fastest; not at all if there are others, for each would need a thread.
 func (c *Client) slice() int64 {
 	if c.inside.Add(1) == 1 {
-		return 2
+		return 70
 	}
 	return 0
 }

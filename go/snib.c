@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d6bebf5e37c75b6e"
+#define SNIB_BUILD_ID "d7a1992c5851d3cc"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -77,42 +77,43 @@ typedef struct snib_queue snib_queue;
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,      /* somebody else holds the lock and the caller would not wait */
-    SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
-    SNIB_CANCELLED = 3, /* the operation was cancelled; this caller will not own the lock through it */
-    SNIB_LOST = 4,      /* the hold was lost before this call */
-    SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
-    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
+    SNIB_BUSY = 1,     /* somebody else holds the lock and the caller would not wait */
+    SNIB_TIMEDOUT = 2, /* the wait ended before the lock was free */
+    SNIB_CANCELLED =
+        3,          /* the operation was cancelled; this caller will not own the lock through it */
+    SNIB_LOST = 4,  /* the hold was lost before this call */
+    SNIB_AGAIN = 5, /* not finished yet; go on with snib_op_wait() or the queue */
+    SNIB_NOT_HELD = 6, /* nothing was held, so nothing was released */
     /* usage */
-    SNIB_EINVAL = -1,      /* an argument is out of range */
-    SNIB_EHANDLE = -2,     /* the handle is NULL, freed or of another kind */
-    SNIB_ENAME = -3,       /* the lock name cannot be used */
-    SNIB_ELEASE = -4,      /* the lease is out of range */
-    SNIB_EURL = -5,        /* the URL cannot be understood */
-    SNIB_EOPTION = -6,     /* an option is out of range or unknown */
-    SNIB_ENOTSUP = -7,     /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,      /* the queue has another consumer at this moment */
+    SNIB_EINVAL = -1,  /* an argument is out of range */
+    SNIB_EHANDLE = -2, /* the handle is NULL, freed or of another kind */
+    SNIB_ENAME = -3,   /* the lock name cannot be used */
+    SNIB_ELEASE = -4,  /* the lease is out of range */
+    SNIB_EURL = -5,    /* the URL cannot be understood */
+    SNIB_EOPTION = -6, /* an option is out of range or unknown */
+    SNIB_ENOTSUP = -7, /* this build or this lock kind cannot do that */
+    SNIB_EINUSE = -8,  /* the queue has another consumer at this moment */
     /* resources */
     SNIB_ENOMEM = -20,
-    SNIB_ELIMIT = -21,     /* a limit of the client is reached */
-    SNIB_ESYSTEM = -22,    /* the operating system refused; see os_error */
+    SNIB_ELIMIT = -21,  /* a limit of the client is reached */
+    SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
     SNIB_EUNREACHABLE = -30, /* no usable connection, or no answer in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     /* server */
-    SNIB_EAUTH = -40,       /* user name or password refused */
-    SNIB_EPERM = -41,       /* the user may not run a command, or touch a key or channel */
-    SNIB_EWRONGTYPE = -42,  /* the name belongs to something that is not such a lock */
-    SNIB_ELOADING = -43,    /* the server is still loading its data */
-    SNIB_EOOM = -44,        /* the server is out of memory and refuses writes */
-    SNIB_EREADONLY = -45,   /* the server is a replica */
-    SNIB_ESERVER = -46,     /* any other error reply; maybe applied */
-    SNIB_EDATABASE = -47,   /* the database number does not exist */
-    SNIB_EMISCONF = -48,    /* the server refuses writes: persistence or replicas are in trouble */
+    SNIB_EAUTH = -40,      /* user name or password refused */
+    SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
+    SNIB_EWRONGTYPE = -42, /* the name belongs to something that is not such a lock */
+    SNIB_ELOADING = -43,   /* the server is still loading its data */
+    SNIB_EOOM = -44,       /* the server is out of memory and refuses writes */
+    SNIB_EREADONLY = -45,  /* the server is a replica */
+    SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
+    SNIB_EDATABASE = -47,  /* the database number does not exist */
+    SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
     /* state */
-    SNIB_ECLOSED = -60,     /* the client is closed */
-    SNIB_EFORKED = -61      /* the handle was inherited over a fork */
+    SNIB_ECLOSED = -60, /* the client is closed */
+    SNIB_EFORKED = -61  /* the handle was inherited over a fork */
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
@@ -127,8 +128,9 @@ typedef struct snib_error {
     char text[248];
 } snib_error;
 
-SNIB_API const char *snib_code_name(int32_t code); /* "SNIB_BUSY"; "SNIB_?" for an unknown code; static */
-SNIB_API const char *snib_code_text(int32_t code); /* one sentence; static */
+SNIB_API const char *
+snib_code_name(int32_t code); /* "SNIB_BUSY"; "SNIB_?" for an unknown code; static */
+SNIB_API const char *snib_code_text(int32_t code);     /* one sentence; static */
 SNIB_API int snib_code_is(int32_t code, int32_t flag); /* 1 if the code has the flag, else 0 */
 
 /* ---- Versions ----------------------------------------------------------------------------------- */
@@ -138,7 +140,8 @@ SNIB_API int snib_code_is(int32_t code, int32_t flag); /* 1 if the code has the 
 
 SNIB_API int32_t snib_version_number(void);
 SNIB_API const char *snib_version_string(void);
-SNIB_API const char *snib_build_id(void);  /* a hash over the compiled sources; the same in every package */
+SNIB_API const char *
+snib_build_id(void); /* a hash over the compiled sources; the same in every package */
 SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
@@ -146,17 +149,17 @@ SNIB_API uint32_t snib_features(void);
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
-    uint32_t flags;              /* must be 0 */
-    int64_t lease_ms;            /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms;  /* one attempt to connect; default 3000 */
-    int64_t reply_timeout_ms;    /* a reply that takes longer ends the connection; default 3000 */
-    int64_t patience_ms;         /* how long an operation endures an unreachable server; default 5000 */
-    int64_t recheck_ms;          /* a waiter asks again after this time at most; default 3000 */
-    int64_t max_hold_ms;         /* default for locks; 0 none */
-    int32_t handover_max;        /* hand-overs in a row inside this process; default 16; -1 none */
-    int32_t waiters_max;         /* operations at once; more get SNIB_ELIMIT; default 200000 */
-    const char *username;        /* instead of the URL's; terminated by NUL, copied */
-    const char *password;        /* instead of the URL's; terminated by NUL, copied, never shown */
+    uint32_t flags;             /* must be 0 */
+    int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
+    int64_t connect_timeout_ms; /* one attempt to connect; default 3000 */
+    int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
+    int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
+    int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
+    int64_t max_hold_ms;  /* default for locks; 0 none */
+    int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
+    int32_t waiters_max;  /* operations at once; more get SNIB_ELIMIT; default 200000 */
+    const char *username; /* instead of the URL's; terminated by NUL, copied */
+    const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -204,40 +207,41 @@ SNIB_API void snib_client_free(snib_client *client);
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
 SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
 
-#define SNIB_HISTOGRAM_BUCKETS 32 /* bucket i counts times in [2^i, 2^(i+1)) microseconds, bucket 0 from 0 */
+#define SNIB_HISTOGRAM_BUCKETS                                                                     \
+    32 /* bucket i counts times in [2^i, 2^(i+1)) microseconds, bucket 0 from 0 */
 
 typedef struct snib_client_stats_data {
     uint32_t size; /* set to sizeof before the call */
     uint32_t flags;
-    uint64_t acquisitions;      /* holds granted, re-entries not counted */
+    uint64_t acquisitions; /* holds granted, re-entries not counted */
     uint64_t reentries;
     uint64_t releases;
-    uint64_t waits;             /* acquisitions that had to wait */
-    uint64_t handovers;         /* holds passed on inside this process by one command */
+    uint64_t waits;     /* acquisitions that had to wait */
+    uint64_t handovers; /* holds passed on inside this process by one command */
     uint64_t timeouts;
     uint64_t cancels;
-    uint64_t renewals;          /* holds renewed, not commands */
+    uint64_t renewals; /* holds renewed, not commands */
     uint64_t renewal_commands;
-    uint64_t renewal_failures;  /* renewals without a good answer; they are tried again */
-    uint64_t lost_expired;      /* losses by reason, see enum snib_reason */
+    uint64_t renewal_failures; /* renewals without a good answer; they are tried again */
+    uint64_t lost_expired;     /* losses by reason, see enum snib_reason */
     uint64_t lost_taken;
     uint64_t lost_deleted;
     uint64_t lost_unreachable;
     uint64_t lost_max_hold;
     uint64_t lost_closed;
-    uint64_t rechecks;          /* attempts of waiters that no message caused */
-    uint64_t messages;          /* wake-up messages received */
-    uint64_t polling;           /* waits without a subscription because it was refused */
+    uint64_t rechecks; /* attempts of waiters that no message caused */
+    uint64_t messages; /* wake-up messages received */
+    uint64_t polling;  /* waits without a subscription because it was refused */
     uint64_t connects;
     uint64_t reconnects;
-    uint64_t commands;          /* commands sent on command connections, handshakes not counted */
-    uint64_t writes;            /* system calls that sent to command connections */
-    uint64_t reads;             /* system calls that received from command connections */
-    uint64_t wakes;             /* threads and queues woken */
-    uint64_t watchdog_late_us;  /* the longest delay of a due renewal so far */
-    uint64_t held;              /* now */
-    uint64_t waiting;           /* now */
-    uint64_t memory;            /* bytes the client uses now, buffers included */
+    uint64_t commands;         /* commands sent on command connections, handshakes not counted */
+    uint64_t writes;           /* system calls that sent to command connections */
+    uint64_t reads;            /* system calls that received from command connections */
+    uint64_t wakes;            /* threads and queues woken */
+    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
+    uint64_t held;             /* now */
+    uint64_t waiting;          /* now */
+    uint64_t memory;           /* bytes the client uses now, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
 } snib_client_stats_data;
@@ -254,8 +258,9 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
-SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
-                              char *buffer, size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err);
+SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len,
+                              uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
+                              uint32_t *out_count, snib_error *err);
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
@@ -266,9 +271,11 @@ enum snib_kind {
 
 typedef struct snib_lock_options {
     uint32_t size;
-    uint32_t flags;      /* must be 0 */
-    int64_t lease_ms;    /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
-    int64_t max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
+    uint32_t flags; /* must be 0 */
+    int64_t
+        lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
+    int64_t
+        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
 } snib_lock_options;
 
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -301,8 +308,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
  *          caller owns nothing, and the client takes back what a late answer may still grant.
  * Owns     free the hold with snib_hold_free(), once for each success.
  */
-SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
-                               snib_error *err);
+SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                               snib_hold **out_hold, snib_error *err);
 
 /* snib_lock_acquire_submit - start acquiring; the result comes as an event.
  *
@@ -313,8 +320,9 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
  *          itself when its event has been drained or waited for.
  * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will come.  Else nothing was started.
  */
-SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
-                                      uint64_t token, snib_op **out_op, snib_error *err);
+SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                                      snib_queue *queue, uint64_t token, snib_op **out_op,
+                                      snib_error *err);
 
 /* snib_lock_acquire_begin - acquire, but come back with SNIB_AGAIN instead of blocking long.
  *
@@ -325,26 +333,27 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
  *
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; else as snib_lock_acquire().
  */
-SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
-                                     snib_queue *queue, uint64_t token, snib_hold **out_hold, snib_op **out_op,
-                                     snib_error *err);
+SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                                     int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                     snib_hold **out_hold, snib_op **out_op, snib_error *err);
 
 typedef struct snib_lock_info_data {
-    uint32_t size;        /* set to sizeof before the call */
-    int32_t held;         /* 1 if anybody holds it */
-    int64_t remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
-    int64_t count;        /* hold count on the wire */
-    int64_t waiting;      /* processes subscribed to its wake-ups; -1 unknown */
-    int32_t mine;         /* 1 if held through this client */
+    uint32_t size; /* set to sizeof before the call */
+    int32_t held;  /* 1 if anybody holds it */
+    int64_t
+        remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
+    int64_t count;   /* hold count on the wire */
+    int64_t waiting; /* processes subscribed to its wake-ups; -1 unknown */
+    int32_t mine;    /* 1 if held through this client */
     int32_t reserved;
-    char owner[128];      /* "<client uuid>:<number>", as the server stores it; "" if free */
+    char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
 } snib_lock_info_data;
 
 /* snib_lock_info - ask the server who holds the lock.
  * Blocks   for at most the client's patience. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
-SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                   snib_error *err);
+SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err);
 
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
  *
@@ -355,16 +364,16 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
  * Returns  SNIB_OK deleted; SNIB_NOT_HELD there was nothing; or an error.
  */
 SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);
-SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                            snib_error *err);
+SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                            snib_op **out_op, snib_error *err);
 
 /* ---- Holds -------------------------------------------------------------------------------------- */
 
 enum snib_state {
-    SNIB_HOLD_VALID = 0,    /* safe */
-    SNIB_HOLD_AT_RISK = 1,  /* still safe, but renewal is overdue or the connection is down */
-    SNIB_HOLD_LOST = 2,     /* no longer safe, for ever */
-    SNIB_HOLD_RELEASED = 3  /* given back by the program */
+    SNIB_HOLD_VALID = 0,   /* safe */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue or the connection is down */
+    SNIB_HOLD_LOST = 2,    /* no longer safe, for ever */
+    SNIB_HOLD_RELEASED = 3 /* given back by the program */
 };
 
 enum snib_reason {
@@ -406,7 +415,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1 no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT, or an error. */
-SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason, snib_error *err);
+SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
+                            snib_error *err);
 
 /* snib_hold_release - give the lock back and wake a waiter.
  *
@@ -423,12 +433,12 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
 /* As snib_lock_acquire_submit().  queue and out_op may both be NULL: then nobody is told. */
-SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                      snib_error *err);
+SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
+                                      snib_op **out_op, snib_error *err);
 
 /* As snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
-SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
-                                     snib_op **out_op, snib_error *err);
+SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
  * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
@@ -446,12 +456,12 @@ enum snib_event_kind {
 /* A plain value: nothing in it needs freeing but the hold of a successful acquire. */
 typedef struct snib_event {
     uint32_t size;
-    int32_t kind;         /* enum snib_event_kind */
-    int32_t code;         /* DONE: the operation's result */
-    int32_t reason;       /* LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;       /* of the submit */
-    snib_hold *hold;      /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
-    int64_t fencing;      /* the fencing token or 0 */
+    int32_t kind;    /* enum snib_event_kind */
+    int32_t code;    /* DONE: the operation's result */
+    int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
+    uint64_t token;  /* of the submit */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
+    int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
@@ -459,7 +469,7 @@ typedef struct snib_event {
     int32_t mine;         /* info */
     int32_t os_error;
     int32_t reserved;
-    char text[248];       /* an error's sentence; info: the owner; LOG: the message */
+    char text[248]; /* an error's sentence; info: the owner; LOG: the message */
 } snib_event;
 
 /* snib_op_wait - wait for an operation that has no queue, or was begun without one.
@@ -498,8 +508,8 @@ SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t ca
 
 /* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed, a signal handler
  * ran or snib_queue_wake() was called (then 0). */
-SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap, int64_t timeout_ms,
-                             snib_error *err);
+SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
+                             int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
@@ -508,11 +518,17 @@ SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
 
-enum snib_log_level { SNIB_LOG_NONE = 0, SNIB_LOG_ERROR = 1, SNIB_LOG_WARNING = 2, SNIB_LOG_INFO = 3 };
+enum snib_log_level {
+    SNIB_LOG_NONE = 0,
+    SNIB_LOG_ERROR = 1,
+    SNIB_LOG_WARNING = 2,
+    SNIB_LOG_INFO = 3
+};
 
 /* snib_client_log - send log records of this level and graver ones to a queue as SNIB_EVENT_LOG.  At most 256
  * wait there; older ones are dropped and counted in the next record.  queue NULL or level NONE: stop. */
-SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level, snib_error *err);
+SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
+                             snib_error *err);
 
 #ifdef __cplusplus
 }
@@ -733,7 +749,10 @@ void snib__buf_consume(struct snib__buf *buf, size_t n);
 
 void snib__buf_free(struct snib__buf *buf);
 
-static inline size_t snib__buf_size(const struct snib__buf *buf) { return buf->len - buf->head; }
+static inline size_t snib__buf_size(const struct snib__buf *buf)
+{
+    return buf->len - buf->head;
+}
 
 #endif
 
@@ -761,13 +780,13 @@ enum snib__resp_type {
     SNIB__RESP_ARRAY
 };
 
-#define SNIB__RESP_VALUES_MAX 4096         /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (256 * 1024)  /* bytes in one reply */
+#define SNIB__RESP_VALUES_MAX 4096        /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (256 * 1024) /* bytes in one reply */
 
 struct snib__value {
-    int32_t type;     /* enum snib__resp_type */
-    uint32_t count;   /* children of an array, bytes of a text */
-    int64_t integer;  /* INTEGER: the number; texts: offset, see snib__resp_text() */
+    int32_t type;    /* enum snib__resp_type */
+    uint32_t count;  /* children of an array, bytes of a text */
+    int64_t integer; /* INTEGER: the number; texts: offset, see snib__resp_text() */
 };
 
 struct snib__resp;
@@ -780,7 +799,8 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 
 /* snib__resp_next - the next complete reply, valid until the next call.
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken);
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
+                                          int *out_broken);
 
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR; ended by a NUL besides. */
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);
@@ -806,9 +826,9 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
-    int32_t kind;    /* the engine's; negative kinds are the handshake's own */
-    int16_t script;  /* index of the script, or -1 */
-    int16_t tries;   /* how often it was sent because the server had forgotten the script */
+    int32_t kind;   /* the engine's; negative kinds are the handshake's own */
+    int16_t script; /* index of the script, or -1 */
+    int16_t tries;  /* how often it was sent because the server had forgotten the script */
     void *subject;
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
@@ -854,8 +874,8 @@ int snib__conn_expect(struct snib__conn *conn, const struct snib__request *reque
  * there is none: request->kind is 0).  Replies of the handshake are handled inside.
  * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
  * why). */
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
-                    uint32_t *reply_n);
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+                    const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);
@@ -912,7 +932,7 @@ struct snib__sock {
     bool open; /* connected */
     bool dead;
     struct snib__resolve *resolve;
-    void *address_now;  /* struct addrinfo of the attempt, then its successors */
+    void *address_now; /* struct addrinfo of the attempt, then its successors */
     int last_error;
 };
 
@@ -925,8 +945,8 @@ int snib__sock_fd(const struct snib__sock *sock, short *out_events);
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
 int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno);
 
-void snib__sock_drop(struct snib__sock *sock);   /* shut down; closed and freed when unused */
-void snib__sock_unuse(struct snib__sock *sock);  /* users-- */
+void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
+void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
 #endif
 
@@ -963,7 +983,7 @@ struct snib__config {
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
     char uuid[37];            /* the client id */
     uint64_t seed;            /* for jitter */
-    uint64_t first_number;    /* of the first owner; 12 digits keep all owners of a client equally long */
+    uint64_t first_number;    /* of the first owner */
     snib__time lease, reply_timeout, patience, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
@@ -979,13 +999,16 @@ void snib__engine_free(struct snib__engine *engine);
 int snib__engine_take_wish(struct snib__engine *engine, int link);
 void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error, snib__time now);
-void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n, snib__time now);
+void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error,
+                            snib__time now);
+void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n,
+                        snib__time now);
 /* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
 struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
 /* Commands on a link whose reply has not come. */
 uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
-uint64_t snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
+uint64_t
+snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -1003,7 +1026,8 @@ enum snib__op_kind {
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
  * The caller's fields are his: the engine never looks at them. */
 struct snib__op {
-    void *home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
+    void *
+        home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
@@ -1032,14 +1056,15 @@ struct snib__op {
 };
 
 struct snib__acquire {
-    uint64_t owner; /* 0 fresh */
-    snib__time wait; /* SNIB__NEVER no limit, 0 one try */
+    uint64_t owner;      /* 0 fresh */
+    snib__time wait;     /* SNIB__NEVER no limit, 0 one try */
     snib__time lease;    /* 0: renewed */
     snib__time max_hold; /* 0: none */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
-struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
+struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
+                                  size_t n);
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
@@ -1047,21 +1072,24 @@ void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 /* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
  * started.  It may be done at once: see op->done. */
 struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
-                                      const struct snib__acquire *how, snib__time now, int32_t *out_code);
-/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
-struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
+                                      const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code);
+/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
+struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code);
 /* An operation that is done with SNIB_OK: for who was promised an event of what needed no command. */
-struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                   int32_t *out_code);
-struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                    int32_t *out_code);
+struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
+                                      int32_t *out_code);
+struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
+                                   snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
+                                    snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
 /* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
-struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor, const char *pattern, size_t n,
-                                   char *buffer, size_t cap, snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
+                                   const char *pattern, size_t n, char *buffer, size_t cap,
+                                   snib__time now, int32_t *out_code);
 /* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
 bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
@@ -1081,11 +1109,12 @@ bool snib__op_in_flight(const struct snib__op *op);
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
     struct snib__gate *gate;
-    struct snib__hold *prev, *next; /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op;            /* acquiring or releasing it; NULL */
-    uint64_t number;                /* the owner's number on the wire, unique */
-    uint64_t owner;                 /* explicit owner or 0 */
-    snib__time deadline;            /* V: no longer safe from here on; 0 before the grant */
+    struct snib__hold *prev,
+        *next;           /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op; /* acquiring or releasing it; NULL */
+    uint64_t number;     /* the owner's number on the wire, unique */
+    uint64_t owner;      /* explicit owner or 0 */
+    snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     uint32_t lease_ms; /* 0: renewed with the client's lease */
     uint32_t max_hold_ms;
@@ -1104,9 +1133,11 @@ struct snib__hold {
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
+int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
+                     snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
-size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
+size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
+                        char *out);
 /* The holds that were to tell this sink of their loss tell nobody. */
 void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* The next hold that became lost and wants it told (hold->tell), once each. */
@@ -1129,8 +1160,18 @@ void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 #include <pthread.h>
 #include <sys/types.h>
 
-enum snib__word { SNIB__WORD_PENDING = 0, SNIB__WORD_ASLEEP = 1, SNIB__WORD_LEAD = 2, SNIB__WORD_DONE = 3 };
-enum snib__reader { SNIB__READER_NOBODY, SNIB__READER_CALLER, SNIB__READER_THREAD, SNIB__READER_TRANSIT };
+enum snib__word {
+    SNIB__WORD_PENDING = 0,
+    SNIB__WORD_ASLEEP = 1,
+    SNIB__WORD_LEAD = 2,
+    SNIB__WORD_DONE = 3
+};
+enum snib__reader {
+    SNIB__READER_NOBODY,
+    SNIB__READER_CALLER,
+    SNIB__READER_THREAD,
+    SNIB__READER_TRANSIT
+};
 
 #define SNIB__WAKES_MAX 128
 
@@ -1180,16 +1221,20 @@ struct snib__driver {
     snib__time sleep_until; /* the thread's; 0 while it is awake */
     int wake_fd;
     bool wake_raised;
-    _Atomic uint32_t hold_word; /* moves when anything may have changed, for whoever watches holds */
+    _Atomic uint32_t
+        hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
     uint64_t moves_told; /* of the engine, when hold_word moved last */
     /* the API's: what to do with what has ended */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
-    void (*log)(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes);
+    void (*log)(struct snib__driver *driver, int32_t level, const char *text,
+                struct snib__wakes *wakes);
 };
 
-int snib__driver_init(struct snib__driver *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
+int snib__driver_init(
+    struct snib__driver
+        *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
 /* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
@@ -1202,11 +1247,12 @@ int snib__driver_start(struct snib__driver *driver);
 /* Inside, with an operation whose `awaited` is set: stay until it is done (true), `until` has passed, a
  * signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for another holder.
  * Leaves and enters meanwhile. */
-bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until, bool interruptible,
-                      bool until_waiting);
+bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
+                      bool interruptible, bool until_waiting);
 
 /* Wake lists, for the API's callbacks. */
-void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes, _Atomic uint32_t *word);
+void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
+                     _Atomic uint32_t *word);
 void snib__wake_fd(struct snib__driver *driver, struct snib__wakes *wakes, int fd);
 
 /* Outside: end the thread and close the sockets. */
@@ -1216,12 +1262,13 @@ void snib__driver_stop(struct snib__driver *driver);
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 void snib__driver_flush(struct snib__driver *driver, bool reading);
-void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
-                          int error);
+void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock,
+                          const char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
 void snib__driver_drop_sock(struct snib__driver *driver, int link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
-void snib__driver_do_wakes(struct snib__driver *driver, const struct snib__wakes *wakes); /* outside */
+void snib__driver_do_wakes(struct snib__driver *driver,
+                           const struct snib__wakes *wakes); /* outside */
 
 #endif
 
@@ -1254,9 +1301,9 @@ struct snib__queue {
     int fd;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool woken;
-    struct snib__op *head, *tail;         /* done, by next */
-    struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */
-    struct snib__log_record *log;         /* a ring, or NULL */
+    struct snib__op *head, *tail;        /* done, by next */
+    struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
+    struct snib__log_record *log;        /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
 };
@@ -1268,8 +1315,8 @@ struct snib__queue {
  * returned with the code in *out_code.  Give back with snib__handle_put(). */
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
-                                    int32_t *out_code);
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+                                    snib_error *err, int32_t *out_code);
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
@@ -1288,20 +1335,23 @@ struct snib__run {
     struct snib__client *client;
     struct snib__queue *queue; /* NULL: none */
     uint64_t token;
-    snib__time slice;          /* how long to stay; 0: submit */
+    snib__time slice; /* how long to stay; 0: submit */
     bool interruptible;
-    snib_op **out_op;          /* NULL: the caller cannot go on with it */
+    snib_op **out_op; /* NULL: the caller cannot go on with it */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err);
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+              snib_error *err);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
 /* queue.c's, for the driver.  Inside. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes);
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes);
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+                           struct snib__wakes *wakes);
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+                          struct snib__wakes *wakes);
 void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */
@@ -1365,7 +1415,8 @@ static int client_check_options(snib_client_options *o, snib_error *err)
     if (o->waiters_max == 0)
         o->waiters_max = 200000;
     if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
-        o->max_hold_ms > CLIENT_TIME_MAX || !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
+        o->max_hold_ms > CLIENT_TIME_MAX ||
+        !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
         !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->recheck_ms, 3000, 50, 60000))
@@ -1386,16 +1437,19 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
     snib__op_free(driver->engine, op);
 }
 
-static void client_lost(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes)
+static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
+                        struct snib__wakes *wakes)
 {
     (void)driver;
     if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
 }
 
-static void client_log(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes)
+static void client_log(struct snib__driver *driver, int32_t level, const char *text,
+                       struct snib__wakes *wakes)
 {
-    struct snib__client *client = (struct snib__client *)driver; /* the driver is its first member */
+    struct snib__client *client =
+        (struct snib__client *)driver; /* the driver is its first member */
     if (client->log_queue)
         snib__queue_push_log(client->log_queue, level, text, wakes);
 }
@@ -1413,14 +1467,15 @@ static void client_uuid(char out[37])
 
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     struct snib__config config = {
-        .login = {client->driver.url.username, client->driver.url.password, client->driver.url.database},
-        .seed = random[0] | 1,
-        .first_number = 100000000000u + random[1] % 1000000000u,
+        .login = {client->driver.url.username, client->driver.url.password,
+                  client->driver.url.database},
+        .seed = random | 1,
+        .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
@@ -1465,7 +1520,8 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client, snib_error *err)
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
+                     snib_error *err)
 {
     snib_client_options o;
     if (!out_client || !url)
@@ -1506,10 +1562,14 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
 
 bool snib__client_forked(const struct snib__client *client)
 {
-    return client->fork_generation != atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
+    return client->fork_generation !=
+           atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
 }
 
-void snib__client_ref(struct snib__client *client) { atomic_fetch_add(&client->refs, 1); }
+void snib__client_ref(struct snib__client *client)
+{
+    atomic_fetch_add(&client->refs, 1);
+}
 
 void snib__client_unref(struct snib__client *client)
 {
@@ -1561,7 +1621,8 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
     if (mine)
         snib__driver_stop(d);
     return quiet ? SNIB_OK
-                 : snib__fail(err, SNIB_TIMEDOUT, 0, "a release was not confirmed in time: its lease will end it");
+                 : snib__fail(err, SNIB_TIMEDOUT, 0,
+                              "a release was not confirmed in time: its lease will end it");
 }
 
 int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
@@ -1585,7 +1646,8 @@ void snib__client_destroy(void *object)
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
     else
-        for (int link = 0; link < 2; link++) /* close our copies; the parent's connections live on */
+        for (int link = 0; link < 2;
+             link++) /* close our copies; the parent's connections live on */
             if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
                 close(client->driver.socks[link]->fd);
     snib__client_unref(client);
@@ -1640,8 +1702,8 @@ static int client_start(struct snib__client *client, snib_error *err)
     return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
 }
 
-static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, snib_queue *queue_handle, uint64_t token,
-                       snib_op **out_op, snib_error *err)
+static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
+                       snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
 {
     snib_event event;
     snib__time wait;
@@ -1654,7 +1716,8 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, s
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) || (!slice && !queue && !out_op)) {
+    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) ||
+        (!slice && !queue && !out_op)) {
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else {
         snib__driver_enter(&client->driver);
@@ -1678,8 +1741,8 @@ int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err)
     return client_ping(client, wait_ms, SNIB__NEVER, NULL, 0, NULL, err);
 }
 
-int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
-                            snib_error *err)
+int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
 {
     int code = client_ping(client, wait_ms, 0, queue, token, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -1706,14 +1769,16 @@ struct snib__asked {
 
 #endif
 
-int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor, char *buffer,
-                     size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                     snib_error *err)
 {
     int32_t code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
         return code;
-    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) || pattern_len > 1024) {
+    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) ||
+        pattern_len > 1024) {
         snib__handle_put(handle);
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     }
@@ -1721,7 +1786,8 @@ int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_le
     snib__driver_enter(d);
     code = client->stopped ? SNIB_OK : client_start(client, err);
     struct snib__op *op = code ? NULL
-                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
+                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer,
+                                                   cap, snib__now(), &code);
     if (op) {
         snib_event event;
         op->awaited = true;
@@ -1759,7 +1825,8 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
             code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
         if (code == SNIB_OK) {
             client->log_queue = level == SNIB_LOG_NONE ? NULL : queue;
-            snib__engine_log_level(client->driver.engine, client->log_queue ? level : SNIB_LOG_NONE);
+            snib__engine_log_level(client->driver.engine,
+                                   client->log_queue ? level : SNIB_LOG_NONE);
         }
         snib__driver_leave(&client->driver);
     }
@@ -2324,8 +2391,8 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 #include <string.h>
 
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
-                                    int32_t *out_code)
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+                                    snib_error *err, int32_t *out_code)
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
     if (!hold) {
@@ -2404,7 +2471,8 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 
 static int held_lost(int reason, snib_error *err)
 {
-    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it", snib_reason_text(reason));
+    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it",
+                      snib_reason_text(reason));
 }
 
 int snib_hold_check(snib_hold *handle, snib_error *err)
@@ -2427,7 +2495,9 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
         return code;
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK
+                       ? (int64_t)((hold->deadline - now) / SNIB__MS)
+                       : 0;
     held_leave(client, handle);
     return left;
 }
@@ -2473,7 +2543,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
-        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || how == SNIB__PARKED_SIGNAL)
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until ||
+            how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
         snib__time next = hold->deadline < until ? hold->deadline : until;
@@ -2496,8 +2567,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
 
 /* ---- releasing ---- */
 
-static int held_release(snib_hold *handle, snib__time slice, bool interruptible, snib_queue *queue_handle,
-                        uint64_t token, snib_op **out_op, snib_error *err)
+static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
+                        snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
 {
     struct snib__client *client;
     struct snib__queue *queue = NULL;
@@ -2530,8 +2601,8 @@ int snib_hold_release(snib_hold *hold, snib_error *err)
     return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
 }
 
-int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
-                            snib_error *err)
+int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
 {
     snib__time slice;
     if (!out_op || !snib__wait_ns(slice_ms, &slice))
@@ -2539,7 +2610,8 @@ int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue
     return held_release(hold, slice, true, queue, token, out_op, err);
 }
 
-int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
+                             snib_error *err)
 {
     int code = held_release(hold, 0, false, queue, token, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -2571,14 +2643,16 @@ struct snib__verdict {
 
 struct snib__lock_kind {
     int32_t kind; /* enum snib_kind */
-    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
-    int (*release)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
+    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
     /* one command that ends `from` and grants `to` */
-    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
-                    const struct snib__hold *to);
+    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *from, const struct snib__hold *to);
     /* lease_ms 0: only ask whether they are held */
-    int (*renew)(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
-                 uint32_t n, int64_t lease_ms);
+    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
+                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
     int (*info)(struct snib__buf *out, const struct snib__gate *gate);
     int (*force)(struct snib__buf *out, const struct snib__gate *gate);
     /* the channel of wake-ups; out has room for name_len + 64; returns its length */
@@ -2644,7 +2718,8 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     struct snib__lock *lock = malloc(sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    *lock = (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
+    *lock =
+        (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
     if (lock->max_hold_ms == 0)
         lock->max_hold_ms = client->max_hold_ms;
     if (lock->max_hold_ms < 0)
@@ -2712,8 +2787,8 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 /* ---- acquiring ---- */
 
 /* Start an acquisition.  Inside. */
-static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait, struct snib__queue *queue,
-                                   uint64_t token, int32_t *out_code)
+static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait,
+                                   struct snib__queue *queue, uint64_t token, int32_t *out_code)
 {
     struct snib__engine *engine = lock->client->driver.engine;
     struct snib__acquire how = {
@@ -2732,9 +2807,9 @@ static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib
 }
 
 /* All ways to acquire.  The caller has checked nothing. */
-static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice, bool interruptible,
-                        snib_queue *queue_handle, uint64_t token, snib_event *out_event, snib_op **out_op,
-                        snib_error *err)
+static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice,
+                        bool interruptible, snib_queue *queue_handle, uint64_t token,
+                        snib_event *out_event, snib_op **out_op, snib_error *err)
 {
     snib__time wait;
     int32_t code;
@@ -2767,7 +2842,8 @@ static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib
     return code;
 }
 
-int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold, snib_error *err)
+int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
+                      snib_error *err)
 {
     snib_event event;
     if (!out_hold)
@@ -2778,8 +2854,9 @@ int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hol
     return code;
 }
 
-int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms, snib_queue *queue,
-                            uint64_t token, snib_hold **out_hold, snib_op **out_op, snib_error *err)
+int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
+                            snib_queue *queue, uint64_t token, snib_hold **out_hold,
+                            snib_op **out_op, snib_error *err)
 {
     snib_event event;
     snib__time slice;
@@ -2791,8 +2868,8 @@ int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, in
     return code;
 }
 
-int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue, uint64_t token,
-                             snib_op **out_op, snib_error *err)
+int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
+                             uint64_t token, snib_op **out_op, snib_error *err)
 {
     if (!queue && !out_op)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
@@ -2802,11 +2879,12 @@ int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, s
 
 /* ---- asking ---- */
 
-typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                       int32_t *out_code);
+typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate,
+                                       snib__time now, int32_t *out_code);
 
-static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice, snib_queue *queue_handle, uint64_t token,
-                    snib_event *out_event, snib_op **out_op, snib_error *err)
+static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice,
+                    snib_queue *queue_handle, uint64_t token, snib_event *out_event,
+                    snib_op **out_op, snib_error *err)
 {
     int32_t code;
     struct snib__queue *queue = NULL;
@@ -2824,7 +2902,8 @@ static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice, sni
         snib__driver_enter(&client->driver);
         int error = client->stopped ? 0 : snib__driver_start(&client->driver);
         struct snib__run run = {client, queue, token, slice, false, out_op};
-        struct snib__op *op = error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
+        struct snib__op *op =
+            error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
         code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, out_event, err);
     }
     if (queue)
@@ -2854,7 +2933,8 @@ int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
     return SNIB_OK;
 }
 
-int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                          snib_error *err)
 {
     int code = lock_ask(lock, snib__engine_info, 0, queue, token, NULL, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -2866,8 +2946,8 @@ int snib_lock_force_release(snib_lock *lock, snib_error *err)
     return lock_ask(lock, snib__engine_force, SNIB__NEVER, NULL, 0, &event, NULL, err);
 }
 
-int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                   snib_error *err)
+int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err)
 {
     int code = lock_ask(lock, snib__engine_force, 0, queue, token, NULL, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -3002,7 +3082,8 @@ void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct sni
     queue_signal(queue, was_empty, wakes);
 }
 
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes)
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+                           struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     hold->tell = SNIB__TELL_QUEUED;
@@ -3030,7 +3111,8 @@ void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
     hold->prev = hold->next = NULL;
 }
 
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes)
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+                          struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     if (queue->log_n == SNIB__LOG_MAX) {
@@ -3038,7 +3120,8 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
         queue->log_n--;
         queue->log_dropped++;
     }
-    struct snib__log_record *record = &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
+    struct snib__log_record *record =
+        &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
     record->level = level;
     snprintf(record->text, sizeof record->text, "%s", text);
     queue_signal(queue, was_empty, wakes);
@@ -3089,7 +3172,8 @@ static void queue_next_log(struct snib__queue *queue, snib_event *out)
 #define QUEUE_ENDED_MAX 64
 
 /* Copy out what is there; `ended` gets the handles whose operations are over. */
-static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended, uint32_t *out_ended)
+static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
+                      uint32_t *out_ended)
 {
     uint32_t n = 0;
     *out_ended = 0;
@@ -3159,7 +3243,8 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms, snib_error *err)
+int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms,
+                    snib_error *err)
 {
     snib__time timeout;
     int32_t code;
@@ -3293,7 +3378,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
-        out->remaining_ms = op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        out->remaining_ms =
+            op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
         if (!out->hold) {
             snib__hold_drop(engine, op->hold, now);
             out->code = SNIB_ENOMEM;
@@ -3330,7 +3416,8 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
     return SNIB_AGAIN;
 }
 
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err)
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+              snib_error *err)
 {
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
@@ -3340,7 +3427,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     }
     op->token = run->token;
     op->awaited = true;
-    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);
+    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice),
+                                                   run->interruptible, run->queue);
     if (done) {
         snib__op_finish(client, op, out_event);
         code = out_event->code;
@@ -3351,7 +3439,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     return done ? run_answer(out_event, err) : code;
 }
 
-struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err, int32_t *out_code)
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+                                int32_t *out_code)
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
     if (!op) {
@@ -3394,8 +3483,9 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
         snib__driver_leave(&client->driver);
         snib__handle_put(handle);
         return snib__fail(err, code, 0, "%s",
-                          code == SNIB_EINUSE ? "another thread is waiting for this operation"
-                                              : "the operation has a queue: its result comes there");
+                          code == SNIB_EINUSE
+                              ? "another thread is waiting for this operation"
+                              : "the operation has a queue: its result comes there");
     }
     op->busy = true;
     bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);
@@ -3845,13 +3935,17 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 /* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    bool unread = d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    bool unread =
+        d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
     if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
 }
 
-void snib__driver_enter(struct snib__driver *d) { pthread_mutex_lock(&d->mutex); }
+void snib__driver_enter(struct snib__driver *d)
+{
+    pthread_mutex_lock(&d->mutex);
+}
 
 void snib__driver_leave(struct snib__driver *d)
 {
@@ -3878,8 +3972,8 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         if (snib__buf_size(&d->sending) == 0) {
             uint64_t collected = snib__engine_commands(d->engine) - d->commands_taken;
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            if (!reading && d->reader != SNIB__READER_NOBODY && in_flight >= collected + DRIVER_DEFER_ABOVE &&
-                collected < DRIVER_COLLECT_MAX)
+            if (!reading && d->reader != SNIB__READER_NOBODY &&
+                in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;
@@ -3899,7 +3993,8 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         bool current = sock == d->socks[SNIB__COMMAND];
         snib__sock_unuse(sock);
         if (!current)
-            d->sending.head = d->sending.len = 0; /* the link has gone meanwhile, and these bytes with it */
+            d->sending.head = d->sending.len =
+                0; /* the link has gone meanwhile, and these bytes with it */
         else if (n > 0)
             snib__buf_consume(&d->sending, (size_t)n);
         if (n < 0 || snib__buf_size(&d->sending) > 0)
@@ -3925,8 +4020,8 @@ void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int 
 }
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
-void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
-                          int error)
+void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock,
+                          const char *bytes, ssize_t n, int error)
 {
     if (sock != d->socks[link])
         return;
@@ -3965,7 +4060,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 /* Block for bytes, for at most DRIVER_NAP.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
-static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap, int *out_error)
+static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
+                                 int *out_error)
 {
     snib__time left = SNIB__NEVER;
     if (until != SNIB__NEVER) {
@@ -3973,7 +4069,8 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
         left = until > now ? until - now : 0;
     }
     if (unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS) {
-        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS : SNIB__SOCK_NAP_MS;
+        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS
+                                                            : SNIB__SOCK_NAP_MS;
         struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         if (poll(&ready, 1, (int)ms) < 0) {
             *out_error = errno;
@@ -3987,7 +4084,8 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
 }
 
 /* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran. */
-static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible)
+static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
+                        bool interruptible)
 {
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
@@ -4000,7 +4098,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         struct snib__sock *sock = d->socks[SNIB__COMMAND];
         if (!sock || !snib__op_in_flight(op) || atomic_load(&op->word) == SNIB__WORD_DONE)
             break;
-        bool unsent = snib__buf_size(&d->sending) > 0;
+        bool unsent = snib__buf_size(&d->sending) > 0 && !d->writing;
         int error;
         sock->users++;
         pthread_mutex_unlock(&d->mutex);
@@ -4017,7 +4115,8 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         snib__driver_flush(d, true); /* before anybody is woken */
         driver_need_thread(d, &wakes);
         if (snib__wakes_any(&wakes)) {
-            bool mine = atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
+            bool mine =
+                atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
             if (mine) /* one exit for the mutex: the successor is woken with the others */
                 snib__driver_pass_role(d, &wakes);
             pthread_mutex_unlock(&d->mutex);
@@ -4088,8 +4187,8 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     return how;
 }
 
-bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible,
-                      bool until_waiting)
+bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
+                      bool interruptible, bool until_waiting)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -4102,8 +4201,9 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     for (;;) {
         bool on = true;
         bool nominated = d->reader == SNIB__READER_TRANSIT && d->nominee == op;
-        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) && d->socks[SNIB__COMMAND] &&
-            d->socks[SNIB__COMMAND]->open && (nominated || d->reader == SNIB__READER_NOBODY)) {
+        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
+            d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
+            (nominated || d->reader == SNIB__READER_NOBODY)) {
             on = driver_lead(d, op, until, interruptible);
         } else if (nominated) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
@@ -4114,13 +4214,16 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
             return true;
-        if (!on || (until != SNIB__NEVER && snib__now() >= until) || (until_waiting && !snib__op_in_flight(op)))
+        if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
+            (until_waiting && !snib__op_in_flight(op)))
             return false;
         if (snib__op_in_flight(op) && d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (d->reader == SNIB__READER_NOBODY || (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
+            (d->reader == SNIB__READER_NOBODY ||
+             (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
             continue;
         int how = driver_sleep(d, op, until);
-        if (how == SNIB__PARKED_SIGNAL && interruptible && atomic_load(&op->word) != SNIB__WORD_DONE &&
+        if (how == SNIB__PARKED_SIGNAL && interruptible &&
+            atomic_load(&op->word) != SNIB__WORD_DONE &&
             !(d->reader == SNIB__READER_TRANSIT && d->nominee == op))
             return false;
     }
@@ -4149,17 +4252,25 @@ int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
     if (until != SNIB__NEVER) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
+                               .tv_nsec = (long)(left % 1000000000u)};
         timeout = &ts;
     }
-    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, NULL, 0) == 0 || errno == EAGAIN)
+    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, NULL, 0) == 0 ||
+        errno == EAGAIN)
         return SNIB__PARKED_NO;
     return errno == EINTR ? SNIB__PARKED_SIGNAL : SNIB__PARKED_TIMEOUT;
 }
 
-void snib__unpark(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+void snib__unpark(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
-void snib__unpark_all(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
+void snib__unpark_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
 
 /* ---- driver/sock.c ----------------------------------------------------------------------------*/
 
@@ -4489,7 +4600,8 @@ static void thread_send_pubsub(struct snib__driver *d)
     struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
     if (!sock || !sock->open || snib__buf_size(out) == 0)
         return;
-    ssize_t n = send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n =
+        send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
@@ -4513,89 +4625,114 @@ static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
     return d->reader == SNIB__READER_THREAD && sock && sock->open;
 }
 
-/* Inside the mutex: it does not block, and a burst is read in few calls. */
-static void thread_read(struct snib__driver *d, int link, struct snib__sock *sock, char *bytes)
+/* What one sleep watches, and what came of it. */
+struct thread_watch {
+    struct pollfd polls[3]; /* the wake descriptor, then the links */
+    struct snib__sock *socks[2];
+    bool open[2]; /* connected before the sleep */
+    ssize_t got[2];
+    int errors[2];
+};
+
+/* Choose what to watch; returns until when at most. */
+static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
 {
-    ssize_t n = recv(sock->fd, bytes, THREAD_READ_BYTES, MSG_DONTWAIT);
-    int error = errno;
-    if (link == SNIB__COMMAND)
-        d->reads++;
-    snib__driver_receive(d, link, sock, bytes, n, error);
+    snib__time until = snib__engine_deadline(d->engine);
+    watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    for (int link = 0; link < 2; link++) {
+        struct snib__sock *sock = watch->socks[link] = d->socks[link];
+        struct pollfd *ready = &watch->polls[1 + link];
+        *ready = (struct pollfd){.fd = -1};
+        watch->open[link] = sock && sock->open;
+        if (!sock)
+            continue;
+        sock->users++;
+        if (!sock->open) {
+            ready->fd = snib__sock_fd(sock, &ready->events);
+            until = d->connect_by[link] < until ? d->connect_by[link] : until;
+        } else if (link == SNIB__PUBSUB || reads) {
+            bool unsent = link == SNIB__PUBSUB
+                              ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
+                              : snib__buf_size(&d->sending) > 0;
+            *ready = (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        }
+    }
+    return until;
 }
 
-static void thread_sleep(struct pollfd *polls, nfds_t n, snib__time until)
+/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
+static void thread_sleep(struct thread_watch *watch, snib__time until, char *bytes)
 {
     struct timespec ts, *timeout = NULL;
     if (until != SNIB__NEVER) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
+                               .tv_nsec = (long)(left % 1000000000u)};
         timeout = &ts;
     }
-    ppoll(polls, n, timeout, NULL);
+    if (ppoll(watch->polls, 3, timeout, NULL) <= 0)
+        for (int i = 0; i < 3; i++)
+            watch->polls[i].revents = 0;
+    if (watch->polls[0].revents) {
+        uint64_t count;
+        ssize_t n = read(watch->polls[0].fd, &count, sizeof count);
+        (void)n;
+    }
+    for (int link = 0; link < 2; link++)
+        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+            watch->got[link] = recv(watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES,
+                                    THREAD_READ_BYTES, MSG_DONTWAIT);
+            watch->errors[link] = errno;
+        }
+}
+
+/* Hand on what the sleep brought. */
+static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
+{
+    for (int link = 0; link < 2; link++) {
+        struct snib__sock *sock = watch->socks[link];
+        if (!sock)
+            continue;
+        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+            d->reads += link == SNIB__COMMAND;
+            snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
+                                 watch->errors[link]);
+        } else if (!watch->open[link] && sock == d->socks[link]) {
+            thread_connecting(d, link, snib__now());
+        }
+        snib__sock_unuse(sock);
+    }
 }
 
 /* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
 static void thread_pass(struct snib__driver *d, char *bytes)
 {
     struct snib__wakes wakes;
-    struct pollfd polls[3];
-    struct snib__sock *socks[2];
+    struct thread_watch watch;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
     for (int link = 0; link < 2; link++)
         thread_wishes(d, link);
     snib__driver_settle(d, &wakes);
     thread_send_pubsub(d);
-    bool reads = thread_reads(d, &wakes);
-    snib__driver_flush(d, reads);
-    reads = thread_reads(d, &wakes);
-    snib__time until = snib__engine_deadline(d->engine);
-    polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = socks[link] = d->socks[link];
-        polls[1 + link] = (struct pollfd){.fd = -1};
-        if (!sock)
-            continue;
-        sock->users++;
-        if (!sock->open) {
-            polls[1 + link].fd = snib__sock_fd(sock, &polls[1 + link].events);
-            until = d->connect_by[link] < until ? d->connect_by[link] : until;
-        } else if (link == SNIB__PUBSUB || reads) {
-            bool more = link == SNIB__PUBSUB ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                                             : snib__buf_size(&d->sending) > 0;
-            polls[1 + link] = (struct pollfd){.fd = sock->fd, .events = more ? POLLIN | POLLOUT : POLLIN};
-        }
-    }
+    snib__driver_flush(d, thread_reads(d, &wakes));
+    snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
     d->sleep_until = until;
     pthread_mutex_unlock(&d->mutex);
     wakes.thread = false; /* that is us */
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(polls, 3, until);
-    if (polls[0].revents) {
-        uint64_t count;
-        ssize_t n = read(d->wake_fd, &count, sizeof count);
-        (void)n;
-    }
+    thread_sleep(&watch, until, bytes);
     pthread_mutex_lock(&d->mutex);
     d->sleep_until = 0;
     d->wake_raised = false;
-    for (int link = 0; link < 2; link++) {
-        if (socks[link] && socks[link] == d->socks[link]) {
-            if (!socks[link]->open)
-                thread_connecting(d, link, snib__now());
-            else if (polls[1 + link].revents & ~POLLOUT)
-                thread_read(d, link, socks[link], bytes);
-        }
-        if (socks[link])
-            snib__sock_unuse(socks[link]);
-    }
+    thread_feed(d, &watch, bytes);
 }
 
 void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
-    char bytes[THREAD_READ_BYTES];
+    char bytes[2 * THREAD_READ_BYTES];
     prctl(PR_SET_NAME, "snib");
     pthread_mutex_lock(&d->mutex);
     while (!d->stop)
@@ -4630,12 +4767,13 @@ void *snib__thread_main(void *argument)
 
 #define SNIB__CHANNEL_MAX 640
 #define SNIB__BATCH_MAX 100
-#define SNIB__MARGIN (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
+#define SNIB__MARGIN                                                                               \
+    (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
 
 /* A hold's way. */
 enum snib__phase {
-    SNIB__NEW,       /* nothing sent, or refused: the server has nothing of it */
-    SNIB__TRYING,    /* an acquire or transfer to it is on its way, or its reply is missing */
+    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
+    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
     SNIB__HELD,
     SNIB__RELEASING, /* a release is on its way, or has to be repeated */
     SNIB__LOST,      /* the holder was or will be told; the key may still be there */
@@ -4662,33 +4800,45 @@ enum snib__place {
 };
 
 /* request.kind */
-enum { SNIB__REQ_ACQUIRE = 1, SNIB__REQ_RELEASE, SNIB__REQ_TRANSFER, SNIB__REQ_RENEW, SNIB__REQ_ASK };
+enum {
+    SNIB__REQ_ACQUIRE = 1,
+    SNIB__REQ_RELEASE,
+    SNIB__REQ_TRANSFER,
+    SNIB__REQ_RENEW,
+    SNIB__REQ_ASK
+};
 
-enum snib__channel_state { SNIB__CHAN_OFF, SNIB__CHAN_ASKED, SNIB__CHAN_ON, SNIB__CHAN_LEAVING, SNIB__CHAN_REFUSED };
+enum snib__channel_state {
+    SNIB__CHAN_OFF,
+    SNIB__CHAN_ASKED,
+    SNIB__CHAN_ON,
+    SNIB__CHAN_LEAVING,
+    SNIB__CHAN_REFUSED
+};
 
 /* What a gate needs only while somebody waits, and for a short time after. */
 struct snib__wait {
-    struct snib__gate *gate;         /* a reference */
-    struct snib__wait *chan_next;    /* bucket of the channel table */
+    struct snib__gate *gate;      /* a reference */
+    struct snib__wait *chan_next; /* bucket of the channel table */
     struct snib__wait *idle_prev, *idle_next;
-    struct snib__op *head, *tail;    /* local waiters, first come first served */
-    struct snib__hold *incoming;     /* the target of a transfer on its way */
-    snib__time idle_since;           /* SNIB__NEVER while in use */
-    snib__time chain_since;          /* first hand-over of the running chain */
-    uint32_t chain;                  /* hand-overs in a row */
+    struct snib__op *head, *tail; /* local waiters, first come first served */
+    struct snib__hold *incoming;  /* the target of a transfer on its way */
+    snib__time idle_since;        /* SNIB__NEVER while in use */
+    snib__time chain_since;       /* first hand-over of the running chain */
+    uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
-    uint32_t own_messages;           /* messages of our own releases still to come: no news in them */
-    uint32_t hash;                   /* of the channel */
-    uint8_t channel;                 /* enum snib__channel_state */
-    uint8_t brief;                   /* short sleeps in a row */
-    bool hint;                       /* a message came while an attempt was on its way */
+    uint32_t own_messages; /* messages of our own releases still to come: no news in them */
+    uint32_t hash;         /* of the channel */
+    uint8_t channel;       /* enum snib__channel_state */
+    uint8_t brief;         /* short sleeps in a row */
+    bool hint;             /* a message came while an attempt was on its way */
     bool yielding;
 };
 
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
-    void *home;              /* the caller's, for all gates of the engine */
+    void *home;                /* the caller's, for all gates of the engine */
     struct snib__hold *active; /* ours that tries, holds or releases; NULL */
     struct snib__wait *wait;
     uint32_t hash;
@@ -4706,10 +4856,10 @@ struct snib__batch {
 
 struct snib__endpoint { /* one link of a node */
     struct snib__conn conn;
-    bool wanted;     /* somebody needs it */
-    bool connect;    /* wish */
-    bool close;      /* wish */
-    bool connecting; /* the driver is at it */
+    bool wanted;         /* somebody needs it */
+    bool connect;        /* wish */
+    bool close;          /* wish */
+    bool connecting;     /* the driver is at it */
     snib__time next_try; /* while down */
     snib__time backoff;
 };
@@ -4718,10 +4868,10 @@ struct snib__node {
     struct snib__endpoint links[2];
     struct snib__request *todo; /* waiting for the command link */
     uint32_t todo_n, todo_cap;
-    snib__time down_since;  /* of the command link; SNIB__NEVER while it is ready */
+    snib__time down_since; /* of the command link; SNIB__NEVER while it is ready */
     snib__time ready_since;
     bool ever_ready;
-    int32_t failure;        /* why it is down */
+    int32_t failure; /* why it is down */
     int os_error;
     char run_id[48];
     /* the watchdog's list: renewed holds by deadline; those before the cursor are being renewed */
@@ -4744,7 +4894,8 @@ struct snib__record {
     char text[160];
 };
 
-struct snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
+struct
+    snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
 
 struct snib__engine {
     struct snib__config config;
@@ -4763,8 +4914,8 @@ struct snib__engine {
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
-    uint32_t releasing; /* holds in phase RELEASING */
-    uint64_t moves;     /* steps of holds towards their end */
+    uint32_t releasing;       /* holds in phase RELEASING */
+    uint64_t moves;           /* steps of holds towards their end */
     struct snib__timer *heap; /* from index 1 */
     uint32_t heap_n, heap_cap;
     struct snib__hold *free_holds;
@@ -4786,16 +4937,17 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
 struct snib__batch *snib__batch_new(struct snib__engine *e);
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
 void snib__slabs_free(struct snib__engine *e);
-struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate, snib__time now,
-                              int32_t *out_code);
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+                              snib__time now, int32_t *out_code);
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
-void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, const char *server_text,
-                   uint32_t n);
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+                   const char *server_text, uint32_t n);
 int snib__op_arm(struct snib__engine *e, struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number, snib__time now);
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+                    snib__time now);
 void snib__node_forget(struct snib__engine *e, void *subject);
 bool snib__node_ready(const struct snib__engine *e);
 void snib__node_want(struct snib__engine *e, int link, snib__time now);
@@ -4806,13 +4958,16 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
 /* gate.c */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text, snib__time now);
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, const struct snib__value *reply,
-                               int32_t error, const char *text, snib__time now);
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now);
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now);
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                 const struct snib__value *reply, int32_t error, const char *text,
                                 snib__time now);
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request, snib__time now);
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+                           snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -4821,10 +4976,12 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate);
 void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front);
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op);
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms, snib__time now);
+void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                      snib__time now);
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now);
 void snib__wait_pubsub_ready(struct snib__engine *e, snib__time now);
 void snib__wait_pubsub_down(struct snib__engine *e, snib__time now);
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
@@ -4833,12 +4990,14 @@ snib__time snib__wait_deadline(const struct snib__engine *e);
 
 /* hold.c */
 snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
-void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now);
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        snib__time now);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold); /* free it if nobody wants it */
-void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold);   /* no renewal, no timer */
-snib__time snib__lease_end(snib__time sent_at, snib__time lease);        /* the deadline V */
+void snib__hold_settle(struct snib__engine *e,
+                       struct snib__hold *hold); /* free it if nobody wants it */
+void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
+snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
 
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
@@ -4846,14 +5005,16 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
-                           const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
+                           const struct snib__value *reply, uint32_t n, int32_t error,
+                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
 
 /* ask.c */
-int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op); /* script, -1, -2 none */
-void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                      const struct snib__resp *resp);
+int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
+                     struct snib__op *op); /* script, -1, -2 none */
+void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+                      uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
 uint64_t snib__engine_random(struct snib__engine *e, uint64_t below);
@@ -4993,7 +5154,6 @@ static const struct snib__script_text {
 
 #include <stdint.h>
 
-
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
@@ -5012,7 +5172,8 @@ static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, s
     return op;
 }
 
-struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_INFO, gate, now, out_code);
     if (!op)
@@ -5025,13 +5186,15 @@ struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *ga
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
     return op ? ask_start(e, op, now) : NULL;
 }
 
-struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
     if (!op)
@@ -5040,8 +5203,9 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern, size_t n, char *buffer,
-                                   size_t cap, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+                                   size_t n, char *buffer, size_t cap, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_LIST, NULL, now, out_code);
     if (!op)
@@ -5051,7 +5215,8 @@ struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, cons
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    *op->asked = (struct snib__asked){.cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
+    *op->asked = (struct snib__asked){
+        .cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
     memcpy(op->asked->pattern, n ? pattern : "*", n ? n : 1);
     return ask_start(e, op, now);
 }
@@ -5074,21 +5239,23 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     return SNIB__SCRIPT_LIST;
 }
 
-static int32_t ask_info(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                        const struct snib__resp *resp)
+static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
+                        const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
     if (n != 5 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
         reply[3].type != SNIB__RESP_INTEGER || reply[4].type != SNIB__RESP_INTEGER)
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
     const char *owner = snib__resp_text(resp, &reply[2]);
-    size_t length = reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
+    size_t length =
+        reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
     answer->held = reply[1].integer != -2;
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
     /* Our own subscription does not wait while nobody of us does. */
-    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON && !op->gate->wait->head)
+    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON &&
+        !op->gate->wait->head)
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
@@ -5096,7 +5263,8 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op, const struc
     return SNIB_OK;
 }
 
-static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
+static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n,
+                        const struct snib__resp *resp)
 {
     struct snib__asked *asked = op->asked;
     if (n < 2 || reply[1].type != SNIB__RESP_STRING)
@@ -5115,8 +5283,8 @@ static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, ui
     return SNIB_OK;
 }
 
-void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                      const struct snib__resp *resp)
+void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+                      uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
     if (op->kind == SNIB__OP_INFO)
@@ -5202,14 +5370,20 @@ void snib__engine_free(struct snib__engine *e)
     free(e);
 }
 
-struct snib__buf *snib__engine_output(struct snib__engine *e, int link) { return &e->node.links[link].conn.out; }
+struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
+{
+    return &e->node.links[link].conn.out;
+}
 
 uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
 {
     return e->node.links[link].conn.ring_count;
 }
 
-uint64_t snib__engine_commands(const struct snib__engine *e) { return e->stats.commands; }
+uint64_t snib__engine_commands(const struct snib__engine *e)
+{
+    return e->stats.commands;
+}
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
@@ -5231,7 +5405,8 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e), snib__node_deadline(e)};
+    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
+                           snib__node_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -5280,7 +5455,10 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
-uint64_t snib__engine_moves(const struct snib__engine *e) { return e->moves; }
+uint64_t snib__engine_moves(const struct snib__engine *e)
+{
+    return e->moves;
+}
 
 void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
@@ -5304,7 +5482,10 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration)
     buckets[bucket < SNIB_HISTOGRAM_BUCKETS ? bucket : SNIB_HISTOGRAM_BUCKETS - 1]++;
 }
 
-void snib__engine_log_level(struct snib__engine *e, int32_t level) { e->log_level = level; }
+void snib__engine_log_level(struct snib__engine *e, int32_t level)
+{
+    e->log_level = level;
+}
 
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
@@ -5333,7 +5514,10 @@ const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
     return record->text;
 }
 
-struct snib__op *snib__engine_live(const struct snib__engine *e) { return e->live; }
+struct snib__op *snib__engine_live(const struct snib__engine *e)
+{
+    return e->live;
+}
 
 void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
@@ -5366,8 +5550,9 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_CHAIN_MAX (10 * SNIB__MS) /* hand-overs in a row may keep other processes out this long */
-#define GATE_RETRY (500 * SNIB__MS)    /* between releases that the server refuses */
+#define GATE_CHAIN_MAX                                                                             \
+    (10 * SNIB__MS)                 /* hand-overs in a row may keep other processes out this long */
+#define GATE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
 
 /* ---- the table of gates ---- */
 
@@ -5393,8 +5578,10 @@ static int gate_grow(struct snib__engine *e)
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
-    for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate; gate = gate->next)
-        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind && memcmp(gate->name, name, n) == 0) {
+    for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
+         gate = gate->next)
+        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
+            memcmp(gate->name, name, n) == 0) {
             gate->refs++;
             return gate;
         }
@@ -5403,7 +5590,11 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .home = e->config.home, .hash = hash, .refs = 1, .name_len = (uint16_t)n};
+    *gate = (struct snib__gate){.kind = snib__kind_of(kind),
+                                .home = e->config.home,
+                                .hash = hash,
+                                .refs = 1,
+                                .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
@@ -5412,9 +5603,15 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     return gate;
 }
 
-void *snib__gate_home(const struct snib__gate *gate) { return gate->home; }
+void *snib__gate_home(const struct snib__gate *gate)
+{
+    return gate->home;
+}
 
-void snib__gate_ref(struct snib__gate *gate) { gate->refs++; }
+void snib__gate_ref(struct snib__gate *gate)
+{
+    gate->refs++;
+}
 
 void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
@@ -5502,7 +5699,8 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = op->gate->active;
-    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner || now >= held->deadline)
+    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner ||
+        now >= held->deadline)
         return false;
     held->count++;
     held->flags |= SNIB__HANDED;
@@ -5519,7 +5717,8 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
-                                      const struct snib__acquire *how, snib__time now, int32_t *out_code)
+                                      const struct snib__acquire *how, snib__time now,
+                                      int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_ACQUIRE, gate, now, out_code);
     if (!op)
@@ -5565,7 +5764,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     return op;
 }
 
-static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now)
+static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         snib__time now)
 {
     struct snib__op *op = hold->op;
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold));
@@ -5583,7 +5783,8 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->flags |= SNIB__HANDED;
     snib__op_done(e, op, SNIB_OK);
     struct snib__wait *wait = hold->gate->wait;
-    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other; other = next) {
+    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
+         other = next) {
         next = other->next;
         if (other->owner != hold->owner)
             continue;
@@ -5595,7 +5796,8 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
 }
 
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text, snib__time now)
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
@@ -5605,13 +5807,14 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
         return;
     }
     snib__gate_ref(gate);
+    bool unsure = error == SNIB_ESERVER || (error && (hold->flags & SNIB__RESENT));
     hold->flags &= (uint8_t)~SNIB__RESENT;
     if (error && op) {
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
     }
-    if (error == SNIB_ESERVER) { /* unknown words: it may have worked */
+    if (unsure) { /* unknown words, or an earlier try has no answer: it may have worked */
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         snib__gate_release(e, hold, now);
     } else if (error || !op || op->once) {
@@ -5625,7 +5828,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
         if (op->done)
             snib__gate_advance(e, gate, now);
         else if (!(hold->flags & SNIB__AWAKE) && gate->wait->channel == SNIB__CHAN_ON)
-            snib__gate_advance(e, gate, now); /* subscribed since: what was released meanwhile was not heard */
+            snib__gate_advance(
+                e, gate, now); /* subscribed since: what was released meanwhile was not heard */
         else
             snib__wait_sleep(e, gate, verdict.left_ms, now);
     }
@@ -5666,7 +5870,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* ---- releasing ---- */
 
-static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code, snib__time now)
+static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                          snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
@@ -5687,15 +5892,17 @@ static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32
 }
 
 /* May the hold go to the head of the local queue, or is it other processes' turn? */
-static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate, struct snib__hold *hold,
-                               snib__time now)
+static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
+                               struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 || now >= hold->deadline)
+    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+        now >= hold->deadline)
         return false;
     if (wait->chain == 0)
         wait->chain_since = hold->acquired_at;
-    if (wait->chain >= (uint32_t)e->config.handover_max || now - wait->chain_since > GATE_CHAIN_MAX) {
+    if (wait->chain >= (uint32_t)e->config.handover_max ||
+        now - wait->chain_since > GATE_CHAIN_MAX) {
         wait->chain = 0;
         hold->flags |= SNIB__YIELD;
         return false;
@@ -5749,17 +5956,18 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     gate_send_release(e, hold, now);
 }
 
-struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold, snib__time now,
-                                      int32_t *out_code)
+struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
     if (hold->phase == SNIB__HELD && now >= hold->deadline)
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE, now);
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
+                        now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
         /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
-        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                                          hold->count == 0
+        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0
                                       ? NULL
                                       : snib__hold_new(e, hold->gate);
         hold->count = 0;
@@ -5812,8 +6020,9 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
     snib__gate_put(e, gate);
 }
 
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, const struct snib__value *reply,
-                               int32_t error, const char *text, snib__time now)
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
@@ -5847,7 +6056,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 }
 
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text, snib__time now)
+                                const struct snib__value *reply, int32_t error, const char *text,
+                                snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->wait->incoming;
@@ -5876,7 +6086,8 @@ void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request, snib__time now)
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+                           snib__time now)
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;
@@ -5957,7 +6168,8 @@ void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
     }
 }
 
-void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now)
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        snib__time now)
 {
     hold->phase = SNIB__HELD;
     hold->flags &= (uint8_t)~SNIB__RESENT;
@@ -5973,19 +6185,32 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
         ends = hold->deadline;
     if (hold->max_hold_ms && now + hold->max_hold_ms * SNIB__MS < ends)
         ends = now + hold->max_hold_ms * SNIB__MS;
-    if (ends != SNIB__NEVER && snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
+    if (ends != SNIB__NEVER &&
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
         hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
 }
 
 static void hold_count_loss(struct snib__engine *e, int reason)
 {
     switch (reason) {
-    case SNIB_REASON_EXPIRED: e->stats.lost_expired++; break;
-    case SNIB_REASON_TAKEN: e->stats.lost_taken++; break;
-    case SNIB_REASON_DELETED: e->stats.lost_deleted++; break;
-    case SNIB_REASON_UNREACHABLE: e->stats.lost_unreachable++; break;
-    case SNIB_REASON_MAX_HOLD: e->stats.lost_max_hold++; break;
-    default: e->stats.lost_closed++; break;
+    case SNIB_REASON_EXPIRED:
+        e->stats.lost_expired++;
+        break;
+    case SNIB_REASON_TAKEN:
+        e->stats.lost_taken++;
+        break;
+    case SNIB_REASON_DELETED:
+        e->stats.lost_deleted++;
+        break;
+    case SNIB_REASON_UNREACHABLE:
+        e->stats.lost_unreachable++;
+        break;
+    case SNIB_REASON_MAX_HOLD:
+        e->stats.lost_max_hold++;
+        break;
+    default:
+        e->stats.lost_closed++;
+        break;
     }
 }
 
@@ -6054,7 +6279,10 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (hold->phase == SNIB__RELEASING)
         snib__gate_retry_release(e, hold, now);
     else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold, hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
+        snib__hold_lose(e, hold,
+                        hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED
+                                                                : SNIB_REASON_MAX_HOLD,
+                        now);
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
@@ -6112,13 +6340,18 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
     switch (kind) {
-    case SNIB__REQ_ACQUIRE: return hold->gate->kind->acquire(out, e, hold);
-    case SNIB__REQ_RELEASE: return hold->gate->kind->release(out, e, hold);
-    case SNIB__REQ_TRANSFER: return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+    case SNIB__REQ_ACQUIRE:
+        return hold->gate->kind->acquire(out, e, hold);
+    case SNIB__REQ_RELEASE:
+        return hold->gate->kind->release(out, e, hold);
+    case SNIB__REQ_TRANSFER:
+        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW: /* a fixed lease is asked for, not renewed */
         return batch->holds[0]->gate->kind->renew(
-            out, e, batch->holds, batch->n, batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
-    default: return snib__ask_encode(e, out, subject);
+            out, e, batch->holds, batch->n,
+            batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
+    default:
+        return snib__ask_encode(e, out, subject);
     }
 }
 
@@ -6135,7 +6368,8 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
         conn->out.len = conn->out.head + size;
         return -1;
     }
-    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script = (int16_t)script;
+    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script =
+        (int16_t)script;
     e->stats.commands++;
     return 0;
 }
@@ -6155,9 +6389,11 @@ static int node_later(struct snib__engine *e, const struct snib__request *reques
     return 0;
 }
 
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number, snib__time now)
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+                    snib__time now)
 {
-    struct snib__request request = {.kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    struct snib__request request = {
+        .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(e))
         return node_write(e, &request, now);
     if (kind == SNIB__REQ_RENEW)
@@ -6260,10 +6496,12 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
 
 static bool node_hopeless(int32_t code)
 {
-    return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE || code == SNIB_EPROTOCOL;
+    return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
+           code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error, snib__time now)
+static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error,
+                              snib__time now)
 {
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
@@ -6294,7 +6532,8 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         snib__op_arm(e, op);
 }
 
-void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error, snib__time now)
+void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error,
+                            snib__time now)
 {
     struct snib__endpoint *ep = &e->node.links[link];
     if (ep->conn.failure) {
@@ -6305,14 +6544,16 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
-    ep->next_try = now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
-    ep->backoff = ep->backoff == 0                       ? NODE_BACKOFF_MIN
+    ep->next_try =
+        now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
+    ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
-                                                         : ep->backoff * 2;
+                                                       : ep->backoff * 2;
     if (link == SNIB__PUBSUB) {
         snib__wait_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s", snib_code_text(code));
+        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
+                         snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -6344,8 +6585,9 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     if (node->ever_ready)
         e->stats.reconnects++;
     else if (conn->evicts)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
     snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
@@ -6359,8 +6601,8 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
-static void node_answer(struct snib__engine *e, struct snib__request *request, const struct snib__value *reply,
-                        uint32_t n, snib__time now)
+static void node_answer(struct snib__engine *e, struct snib__request *request,
+                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     const char *text = "";
@@ -6371,8 +6613,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     }
     if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
         error = SNIB_EPERM;
-        if (request->script >= 0 && request->tries++ == 0 && snib__conn_load(conn, request->script, now) == 0 &&
-            request->subject && request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
+        if (request->script >= 0 && request->tries++ == 0 &&
+            snib__conn_load(conn, request->script, now) == 0 && request->subject &&
+            request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -6381,7 +6624,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, error, text, now);
         break;
-    case SNIB__REQ_RELEASE: snib__gate_answer_release(e, request->subject, reply, error, text, now); break;
+    case SNIB__REQ_RELEASE:
+        snib__gate_answer_release(e, request->subject, reply, error, text, now);
+        break;
     case SNIB__REQ_TRANSFER:
         snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, error, text, now);
         break;
@@ -6396,7 +6641,8 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     }
 }
 
-void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n, snib__time now)
+void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
+                        snib__time now)
 {
     struct snib__endpoint *ep = &e->node.links[link];
     struct snib__request request;
@@ -6445,9 +6691,11 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
     for (int link = 0; link < 2; link++) {
         struct snib__endpoint *ep = &e->node.links[link];
         snib__time oldest = snib__conn_oldest(&ep->conn);
-        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER && oldest + node_reply_timeout(e) <= now)
+        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
+            oldest + node_reply_timeout(e) <= now)
             node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting && ep->next_try <= now)
+        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
+            ep->next_try <= now)
             ep->connect = true;
     }
 }
@@ -6557,12 +6805,12 @@ void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
     e->free_batches = batch;
 }
 
-struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate, snib__time now,
-                              int32_t *out_code)
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+                              snib__time now, int32_t *out_code)
 {
-    *out_code = e->closed && kind != SNIB__OP_RELEASE          ? SNIB_ECLOSED
+    *out_code = e->closed && kind != SNIB__OP_RELEASE      ? SNIB_ECLOSED
                 : e->live_n >= (uint32_t)e->config.ops_max ? SNIB_ELIMIT
-                                                               : SNIB_ENOMEM;
+                                                           : SNIB_ENOMEM;
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {
@@ -6638,7 +6886,8 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 }
 
 /* Done with an error reply whose text is worth showing. */
-void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, const char *server_text, uint32_t n)
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+                   const char *server_text, uint32_t n)
 {
     if (code == SNIB_ESERVER && !op->answer)
         op->answer = calloc(1, sizeof *op->answer);
@@ -6648,7 +6897,8 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, co
         for (uint32_t i = 0; i < n && kept < sizeof shown - 1; i++)
             shown[kept++] = server_text[i] >= ' ' && server_text[i] < 127 ? server_text[i] : '?';
         shown[kept] = 0;
-        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s", shown);
+        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s",
+                 shown);
     }
     snib__op_done(e, op, code);
 }
@@ -6688,7 +6938,7 @@ int snib__op_arm(struct snib__engine *e, struct snib__op *op)
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline ? SNIB_TIMEDOUT
+    int32_t code = now >= op->deadline         ? SNIB_TIMEDOUT
                    : now >= op_patience(e, op) ? e->node.failure
                                                : 0;
     if (code == 0) {
@@ -6723,7 +6973,8 @@ void snib__op_event(const struct snib__engine *e, const struct snib__op *op, sni
     else {
         memset(out, 0, offsetof(snib_event, text) + 1);
         if (op->code < 0 && op->os_error)
-            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code), strerror(op->os_error));
+            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code),
+                     strerror(op->os_error));
         else if (op->code != SNIB_OK)
             snprintf(out->text, sizeof out->text, "%s", snib_code_text(op->code));
     }
@@ -7053,7 +7304,8 @@ static void wait_message(struct snib__engine *e, struct snib__wait *wait, snib__
         wait_try(e, wait, now);
 }
 
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n, snib__time now)
+void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
 {
     const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
     if (reply[0].type == SNIB__RESP_ERROR) {
@@ -7064,15 +7316,16 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
                 if (wait->channel == SNIB__CHAN_ASKED) {
                     wait->channel = SNIB__CHAN_REFUSED;
                     e->stats.polling++;
-                    snib__engine_log(e, SNIB_LOG_WARNING, "the server refused a subscription: waiters poll instead");
+                    snib__engine_log(e, SNIB_LOG_WARNING,
+                                     "the server refused a subscription: waiters poll instead");
                     if (wait->head && !wait->gate->active)
                         snib__wait_sleep(e, wait->gate, -1, now);
                 }
             }
         return;
     }
-    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 || reply[1].type != SNIB__RESP_STRING ||
-        reply[2].type != SNIB__RESP_STRING)
+    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
+        reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(resp, &reply[1]);
     struct snib__wait *wait = wait_find(e, snib__resp_text(resp, &reply[2]), reply[2].count);
@@ -7096,7 +7349,8 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
 /* ---- sleeping ---- */
 
 /* The first waiter was refused and told the holder's remaining lease (-1 unknown): sleep. */
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms, snib__time now)
+void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                      snib__time now)
 {
     struct snib__wait *wait = gate->wait;
     if (wait->hint && snib__node_ready(e)) {
@@ -7216,7 +7470,10 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
     node->renew_n--;
 }
 
-static snib__time watchdog_period(const struct snib__engine *e) { return e->config.lease / 3; }
+static snib__time watchdog_period(const struct snib__engine *e)
+{
+    return e->config.lease / 3;
+}
 
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
 static snib__time watchdog_due(const struct snib__engine *e)
@@ -7259,7 +7516,8 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
         (now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
-        snib__engine_log(e, SNIB_LOG_WARNING, "a renewal was sent %d ms late: this process gets too little time",
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "a renewal was sent %d ms late: this process gets too little time",
                          (int)((now - due) / SNIB__MS));
     struct snib__hold *hold = node->renew_cursor;
     while (hold && batch->n < SNIB__BATCH_MAX) {
@@ -7307,7 +7565,8 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
 
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
-                           const struct snib__value *reply, uint32_t n, int32_t error, snib__time now)
+                           const struct snib__value *reply, uint32_t n, int32_t error,
+                           snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         e->node.renew_retry = now + e->config.lease / 20;
@@ -7401,7 +7660,8 @@ size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t
 
 #include <string.h>
 
-static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
 {
     char owner[64];
     return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
@@ -7423,38 +7683,44 @@ static int mutex_channel_arg(struct snib__buf *out, const struct snib__gate *gat
     return snib__resp_arg(out, channel, mutex_channel(channel, gate->name, gate->name_len));
 }
 
-static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
 {
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
 }
 
-static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 || mutex_name(out, hold->gate) < 0 ||
-        mutex_owner(out, engine, hold) < 0 || mutex_lease(out, engine, hold) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 ||
+        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
+        mutex_lease(out, engine, hold) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-static int mutex_release(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 || mutex_name(out, hold->gate) < 0 ||
-        mutex_owner(out, engine, hold) < 0 || mutex_channel_arg(out, hold->gate) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
+        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
+        mutex_channel_arg(out, hold->gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
-                          const struct snib__hold *to)
+static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *from, const struct snib__hold *to)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 || mutex_name(out, from->gate) < 0 ||
-        mutex_owner(out, engine, from) < 0 || mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
+        mutex_name(out, from->gate) < 0 || mutex_owner(out, engine, from) < 0 ||
+        mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
-                       uint32_t n, int64_t lease_ms)
+static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RENEW, n, 2 * n + 1) < 0)
         return -1;
@@ -7489,7 +7755,8 @@ static struct snib__verdict mutex_acquired(const struct snib__value *reply)
 {
     if (reply->type == SNIB__RESP_NIL)
         return (struct snib__verdict){.yes = true};
-    return (struct snib__verdict){.left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
+    return (struct snib__verdict){.left_ms =
+                                      reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
 }
 
 static struct snib__verdict mutex_released(const struct snib__value *reply)
@@ -7575,20 +7842,39 @@ void snib__buf_free(struct snib__buf *buf)
 #include <string.h>
 
 /* Requests of the handshake and of script loads. */
-enum { CONN_AUTH = -1, CONN_SELECT = -2, CONN_OPTIONAL = -3, CONN_ID = -4, CONN_INFO = -5, CONN_LOAD = -6 };
+enum {
+    CONN_AUTH = -1,
+    CONN_SELECT = -2,
+    CONN_OPTIONAL = -3,
+    CONN_ID = -4,
+    CONN_INFO = -5,
+    CONN_LOAD = -6
+};
 
 static const struct {
     const char *word;
     int32_t code;
 } conn_errors[] = {
     /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
-    {"NOSCRIPT", SNIB_AGAIN},       {"WRONGTYPE", SNIB_EWRONGTYPE}, {"OOM ", SNIB_EOOM},
-    {"READONLY", SNIB_EREADONLY},   {"MASTERDOWN", SNIB_EREADONLY}, {"LOADING", SNIB_ELOADING},
-    {"MISCONF", SNIB_EMISCONF},     {"NOREPLICAS", SNIB_EMISCONF},  {"NOPERM", SNIB_EPERM},
-    {"can't run this", SNIB_EPERM}, {"can't access", SNIB_EPERM},   {"can't publish", SNIB_EPERM},
-    {"NOAUTH", SNIB_EAUTH},         {"WRONGPASS", SNIB_EAUTH},      {"invalid password", SNIB_EAUTH},
-    {"AUTH", SNIB_EAUTH},           {"max number of clients", SNIB_EUNREACHABLE},
-    {"ACL failure", SNIB_EPERM},    {"DB index", SNIB_EDATABASE},
+    {"NOSCRIPT", SNIB_AGAIN},
+    {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"OOM ", SNIB_EOOM},
+    {"READONLY", SNIB_EREADONLY},
+    {"MASTERDOWN", SNIB_EREADONLY},
+    {"LOADING", SNIB_ELOADING},
+    {"MISCONF", SNIB_EMISCONF},
+    {"NOREPLICAS", SNIB_EMISCONF},
+    {"NOPERM", SNIB_EPERM},
+    {"can't run this", SNIB_EPERM},
+    {"can't access", SNIB_EPERM},
+    {"can't publish", SNIB_EPERM},
+    {"NOAUTH", SNIB_EAUTH},
+    {"WRONGPASS", SNIB_EAUTH},
+    {"invalid password", SNIB_EAUTH},
+    {"AUTH", SNIB_EAUTH},
+    {"max number of clients", SNIB_EUNREACHABLE},
+    {"ACL failure", SNIB_EPERM},
+    {"DB index", SNIB_EDATABASE},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
@@ -7665,27 +7951,32 @@ void snib__conn_reset(struct snib__conn *conn)
 }
 
 /* One command of the handshake: its words, then an entry in the ring. */
-static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc, const char *const *argv)
+static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc,
+                    const char *const *argv)
 {
     if (snib__resp_begin(&conn->out, argc) < 0)
         return -1;
     for (uint32_t i = 0; i < argc; i++)
         if (snib__resp_arg(&conn->out, argv[i], strlen(argv[i])) < 0)
             return -1;
-    return snib__conn_expect(conn, &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
+    return snib__conn_expect(conn,
+                             &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
 }
 
-#define CONN_SAY(conn, kind, now, ...)                                                                         \
-    conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),                    \
+#define CONN_SAY(conn, kind, now, ...)                                                             \
+    conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
     const struct snib__script_text *text = &snib__script_texts[script];
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
-        snib__resp_arg(&conn->out, "LOAD", 4) < 0 || snib__resp_arg(&conn->out, text->text, text->length) < 0)
+        snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
+        snib__resp_arg(&conn->out, text->text, text->length) < 0)
         return -1;
-    return snib__conn_expect(conn, &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
+    return snib__conn_expect(
+        conn,
+        &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
 }
 
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
@@ -7754,7 +8045,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
 }
 
 /* A reply to the handshake or to a script load.  0, or -1 when the connection is of no use. */
-static int conn_greet(struct snib__conn *conn, const struct snib__request *request, const struct snib__value *reply)
+static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
+                      const struct snib__value *reply)
 {
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
@@ -7778,13 +8070,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    else if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    else if (request->kind == CONN_LOAD &&
+             strcmp(text, snib__script_texts[request->script].sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL, "");
     return 0;
 }
 
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
-                    uint32_t *reply_n)
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+                    const struct snib__value **reply, uint32_t *reply_n)
 {
     for (;;) {
         int broken;
@@ -7797,12 +8090,14 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request, cons
             *request = (struct snib__request){.script = -1};
             return 1;
         }
-        if (conn->ring_count == 0) /* an answer to nothing, such as "max number of clients reached" */
-            return conn_fail(conn,
-                             (*reply)->type == SNIB__RESP_ERROR
-                                 ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
-                                 : SNIB_EPROTOCOL,
-                             "");
+        if (conn->ring_count ==
+            0) /* an answer to nothing, such as "max number of clients reached" */
+            return conn_fail(
+                conn,
+                (*reply)->type == SNIB__RESP_ERROR
+                    ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
+                    : SNIB_EPROTOCOL,
+                "");
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;
@@ -7864,9 +8159,10 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
 static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
 {
     struct snib__resp *resp = task->privdata;
-    struct snib__value *value = resp_push(task, task->type == REDIS_REPLY_ERROR ? SNIB__RESP_ERROR
-                                          : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
-                                                                             : SNIB__RESP_STRING);
+    struct snib__value *value =
+        resp_push(task, task->type == REDIS_REPLY_ERROR    ? SNIB__RESP_ERROR
+                        : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
+                                                           : SNIB__RESP_STRING);
     if (!value || n > SNIB__RESP_BYTES_MAX)
         return NULL;
     value->count = (uint32_t)n;

@@ -53,7 +53,8 @@ static int client_check_options(snib_client_options *o, snib_error *err)
     if (o->waiters_max == 0)
         o->waiters_max = 200000;
     if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
-        o->max_hold_ms > CLIENT_TIME_MAX || !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
+        o->max_hold_ms > CLIENT_TIME_MAX ||
+        !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
         !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->recheck_ms, 3000, 50, 60000))
@@ -74,16 +75,19 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
     snib__op_free(driver->engine, op);
 }
 
-static void client_lost(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes)
+static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
+                        struct snib__wakes *wakes)
 {
     (void)driver;
     if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
 }
 
-static void client_log(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes)
+static void client_log(struct snib__driver *driver, int32_t level, const char *text,
+                       struct snib__wakes *wakes)
 {
-    struct snib__client *client = (struct snib__client *)driver; /* the driver is its first member */
+    struct snib__client *client =
+        (struct snib__client *)driver; /* the driver is its first member */
     if (client->log_queue)
         snib__queue_push_log(client->log_queue, level, text, wakes);
 }
@@ -101,14 +105,15 @@ static void client_uuid(char out[37])
 
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     struct snib__config config = {
-        .login = {client->driver.url.username, client->driver.url.password, client->driver.url.database},
-        .seed = random[0] | 1,
-        .first_number = 100000000000u + random[1] % 1000000000u,
+        .login = {client->driver.url.username, client->driver.url.password,
+                  client->driver.url.database},
+        .seed = random | 1,
+        .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
@@ -153,7 +158,8 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client, snib_error *err)
+int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
+                     snib_error *err)
 {
     snib_client_options o;
     if (!out_client || !url)
@@ -194,10 +200,14 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
 
 bool snib__client_forked(const struct snib__client *client)
 {
-    return client->fork_generation != atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
+    return client->fork_generation !=
+           atomic_load_explicit(&snib__fork_generation, memory_order_relaxed);
 }
 
-void snib__client_ref(struct snib__client *client) { atomic_fetch_add(&client->refs, 1); }
+void snib__client_ref(struct snib__client *client)
+{
+    atomic_fetch_add(&client->refs, 1);
+}
 
 void snib__client_unref(struct snib__client *client)
 {
@@ -249,7 +259,8 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
     if (mine)
         snib__driver_stop(d);
     return quiet ? SNIB_OK
-                 : snib__fail(err, SNIB_TIMEDOUT, 0, "a release was not confirmed in time: its lease will end it");
+                 : snib__fail(err, SNIB_TIMEDOUT, 0,
+                              "a release was not confirmed in time: its lease will end it");
 }
 
 int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
@@ -273,7 +284,8 @@ void snib__client_destroy(void *object)
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
     else
-        for (int link = 0; link < 2; link++) /* close our copies; the parent's connections live on */
+        for (int link = 0; link < 2;
+             link++) /* close our copies; the parent's connections live on */
             if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
                 close(client->driver.socks[link]->fd);
     snib__client_unref(client);
@@ -328,8 +340,8 @@ static int client_start(struct snib__client *client, snib_error *err)
     return error ? snib__fail(err, SNIB_ESYSTEM, error, NULL) : SNIB_OK;
 }
 
-static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, snib_queue *queue_handle, uint64_t token,
-                       snib_op **out_op, snib_error *err)
+static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
+                       snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
 {
     snib_event event;
     snib__time wait;
@@ -342,7 +354,8 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice, s
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) || (!slice && !queue && !out_op)) {
+    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) ||
+        (!slice && !queue && !out_op)) {
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else {
         snib__driver_enter(&client->driver);
@@ -366,8 +379,8 @@ int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err)
     return client_ping(client, wait_ms, SNIB__NEVER, NULL, 0, NULL, err);
 }
 
-int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
-                            snib_error *err)
+int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
 {
     int code = client_ping(client, wait_ms, 0, queue, token, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -375,14 +388,16 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 #include "engine/ask.h"
 
-int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor, char *buffer,
-                     size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                     snib_error *err)
 {
     int32_t code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
         return code;
-    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) || pattern_len > 1024) {
+    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) ||
+        pattern_len > 1024) {
         snib__handle_put(handle);
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     }
@@ -390,7 +405,8 @@ int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_le
     snib__driver_enter(d);
     code = client->stopped ? SNIB_OK : client_start(client, err);
     struct snib__op *op = code ? NULL
-                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer, cap, snib__now(), &code);
+                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer,
+                                                   cap, snib__now(), &code);
     if (op) {
         snib_event event;
         op->awaited = true;
@@ -428,7 +444,8 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
             code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
         if (code == SNIB_OK) {
             client->log_queue = level == SNIB_LOG_NONE ? NULL : queue;
-            snib__engine_log_level(client->driver.engine, client->log_queue ? level : SNIB_LOG_NONE);
+            snib__engine_log_level(client->driver.engine,
+                                   client->log_queue ? level : SNIB_LOG_NONE);
         }
         snib__driver_leave(&client->driver);
     }

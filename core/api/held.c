@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
-                                    int32_t *out_code)
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+                                    snib_error *err, int32_t *out_code)
 {
     struct snib__hold *hold = snib__handle_get(SNIB__HOLD, handle);
     if (!hold) {
@@ -83,7 +83,8 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 
 static int held_lost(int reason, snib_error *err)
 {
-    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it", snib_reason_text(reason));
+    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it",
+                      snib_reason_text(reason));
 }
 
 int snib_hold_check(snib_hold *handle, snib_error *err)
@@ -106,7 +107,9 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
         return code;
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK
+                       ? (int64_t)((hold->deadline - now) / SNIB__MS)
+                       : 0;
     held_leave(client, handle);
     return left;
 }
@@ -152,7 +155,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     for (;;) {
         snib__time now = snib__now();
         state = snib__hold_state(d->engine, hold, now);
-        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until || how == SNIB__PARKED_SIGNAL)
+        if (state == SNIB_HOLD_LOST || state == SNIB_HOLD_RELEASED || now >= until ||
+            how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
         snib__time next = hold->deadline < until ? hold->deadline : until;
@@ -175,8 +179,8 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
 
 /* ---- releasing ---- */
 
-static int held_release(snib_hold *handle, snib__time slice, bool interruptible, snib_queue *queue_handle,
-                        uint64_t token, snib_op **out_op, snib_error *err)
+static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
+                        snib_queue *queue_handle, uint64_t token, snib_op **out_op, snib_error *err)
 {
     struct snib__client *client;
     struct snib__queue *queue = NULL;
@@ -209,8 +213,8 @@ int snib_hold_release(snib_hold *hold, snib_error *err)
     return held_release(hold, SNIB__NEVER, false, NULL, 0, NULL, err);
 }
 
-int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token, snib_op **out_op,
-                            snib_error *err)
+int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
+                            snib_op **out_op, snib_error *err)
 {
     snib__time slice;
     if (!out_op || !snib__wait_ns(slice_ms, &slice))
@@ -218,7 +222,8 @@ int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue
     return held_release(hold, slice, true, queue, token, out_op, err);
 }
 
-int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
+                             snib_error *err)
 {
     int code = held_release(hold, 0, false, queue, token, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;

@@ -50,7 +50,8 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     struct snib__lock *lock = malloc(sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    *lock = (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
+    *lock =
+        (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
     if (lock->max_hold_ms == 0)
         lock->max_hold_ms = client->max_hold_ms;
     if (lock->max_hold_ms < 0)
@@ -118,8 +119,8 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 /* ---- acquiring ---- */
 
 /* Start an acquisition.  Inside. */
-static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait, struct snib__queue *queue,
-                                   uint64_t token, int32_t *out_code)
+static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait,
+                                   struct snib__queue *queue, uint64_t token, int32_t *out_code)
 {
     struct snib__engine *engine = lock->client->driver.engine;
     struct snib__acquire how = {
@@ -138,9 +139,9 @@ static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib
 }
 
 /* All ways to acquire.  The caller has checked nothing. */
-static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice, bool interruptible,
-                        snib_queue *queue_handle, uint64_t token, snib_event *out_event, snib_op **out_op,
-                        snib_error *err)
+static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice,
+                        bool interruptible, snib_queue *queue_handle, uint64_t token,
+                        snib_event *out_event, snib_op **out_op, snib_error *err)
 {
     snib__time wait;
     int32_t code;
@@ -173,7 +174,8 @@ static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib
     return code;
 }
 
-int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold, snib_error *err)
+int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
+                      snib_error *err)
 {
     snib_event event;
     if (!out_hold)
@@ -184,8 +186,9 @@ int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hol
     return code;
 }
 
-int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms, snib_queue *queue,
-                            uint64_t token, snib_hold **out_hold, snib_op **out_op, snib_error *err)
+int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
+                            snib_queue *queue, uint64_t token, snib_hold **out_hold,
+                            snib_op **out_op, snib_error *err)
 {
     snib_event event;
     snib__time slice;
@@ -197,8 +200,8 @@ int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, in
     return code;
 }
 
-int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue, uint64_t token,
-                             snib_op **out_op, snib_error *err)
+int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
+                             uint64_t token, snib_op **out_op, snib_error *err)
 {
     if (!queue && !out_op)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
@@ -208,11 +211,12 @@ int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, s
 
 /* ---- asking ---- */
 
-typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                       int32_t *out_code);
+typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate,
+                                       snib__time now, int32_t *out_code);
 
-static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice, snib_queue *queue_handle, uint64_t token,
-                    snib_event *out_event, snib_op **out_op, snib_error *err)
+static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice,
+                    snib_queue *queue_handle, uint64_t token, snib_event *out_event,
+                    snib_op **out_op, snib_error *err)
 {
     int32_t code;
     struct snib__queue *queue = NULL;
@@ -230,7 +234,8 @@ static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice, sni
         snib__driver_enter(&client->driver);
         int error = client->stopped ? 0 : snib__driver_start(&client->driver);
         struct snib__run run = {client, queue, token, slice, false, out_op};
-        struct snib__op *op = error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
+        struct snib__op *op =
+            error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
         code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, out_event, err);
     }
     if (queue)
@@ -260,7 +265,8 @@ int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
     return SNIB_OK;
 }
 
-int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
+int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                          snib_error *err)
 {
     int code = lock_ask(lock, snib__engine_info, 0, queue, token, NULL, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -272,8 +278,8 @@ int snib_lock_force_release(snib_lock *lock, snib_error *err)
     return lock_ask(lock, snib__engine_force, SNIB__NEVER, NULL, 0, &event, NULL, err);
 }
 
-int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                   snib_error *err)
+int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err)
 {
     int code = lock_ask(lock, snib__engine_force, 0, queue, token, NULL, out_op, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;

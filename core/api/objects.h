@@ -42,9 +42,9 @@ struct snib__queue {
     int fd;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool woken;
-    struct snib__op *head, *tail;         /* done, by next */
-    struct snib__hold *lost, *lost_tail;  /* to be told, by next and prev */
-    struct snib__log_record *log;         /* a ring, or NULL */
+    struct snib__op *head, *tail;        /* done, by next */
+    struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
+    struct snib__log_record *log;        /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
 };
@@ -56,8 +56,8 @@ struct snib__queue {
  * returned with the code in *out_code.  Give back with snib__handle_put(). */
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
-struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client, snib_error *err,
-                                    int32_t *out_code);
+struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
+                                    snib_error *err, int32_t *out_code);
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
@@ -76,20 +76,23 @@ struct snib__run {
     struct snib__client *client;
     struct snib__queue *queue; /* NULL: none */
     uint64_t token;
-    snib__time slice;          /* how long to stay; 0: submit */
+    snib__time slice; /* how long to stay; 0: submit */
     bool interruptible;
-    snib_op **out_op;          /* NULL: the caller cannot go on with it */
+    snib_op **out_op; /* NULL: the caller cannot go on with it */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err);
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+              snib_error *err);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
 /* queue.c's, for the driver.  Inside. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes);
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes);
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+                           struct snib__wakes *wakes);
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+                          struct snib__wakes *wakes);
 void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */

@@ -77,7 +77,8 @@ void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct sni
     queue_signal(queue, was_empty, wakes);
 }
 
-void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold, struct snib__wakes *wakes)
+void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
+                           struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     hold->tell = SNIB__TELL_QUEUED;
@@ -105,7 +106,8 @@ void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold)
     hold->prev = hold->next = NULL;
 }
 
-void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text, struct snib__wakes *wakes)
+void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
+                          struct snib__wakes *wakes)
 {
     bool was_empty = queue_empty(queue);
     if (queue->log_n == SNIB__LOG_MAX) {
@@ -113,7 +115,8 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
         queue->log_n--;
         queue->log_dropped++;
     }
-    struct snib__log_record *record = &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
+    struct snib__log_record *record =
+        &queue->log[(queue->log_head + queue->log_n++) % SNIB__LOG_MAX];
     record->level = level;
     snprintf(record->text, sizeof record->text, "%s", text);
     queue_signal(queue, was_empty, wakes);
@@ -164,7 +167,8 @@ static void queue_next_log(struct snib__queue *queue, snib_event *out)
 #define QUEUE_ENDED_MAX 64
 
 /* Copy out what is there; `ended` gets the handles whose operations are over. */
-static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended, uint32_t *out_ended)
+static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
+                      uint32_t *out_ended)
 {
     uint32_t n = 0;
     *out_ended = 0;
@@ -234,7 +238,8 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms, snib_error *err)
+int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms,
+                    snib_error *err)
 {
     snib__time timeout;
     int32_t code;

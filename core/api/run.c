@@ -38,7 +38,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
-        out->remaining_ms = op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        out->remaining_ms =
+            op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
         if (!out->hold) {
             snib__hold_drop(engine, op->hold, now);
             out->code = SNIB_ENOMEM;
@@ -75,7 +76,8 @@ static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_e
     return SNIB_AGAIN;
 }
 
-int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event, snib_error *err)
+int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
+              snib_error *err)
 {
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
@@ -85,7 +87,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     }
     op->token = run->token;
     op->awaited = true;
-    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice), run->interruptible, run->queue);
+    bool done = run->slice > 0 && snib__driver_run(driver, op, snib__until(run->slice),
+                                                   run->interruptible, run->queue);
     if (done) {
         snib__op_finish(client, op, out_event);
         code = out_event->code;
@@ -96,7 +99,8 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     return done ? run_answer(out_event, err) : code;
 }
 
-struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err, int32_t *out_code)
+struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
+                                int32_t *out_code)
 {
     struct snib__op *op = snib__handle_get(SNIB__OP, handle);
     if (!op) {
@@ -139,8 +143,9 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
         snib__driver_leave(&client->driver);
         snib__handle_put(handle);
         return snib__fail(err, code, 0, "%s",
-                          code == SNIB_EINUSE ? "another thread is waiting for this operation"
-                                              : "the operation has a queue: its result comes there");
+                          code == SNIB_EINUSE
+                              ? "another thread is waiting for this operation"
+                              : "the operation has a queue: its result comes there");
     }
     op->busy = true;
     bool done = snib__driver_run(&client->driver, op, snib__until(timeout), true, false);

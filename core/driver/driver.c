@@ -109,13 +109,17 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 /* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    bool unread = d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    bool unread =
+        d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
     if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
 }
 
-void snib__driver_enter(struct snib__driver *d) { pthread_mutex_lock(&d->mutex); }
+void snib__driver_enter(struct snib__driver *d)
+{
+    pthread_mutex_lock(&d->mutex);
+}
 
 void snib__driver_leave(struct snib__driver *d)
 {
@@ -142,8 +146,8 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         if (snib__buf_size(&d->sending) == 0) {
             uint64_t collected = snib__engine_commands(d->engine) - d->commands_taken;
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            if (!reading && d->reader != SNIB__READER_NOBODY && in_flight >= collected + DRIVER_DEFER_ABOVE &&
-                collected < DRIVER_COLLECT_MAX)
+            if (!reading && d->reader != SNIB__READER_NOBODY &&
+                in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;
@@ -163,7 +167,8 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         bool current = sock == d->socks[SNIB__COMMAND];
         snib__sock_unuse(sock);
         if (!current)
-            d->sending.head = d->sending.len = 0; /* the link has gone meanwhile, and these bytes with it */
+            d->sending.head = d->sending.len =
+                0; /* the link has gone meanwhile, and these bytes with it */
         else if (n > 0)
             snib__buf_consume(&d->sending, (size_t)n);
         if (n < 0 || snib__buf_size(&d->sending) > 0)
@@ -189,8 +194,8 @@ void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int 
 }
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
-void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
-                          int error)
+void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock,
+                          const char *bytes, ssize_t n, int error)
 {
     if (sock != d->socks[link])
         return;
@@ -229,7 +234,8 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 /* Block for bytes, for at most DRIVER_NAP.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
-static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap, int *out_error)
+static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
+                                 int *out_error)
 {
     snib__time left = SNIB__NEVER;
     if (until != SNIB__NEVER) {
@@ -237,7 +243,8 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
         left = until > now ? until - now : 0;
     }
     if (unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS) {
-        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS : SNIB__SOCK_NAP_MS;
+        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS
+                                                            : SNIB__SOCK_NAP_MS;
         struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         if (poll(&ready, 1, (int)ms) < 0) {
             *out_error = errno;
@@ -251,7 +258,8 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
 }
 
 /* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran. */
-static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible)
+static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
+                        bool interruptible)
 {
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
@@ -264,7 +272,7 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         struct snib__sock *sock = d->socks[SNIB__COMMAND];
         if (!sock || !snib__op_in_flight(op) || atomic_load(&op->word) == SNIB__WORD_DONE)
             break;
-        bool unsent = snib__buf_size(&d->sending) > 0;
+        bool unsent = snib__buf_size(&d->sending) > 0 && !d->writing;
         int error;
         sock->users++;
         pthread_mutex_unlock(&d->mutex);
@@ -281,7 +289,8 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         snib__driver_flush(d, true); /* before anybody is woken */
         driver_need_thread(d, &wakes);
         if (snib__wakes_any(&wakes)) {
-            bool mine = atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
+            bool mine =
+                atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
             if (mine) /* one exit for the mutex: the successor is woken with the others */
                 snib__driver_pass_role(d, &wakes);
             pthread_mutex_unlock(&d->mutex);
@@ -352,8 +361,8 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     return how;
 }
 
-bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until, bool interruptible,
-                      bool until_waiting)
+bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time until,
+                      bool interruptible, bool until_waiting)
 {
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
@@ -366,8 +375,9 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     for (;;) {
         bool on = true;
         bool nominated = d->reader == SNIB__READER_TRANSIT && d->nominee == op;
-        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) && d->socks[SNIB__COMMAND] &&
-            d->socks[SNIB__COMMAND]->open && (nominated || d->reader == SNIB__READER_NOBODY)) {
+        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
+            d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
+            (nominated || d->reader == SNIB__READER_NOBODY)) {
             on = driver_lead(d, op, until, interruptible);
         } else if (nominated) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
@@ -378,13 +388,16 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
             return true;
-        if (!on || (until != SNIB__NEVER && snib__now() >= until) || (until_waiting && !snib__op_in_flight(op)))
+        if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
+            (until_waiting && !snib__op_in_flight(op)))
             return false;
         if (snib__op_in_flight(op) && d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (d->reader == SNIB__READER_NOBODY || (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
+            (d->reader == SNIB__READER_NOBODY ||
+             (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
             continue;
         int how = driver_sleep(d, op, until);
-        if (how == SNIB__PARKED_SIGNAL && interruptible && atomic_load(&op->word) != SNIB__WORD_DONE &&
+        if (how == SNIB__PARKED_SIGNAL && interruptible &&
+            atomic_load(&op->word) != SNIB__WORD_DONE &&
             !(d->reader == SNIB__READER_TRANSIT && d->nominee == op))
             return false;
     }

@@ -27,8 +27,18 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-enum snib__word { SNIB__WORD_PENDING = 0, SNIB__WORD_ASLEEP = 1, SNIB__WORD_LEAD = 2, SNIB__WORD_DONE = 3 };
-enum snib__reader { SNIB__READER_NOBODY, SNIB__READER_CALLER, SNIB__READER_THREAD, SNIB__READER_TRANSIT };
+enum snib__word {
+    SNIB__WORD_PENDING = 0,
+    SNIB__WORD_ASLEEP = 1,
+    SNIB__WORD_LEAD = 2,
+    SNIB__WORD_DONE = 3
+};
+enum snib__reader {
+    SNIB__READER_NOBODY,
+    SNIB__READER_CALLER,
+    SNIB__READER_THREAD,
+    SNIB__READER_TRANSIT
+};
 
 #define SNIB__WAKES_MAX 128
 
@@ -78,16 +88,20 @@ struct snib__driver {
     snib__time sleep_until; /* the thread's; 0 while it is awake */
     int wake_fd;
     bool wake_raised;
-    _Atomic uint32_t hold_word; /* moves when anything may have changed, for whoever watches holds */
+    _Atomic uint32_t
+        hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
     uint64_t moves_told; /* of the engine, when hold_word moved last */
     /* the API's: what to do with what has ended */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
-    void (*log)(struct snib__driver *driver, int32_t level, const char *text, struct snib__wakes *wakes);
+    void (*log)(struct snib__driver *driver, int32_t level, const char *text,
+                struct snib__wakes *wakes);
 };
 
-int snib__driver_init(struct snib__driver *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
+int snib__driver_init(
+    struct snib__driver
+        *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
 /* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
@@ -100,11 +114,12 @@ int snib__driver_start(struct snib__driver *driver);
 /* Inside, with an operation whose `awaited` is set: stay until it is done (true), `until` has passed, a
  * signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for another holder.
  * Leaves and enters meanwhile. */
-bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until, bool interruptible,
-                      bool until_waiting);
+bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
+                      bool interruptible, bool until_waiting);
 
 /* Wake lists, for the API's callbacks. */
-void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes, _Atomic uint32_t *word);
+void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
+                     _Atomic uint32_t *word);
 void snib__wake_fd(struct snib__driver *driver, struct snib__wakes *wakes, int fd);
 
 /* Outside: end the thread and close the sockets. */
@@ -114,11 +129,12 @@ void snib__driver_stop(struct snib__driver *driver);
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
 void snib__driver_flush(struct snib__driver *driver, bool reading);
-void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock, const char *bytes, ssize_t n,
-                          int error);
+void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock,
+                          const char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
 void snib__driver_drop_sock(struct snib__driver *driver, int link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
-void snib__driver_do_wakes(struct snib__driver *driver, const struct snib__wakes *wakes); /* outside */
+void snib__driver_do_wakes(struct snib__driver *driver,
+                           const struct snib__wakes *wakes); /* outside */
 
 #endif

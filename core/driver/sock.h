@@ -23,7 +23,7 @@ struct snib__sock {
     bool open; /* connected */
     bool dead;
     struct snib__resolve *resolve;
-    void *address_now;  /* struct addrinfo of the attempt, then its successors */
+    void *address_now; /* struct addrinfo of the attempt, then its successors */
     int last_error;
 };
 
@@ -36,7 +36,7 @@ int snib__sock_fd(const struct snib__sock *sock, short *out_events);
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
 int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno);
 
-void snib__sock_drop(struct snib__sock *sock);   /* shut down; closed and freed when unused */
-void snib__sock_unuse(struct snib__sock *sock);  /* users-- */
+void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
+void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 
 #endif

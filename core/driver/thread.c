@@ -91,7 +91,8 @@ static void thread_send_pubsub(struct snib__driver *d)
     struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
     if (!sock || !sock->open || snib__buf_size(out) == 0)
         return;
-    ssize_t n = send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n =
+        send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
@@ -115,89 +116,114 @@ static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
     return d->reader == SNIB__READER_THREAD && sock && sock->open;
 }
 
-/* Inside the mutex: it does not block, and a burst is read in few calls. */
-static void thread_read(struct snib__driver *d, int link, struct snib__sock *sock, char *bytes)
+/* What one sleep watches, and what came of it. */
+struct thread_watch {
+    struct pollfd polls[3]; /* the wake descriptor, then the links */
+    struct snib__sock *socks[2];
+    bool open[2]; /* connected before the sleep */
+    ssize_t got[2];
+    int errors[2];
+};
+
+/* Choose what to watch; returns until when at most. */
+static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
 {
-    ssize_t n = recv(sock->fd, bytes, THREAD_READ_BYTES, MSG_DONTWAIT);
-    int error = errno;
-    if (link == SNIB__COMMAND)
-        d->reads++;
-    snib__driver_receive(d, link, sock, bytes, n, error);
+    snib__time until = snib__engine_deadline(d->engine);
+    watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    for (int link = 0; link < 2; link++) {
+        struct snib__sock *sock = watch->socks[link] = d->socks[link];
+        struct pollfd *ready = &watch->polls[1 + link];
+        *ready = (struct pollfd){.fd = -1};
+        watch->open[link] = sock && sock->open;
+        if (!sock)
+            continue;
+        sock->users++;
+        if (!sock->open) {
+            ready->fd = snib__sock_fd(sock, &ready->events);
+            until = d->connect_by[link] < until ? d->connect_by[link] : until;
+        } else if (link == SNIB__PUBSUB || reads) {
+            bool unsent = link == SNIB__PUBSUB
+                              ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
+                              : snib__buf_size(&d->sending) > 0;
+            *ready = (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        }
+    }
+    return until;
 }
 
-static void thread_sleep(struct pollfd *polls, nfds_t n, snib__time until)
+/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
+static void thread_sleep(struct thread_watch *watch, snib__time until, char *bytes)
 {
     struct timespec ts, *timeout = NULL;
     if (until != SNIB__NEVER) {
         snib__time now = snib__now();
         snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
+                               .tv_nsec = (long)(left % 1000000000u)};
         timeout = &ts;
     }
-    ppoll(polls, n, timeout, NULL);
+    if (ppoll(watch->polls, 3, timeout, NULL) <= 0)
+        for (int i = 0; i < 3; i++)
+            watch->polls[i].revents = 0;
+    if (watch->polls[0].revents) {
+        uint64_t count;
+        ssize_t n = read(watch->polls[0].fd, &count, sizeof count);
+        (void)n;
+    }
+    for (int link = 0; link < 2; link++)
+        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+            watch->got[link] = recv(watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES,
+                                    THREAD_READ_BYTES, MSG_DONTWAIT);
+            watch->errors[link] = errno;
+        }
+}
+
+/* Hand on what the sleep brought. */
+static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
+{
+    for (int link = 0; link < 2; link++) {
+        struct snib__sock *sock = watch->socks[link];
+        if (!sock)
+            continue;
+        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+            d->reads += link == SNIB__COMMAND;
+            snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
+                                 watch->errors[link]);
+        } else if (!watch->open[link] && sock == d->socks[link]) {
+            thread_connecting(d, link, snib__now());
+        }
+        snib__sock_unuse(sock);
+    }
 }
 
 /* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
 static void thread_pass(struct snib__driver *d, char *bytes)
 {
     struct snib__wakes wakes;
-    struct pollfd polls[3];
-    struct snib__sock *socks[2];
+    struct thread_watch watch;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
     for (int link = 0; link < 2; link++)
         thread_wishes(d, link);
     snib__driver_settle(d, &wakes);
     thread_send_pubsub(d);
-    bool reads = thread_reads(d, &wakes);
-    snib__driver_flush(d, reads);
-    reads = thread_reads(d, &wakes);
-    snib__time until = snib__engine_deadline(d->engine);
-    polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = socks[link] = d->socks[link];
-        polls[1 + link] = (struct pollfd){.fd = -1};
-        if (!sock)
-            continue;
-        sock->users++;
-        if (!sock->open) {
-            polls[1 + link].fd = snib__sock_fd(sock, &polls[1 + link].events);
-            until = d->connect_by[link] < until ? d->connect_by[link] : until;
-        } else if (link == SNIB__PUBSUB || reads) {
-            bool more = link == SNIB__PUBSUB ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                                             : snib__buf_size(&d->sending) > 0;
-            polls[1 + link] = (struct pollfd){.fd = sock->fd, .events = more ? POLLIN | POLLOUT : POLLIN};
-        }
-    }
+    snib__driver_flush(d, thread_reads(d, &wakes));
+    snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
     d->sleep_until = until;
     pthread_mutex_unlock(&d->mutex);
     wakes.thread = false; /* that is us */
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(polls, 3, until);
-    if (polls[0].revents) {
-        uint64_t count;
-        ssize_t n = read(d->wake_fd, &count, sizeof count);
-        (void)n;
-    }
+    thread_sleep(&watch, until, bytes);
     pthread_mutex_lock(&d->mutex);
     d->sleep_until = 0;
     d->wake_raised = false;
-    for (int link = 0; link < 2; link++) {
-        if (socks[link] && socks[link] == d->socks[link]) {
-            if (!socks[link]->open)
-                thread_connecting(d, link, snib__now());
-            else if (polls[1 + link].revents & ~POLLOUT)
-                thread_read(d, link, socks[link], bytes);
-        }
-        if (socks[link])
-            snib__sock_unuse(socks[link]);
-    }
+    thread_feed(d, &watch, bytes);
 }
 
 void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
-    char bytes[THREAD_READ_BYTES];
+    char bytes[2 * THREAD_READ_BYTES];
     prctl(PR_SET_NAME, "snib");
     pthread_mutex_lock(&d->mutex);
     while (!d->stop)

@@ -16,7 +16,8 @@ static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, s
     return op;
 }
 
-struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_INFO, gate, now, out_code);
     if (!op)
@@ -29,13 +30,15 @@ struct snib__op *snib__engine_info(struct snib__engine *e, struct snib__gate *ga
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_force(struct snib__engine *e, struct snib__gate *gate, snib__time now,
+                                    int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_FORCE, gate, now, out_code);
     return op ? ask_start(e, op, now) : NULL;
 }
 
-struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
     if (!op)
@@ -44,8 +47,9 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern, size_t n, char *buffer,
-                                   size_t cap, snib__time now, int32_t *out_code)
+struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+                                   size_t n, char *buffer, size_t cap, snib__time now,
+                                   int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_LIST, NULL, now, out_code);
     if (!op)
@@ -55,7 +59,8 @@ struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, cons
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    *op->asked = (struct snib__asked){.cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
+    *op->asked = (struct snib__asked){
+        .cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
     memcpy(op->asked->pattern, n ? pattern : "*", n ? n : 1);
     return ask_start(e, op, now);
 }
@@ -78,21 +83,23 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     return SNIB__SCRIPT_LIST;
 }
 
-static int32_t ask_info(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                        const struct snib__resp *resp)
+static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
+                        const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
     if (n != 5 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
         reply[3].type != SNIB__RESP_INTEGER || reply[4].type != SNIB__RESP_INTEGER)
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
     const char *owner = snib__resp_text(resp, &reply[2]);
-    size_t length = reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
+    size_t length =
+        reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
     answer->held = reply[1].integer != -2;
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
     /* Our own subscription does not wait while nobody of us does. */
-    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON && !op->gate->wait->head)
+    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON &&
+        !op->gate->wait->head)
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
@@ -100,7 +107,8 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op, const struc
     return SNIB_OK;
 }
 
-static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
+static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n,
+                        const struct snib__resp *resp)
 {
     struct snib__asked *asked = op->asked;
     if (n < 2 || reply[1].type != SNIB__RESP_STRING)
@@ -119,8 +127,8 @@ static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, ui
     return SNIB_OK;
 }
 
-void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                      const struct snib__resp *resp)
+void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
+                      uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
     if (op->kind == SNIB__OP_INFO)

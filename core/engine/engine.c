@@ -72,14 +72,20 @@ void snib__engine_free(struct snib__engine *e)
     free(e);
 }
 
-struct snib__buf *snib__engine_output(struct snib__engine *e, int link) { return &e->node.links[link].conn.out; }
+struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
+{
+    return &e->node.links[link].conn.out;
+}
 
 uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
 {
     return e->node.links[link].conn.ring_count;
 }
 
-uint64_t snib__engine_commands(const struct snib__engine *e) { return e->stats.commands; }
+uint64_t snib__engine_commands(const struct snib__engine *e)
+{
+    return e->stats.commands;
+}
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
@@ -101,7 +107,8 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
-    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e), snib__node_deadline(e)};
+    snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
+                           snib__node_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -150,7 +157,10 @@ bool snib__engine_quiet(const struct snib__engine *e)
     return true;
 }
 
-uint64_t snib__engine_moves(const struct snib__engine *e) { return e->moves; }
+uint64_t snib__engine_moves(const struct snib__engine *e)
+{
+    return e->moves;
+}
 
 void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *out)
 {
@@ -174,7 +184,10 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration)
     buckets[bucket < SNIB_HISTOGRAM_BUCKETS ? bucket : SNIB_HISTOGRAM_BUCKETS - 1]++;
 }
 
-void snib__engine_log_level(struct snib__engine *e, int32_t level) { e->log_level = level; }
+void snib__engine_log_level(struct snib__engine *e, int32_t level)
+{
+    e->log_level = level;
+}
 
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
 {
@@ -203,7 +216,10 @@ const char *snib__engine_take_log(struct snib__engine *e, int32_t *out_level)
     return record->text;
 }
 
-struct snib__op *snib__engine_live(const struct snib__engine *e) { return e->live; }
+struct snib__op *snib__engine_live(const struct snib__engine *e)
+{
+    return e->live;
+}
 
 void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {

@@ -31,7 +31,7 @@ struct snib__config {
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
     char uuid[37];            /* the client id */
     uint64_t seed;            /* for jitter */
-    uint64_t first_number;    /* of the first owner; 12 digits keep all owners of a client equally long */
+    uint64_t first_number;    /* of the first owner */
     snib__time lease, reply_timeout, patience, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
@@ -47,13 +47,16 @@ void snib__engine_free(struct snib__engine *engine);
 int snib__engine_take_wish(struct snib__engine *engine, int link);
 void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error, snib__time now);
-void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n, snib__time now);
+void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error,
+                            snib__time now);
+void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n,
+                        snib__time now);
 /* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
 struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
 /* Commands on a link whose reply has not come. */
 uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
-uint64_t snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
+uint64_t
+snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -71,7 +74,8 @@ enum snib__op_kind {
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
  * The caller's fields are his: the engine never looks at them. */
 struct snib__op {
-    void *home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
+    void *
+        home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
@@ -100,14 +104,15 @@ struct snib__op {
 };
 
 struct snib__acquire {
-    uint64_t owner; /* 0 fresh */
-    snib__time wait; /* SNIB__NEVER no limit, 0 one try */
+    uint64_t owner;      /* 0 fresh */
+    snib__time wait;     /* SNIB__NEVER no limit, 0 one try */
     snib__time lease;    /* 0: renewed */
     snib__time max_hold; /* 0: none */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
-struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name, size_t n);
+struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
+                                  size_t n);
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
@@ -115,21 +120,24 @@ void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 /* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
  * started.  It may be done at once: see op->done. */
 struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
-                                      const struct snib__acquire *how, snib__time now, int32_t *out_code);
-/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
-struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold, snib__time now,
+                                      const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code);
+/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
+struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code);
 /* An operation that is done with SNIB_OK: for who was promised an event of what needed no command. */
-struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now, int32_t *out_code);
-struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                   int32_t *out_code);
-struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate, snib__time now,
-                                    int32_t *out_code);
+struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
+                                      int32_t *out_code);
+struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
+                                   snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__gate *gate,
+                                    snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
 /* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
-struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor, const char *pattern, size_t n,
-                                   char *buffer, size_t cap, snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
+                                   const char *pattern, size_t n, char *buffer, size_t cap,
+                                   snib__time now, int32_t *out_code);
 /* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
 bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
@@ -149,11 +157,12 @@ bool snib__op_in_flight(const struct snib__op *op);
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
     struct snib__gate *gate;
-    struct snib__hold *prev, *next; /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op;            /* acquiring or releasing it; NULL */
-    uint64_t number;                /* the owner's number on the wire, unique */
-    uint64_t owner;                 /* explicit owner or 0 */
-    snib__time deadline;            /* V: no longer safe from here on; 0 before the grant */
+    struct snib__hold *prev,
+        *next;           /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op; /* acquiring or releasing it; NULL */
+    uint64_t number;     /* the owner's number on the wire, unique */
+    uint64_t owner;      /* explicit owner or 0 */
+    snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     uint32_t lease_ms; /* 0: renewed with the client's lease */
     uint32_t max_hold_ms;
@@ -172,9 +181,11 @@ struct snib__hold {
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold, snib__time now);
+int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
+                     snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
-size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold, char *out);
+size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
+                        char *out);
 /* The holds that were to tell this sink of their loss tell nobody. */
 void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* The next hold that became lost and wants it told (hold->tell), once each. */

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATE_CHAIN_MAX (10 * SNIB__MS) /* hand-overs in a row may keep other processes out this long */
-#define GATE_RETRY (500 * SNIB__MS)    /* between releases that the server refuses */
+#define GATE_CHAIN_MAX                                                                             \
+    (10 * SNIB__MS)                 /* hand-overs in a row may keep other processes out this long */
+#define GATE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
 
 /* ---- the table of gates ---- */
 
@@ -45,8 +46,10 @@ static int gate_grow(struct snib__engine *e)
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
-    for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate; gate = gate->next)
-        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind && memcmp(gate->name, name, n) == 0) {
+    for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
+         gate = gate->next)
+        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
+            memcmp(gate->name, name, n) == 0) {
             gate->refs++;
             return gate;
         }
@@ -55,7 +58,11 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind), .home = e->config.home, .hash = hash, .refs = 1, .name_len = (uint16_t)n};
+    *gate = (struct snib__gate){.kind = snib__kind_of(kind),
+                                .home = e->config.home,
+                                .hash = hash,
+                                .refs = 1,
+                                .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
@@ -64,9 +71,15 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     return gate;
 }
 
-void *snib__gate_home(const struct snib__gate *gate) { return gate->home; }
+void *snib__gate_home(const struct snib__gate *gate)
+{
+    return gate->home;
+}
 
-void snib__gate_ref(struct snib__gate *gate) { gate->refs++; }
+void snib__gate_ref(struct snib__gate *gate)
+{
+    gate->refs++;
+}
 
 void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
@@ -154,7 +167,8 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = op->gate->active;
-    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner || now >= held->deadline)
+    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner ||
+        now >= held->deadline)
         return false;
     held->count++;
     held->flags |= SNIB__HANDED;
@@ -171,7 +185,8 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
-                                      const struct snib__acquire *how, snib__time now, int32_t *out_code)
+                                      const struct snib__acquire *how, snib__time now,
+                                      int32_t *out_code)
 {
     struct snib__op *op = snib__op_new(e, SNIB__OP_ACQUIRE, gate, now, out_code);
     if (!op)
@@ -217,7 +232,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     return op;
 }
 
-static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now)
+static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         snib__time now)
 {
     struct snib__op *op = hold->op;
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold));
@@ -235,7 +251,8 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->flags |= SNIB__HANDED;
     snib__op_done(e, op, SNIB_OK);
     struct snib__wait *wait = hold->gate->wait;
-    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other; other = next) {
+    for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
+         other = next) {
         next = other->next;
         if (other->owner != hold->owner)
             continue;
@@ -247,7 +264,8 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
 }
 
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text, snib__time now)
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
@@ -257,13 +275,14 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
         return;
     }
     snib__gate_ref(gate);
+    bool unsure = error == SNIB_ESERVER || (error && (hold->flags & SNIB__RESENT));
     hold->flags &= (uint8_t)~SNIB__RESENT;
     if (error && op) {
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
     }
-    if (error == SNIB_ESERVER) { /* unknown words: it may have worked */
+    if (unsure) { /* unknown words, or an earlier try has no answer: it may have worked */
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         snib__gate_release(e, hold, now);
     } else if (error || !op || op->once) {
@@ -277,7 +296,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
         if (op->done)
             snib__gate_advance(e, gate, now);
         else if (!(hold->flags & SNIB__AWAKE) && gate->wait->channel == SNIB__CHAN_ON)
-            snib__gate_advance(e, gate, now); /* subscribed since: what was released meanwhile was not heard */
+            snib__gate_advance(
+                e, gate, now); /* subscribed since: what was released meanwhile was not heard */
         else
             snib__wait_sleep(e, gate, verdict.left_ms, now);
     }
@@ -318,7 +338,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* ---- releasing ---- */
 
-static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code, snib__time now)
+static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                          snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
@@ -339,15 +360,17 @@ static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32
 }
 
 /* May the hold go to the head of the local queue, or is it other processes' turn? */
-static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate, struct snib__hold *hold,
-                               snib__time now)
+static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
+                               struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 || now >= hold->deadline)
+    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+        now >= hold->deadline)
         return false;
     if (wait->chain == 0)
         wait->chain_since = hold->acquired_at;
-    if (wait->chain >= (uint32_t)e->config.handover_max || now - wait->chain_since > GATE_CHAIN_MAX) {
+    if (wait->chain >= (uint32_t)e->config.handover_max ||
+        now - wait->chain_since > GATE_CHAIN_MAX) {
         wait->chain = 0;
         hold->flags |= SNIB__YIELD;
         return false;
@@ -401,17 +424,18 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     gate_send_release(e, hold, now);
 }
 
-struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold, snib__time now,
-                                      int32_t *out_code)
+struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
     if (hold->phase == SNIB__HELD && now >= hold->deadline)
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE, now);
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
+                        now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
         /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
-        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                                          hold->count == 0
+        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0
                                       ? NULL
                                       : snib__hold_new(e, hold->gate);
         hold->count = 0;
@@ -464,8 +488,9 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
     snib__gate_put(e, gate);
 }
 
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, const struct snib__value *reply,
-                               int32_t error, const char *text, snib__time now)
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
+                               const struct snib__value *reply, int32_t error, const char *text,
+                               snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
@@ -499,7 +524,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 }
 
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text, snib__time now)
+                                const struct snib__value *reply, int32_t error, const char *text,
+                                snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->wait->incoming;
@@ -528,7 +554,8 @@ void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request, snib__time now)
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+                           snib__time now)
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;

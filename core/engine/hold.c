@@ -45,7 +45,8 @@ void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
     }
 }
 
-void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at, snib__time now)
+void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        snib__time now)
 {
     hold->phase = SNIB__HELD;
     hold->flags &= (uint8_t)~SNIB__RESENT;
@@ -61,19 +62,32 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
         ends = hold->deadline;
     if (hold->max_hold_ms && now + hold->max_hold_ms * SNIB__MS < ends)
         ends = now + hold->max_hold_ms * SNIB__MS;
-    if (ends != SNIB__NEVER && snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
+    if (ends != SNIB__NEVER &&
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
         hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
 }
 
 static void hold_count_loss(struct snib__engine *e, int reason)
 {
     switch (reason) {
-    case SNIB_REASON_EXPIRED: e->stats.lost_expired++; break;
-    case SNIB_REASON_TAKEN: e->stats.lost_taken++; break;
-    case SNIB_REASON_DELETED: e->stats.lost_deleted++; break;
-    case SNIB_REASON_UNREACHABLE: e->stats.lost_unreachable++; break;
-    case SNIB_REASON_MAX_HOLD: e->stats.lost_max_hold++; break;
-    default: e->stats.lost_closed++; break;
+    case SNIB_REASON_EXPIRED:
+        e->stats.lost_expired++;
+        break;
+    case SNIB_REASON_TAKEN:
+        e->stats.lost_taken++;
+        break;
+    case SNIB_REASON_DELETED:
+        e->stats.lost_deleted++;
+        break;
+    case SNIB_REASON_UNREACHABLE:
+        e->stats.lost_unreachable++;
+        break;
+    case SNIB_REASON_MAX_HOLD:
+        e->stats.lost_max_hold++;
+        break;
+    default:
+        e->stats.lost_closed++;
+        break;
     }
 }
 
@@ -142,7 +156,10 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     if (hold->phase == SNIB__RELEASING)
         snib__gate_retry_release(e, hold, now);
     else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold, hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED : SNIB_REASON_MAX_HOLD, now);
+        snib__hold_lose(e, hold,
+                        hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED
+                                                                : SNIB_REASON_MAX_HOLD,
+                        now);
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)

@@ -27,13 +27,18 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
     switch (kind) {
-    case SNIB__REQ_ACQUIRE: return hold->gate->kind->acquire(out, e, hold);
-    case SNIB__REQ_RELEASE: return hold->gate->kind->release(out, e, hold);
-    case SNIB__REQ_TRANSFER: return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+    case SNIB__REQ_ACQUIRE:
+        return hold->gate->kind->acquire(out, e, hold);
+    case SNIB__REQ_RELEASE:
+        return hold->gate->kind->release(out, e, hold);
+    case SNIB__REQ_TRANSFER:
+        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW: /* a fixed lease is asked for, not renewed */
         return batch->holds[0]->gate->kind->renew(
-            out, e, batch->holds, batch->n, batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
-    default: return snib__ask_encode(e, out, subject);
+            out, e, batch->holds, batch->n,
+            batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
+    default:
+        return snib__ask_encode(e, out, subject);
     }
 }
 
@@ -50,7 +55,8 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
         conn->out.len = conn->out.head + size;
         return -1;
     }
-    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script = (int16_t)script;
+    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script =
+        (int16_t)script;
     e->stats.commands++;
     return 0;
 }
@@ -70,9 +76,11 @@ static int node_later(struct snib__engine *e, const struct snib__request *reques
     return 0;
 }
 
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number, snib__time now)
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+                    snib__time now)
 {
-    struct snib__request request = {.kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    struct snib__request request = {
+        .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(e))
         return node_write(e, &request, now);
     if (kind == SNIB__REQ_RENEW)
@@ -175,10 +183,12 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
 
 static bool node_hopeless(int32_t code)
 {
-    return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE || code == SNIB_EPROTOCOL;
+    return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
+           code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error, snib__time now)
+static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error,
+                              snib__time now)
 {
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
@@ -209,7 +219,8 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         snib__op_arm(e, op);
 }
 
-void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error, snib__time now)
+void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error,
+                            snib__time now)
 {
     struct snib__endpoint *ep = &e->node.links[link];
     if (ep->conn.failure) {
@@ -220,14 +231,16 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
-    ep->next_try = now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
-    ep->backoff = ep->backoff == 0                       ? NODE_BACKOFF_MIN
+    ep->next_try =
+        now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
+    ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
-                                                         : ep->backoff * 2;
+                                                       : ep->backoff * 2;
     if (link == SNIB__PUBSUB) {
         snib__wait_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s", snib_code_text(code));
+        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
+                         snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -259,8 +272,9 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     if (node->ever_ready)
         e->stats.reconnects++;
     else if (conn->evicts)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "the server may evict locks when memory is short: set maxmemory-policy noeviction");
     snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
@@ -274,8 +288,8 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
-static void node_answer(struct snib__engine *e, struct snib__request *request, const struct snib__value *reply,
-                        uint32_t n, snib__time now)
+static void node_answer(struct snib__engine *e, struct snib__request *request,
+                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     const char *text = "";
@@ -286,8 +300,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     }
     if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
         error = SNIB_EPERM;
-        if (request->script >= 0 && request->tries++ == 0 && snib__conn_load(conn, request->script, now) == 0 &&
-            request->subject && request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
+        if (request->script >= 0 && request->tries++ == 0 &&
+            snib__conn_load(conn, request->script, now) == 0 && request->subject &&
+            request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -296,7 +311,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     case SNIB__REQ_ACQUIRE:
         snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, error, text, now);
         break;
-    case SNIB__REQ_RELEASE: snib__gate_answer_release(e, request->subject, reply, error, text, now); break;
+    case SNIB__REQ_RELEASE:
+        snib__gate_answer_release(e, request->subject, reply, error, text, now);
+        break;
     case SNIB__REQ_TRANSFER:
         snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, error, text, now);
         break;
@@ -311,7 +328,8 @@ static void node_answer(struct snib__engine *e, struct snib__request *request, c
     }
 }
 
-void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n, snib__time now)
+void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
+                        snib__time now)
 {
     struct snib__endpoint *ep = &e->node.links[link];
     struct snib__request request;
@@ -360,9 +378,11 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
     for (int link = 0; link < 2; link++) {
         struct snib__endpoint *ep = &e->node.links[link];
         snib__time oldest = snib__conn_oldest(&ep->conn);
-        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER && oldest + node_reply_timeout(e) <= now)
+        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
+            oldest + node_reply_timeout(e) <= now)
             node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting && ep->next_try <= now)
+        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
+            ep->next_try <= now)
             ep->connect = true;
     }
 }

@@ -82,12 +82,12 @@ void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
     e->free_batches = batch;
 }
 
-struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate, snib__time now,
-                              int32_t *out_code)
+struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
+                              snib__time now, int32_t *out_code)
 {
-    *out_code = e->closed && kind != SNIB__OP_RELEASE          ? SNIB_ECLOSED
+    *out_code = e->closed && kind != SNIB__OP_RELEASE      ? SNIB_ECLOSED
                 : e->live_n >= (uint32_t)e->config.ops_max ? SNIB_ELIMIT
-                                                               : SNIB_ENOMEM;
+                                                           : SNIB_ENOMEM;
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {
@@ -163,7 +163,8 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 }
 
 /* Done with an error reply whose text is worth showing. */
-void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, const char *server_text, uint32_t n)
+void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
+                   const char *server_text, uint32_t n)
 {
     if (code == SNIB_ESERVER && !op->answer)
         op->answer = calloc(1, sizeof *op->answer);
@@ -173,7 +174,8 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code, co
         for (uint32_t i = 0; i < n && kept < sizeof shown - 1; i++)
             shown[kept++] = server_text[i] >= ' ' && server_text[i] < 127 ? server_text[i] : '?';
         shown[kept] = 0;
-        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s", shown);
+        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s",
+                 shown);
     }
     snib__op_done(e, op, code);
 }
@@ -213,7 +215,7 @@ int snib__op_arm(struct snib__engine *e, struct snib__op *op)
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline ? SNIB_TIMEDOUT
+    int32_t code = now >= op->deadline         ? SNIB_TIMEDOUT
                    : now >= op_patience(e, op) ? e->node.failure
                                                : 0;
     if (code == 0) {
@@ -248,7 +250,8 @@ void snib__op_event(const struct snib__engine *e, const struct snib__op *op, sni
     else {
         memset(out, 0, offsetof(snib_event, text) + 1);
         if (op->code < 0 && op->os_error)
-            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code), strerror(op->os_error));
+            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code),
+                     strerror(op->os_error));
         else if (op->code != SNIB_OK)
             snprintf(out->text, sizeof out->text, "%s", snib_code_text(op->code));
     }

@@ -250,7 +250,8 @@ static void wait_message(struct snib__engine *e, struct snib__wait *wait, snib__
         wait_try(e, wait, now);
 }
 
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n, snib__time now)
+void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
 {
     const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
     if (reply[0].type == SNIB__RESP_ERROR) {
@@ -261,15 +262,16 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
                 if (wait->channel == SNIB__CHAN_ASKED) {
                     wait->channel = SNIB__CHAN_REFUSED;
                     e->stats.polling++;
-                    snib__engine_log(e, SNIB_LOG_WARNING, "the server refused a subscription: waiters poll instead");
+                    snib__engine_log(e, SNIB_LOG_WARNING,
+                                     "the server refused a subscription: waiters poll instead");
                     if (wait->head && !wait->gate->active)
                         snib__wait_sleep(e, wait->gate, -1, now);
                 }
             }
         return;
     }
-    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 || reply[1].type != SNIB__RESP_STRING ||
-        reply[2].type != SNIB__RESP_STRING)
+    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
+        reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(resp, &reply[1]);
     struct snib__wait *wait = wait_find(e, snib__resp_text(resp, &reply[2]), reply[2].count);
@@ -293,7 +295,8 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
 /* ---- sleeping ---- */
 
 /* The first waiter was refused and told the holder's remaining lease (-1 unknown): sleep. */
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms, snib__time now)
+void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                      snib__time now)
 {
     struct snib__wait *wait = gate->wait;
     if (wait->hint && snib__node_ready(e)) {

@@ -58,7 +58,10 @@ void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
     node->renew_n--;
 }
 
-static snib__time watchdog_period(const struct snib__engine *e) { return e->config.lease / 3; }
+static snib__time watchdog_period(const struct snib__engine *e)
+{
+    return e->config.lease / 3;
+}
 
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
 static snib__time watchdog_due(const struct snib__engine *e)
@@ -101,7 +104,8 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
         (now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
     if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
-        snib__engine_log(e, SNIB_LOG_WARNING, "a renewal was sent %d ms late: this process gets too little time",
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "a renewal was sent %d ms late: this process gets too little time",
                          (int)((now - due) / SNIB__MS));
     struct snib__hold *hold = node->renew_cursor;
     while (hold && batch->n < SNIB__BATCH_MAX) {
@@ -149,7 +153,8 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
 
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
-                           const struct snib__value *reply, uint32_t n, int32_t error, snib__time now)
+                           const struct snib__value *reply, uint32_t n, int32_t error,
+                           snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
         e->node.renew_retry = now + e->config.lease / 20;

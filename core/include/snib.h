@@ -55,42 +55,43 @@ typedef struct snib_queue snib_queue;
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,      /* somebody else holds the lock and the caller would not wait */
-    SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
-    SNIB_CANCELLED = 3, /* the operation was cancelled; this caller will not own the lock through it */
-    SNIB_LOST = 4,      /* the hold was lost before this call */
-    SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
-    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
+    SNIB_BUSY = 1,     /* somebody else holds the lock and the caller would not wait */
+    SNIB_TIMEDOUT = 2, /* the wait ended before the lock was free */
+    SNIB_CANCELLED =
+        3,          /* the operation was cancelled; this caller will not own the lock through it */
+    SNIB_LOST = 4,  /* the hold was lost before this call */
+    SNIB_AGAIN = 5, /* not finished yet; go on with snib_op_wait() or the queue */
+    SNIB_NOT_HELD = 6, /* nothing was held, so nothing was released */
     /* usage */
-    SNIB_EINVAL = -1,      /* an argument is out of range */
-    SNIB_EHANDLE = -2,     /* the handle is NULL, freed or of another kind */
-    SNIB_ENAME = -3,       /* the lock name cannot be used */
-    SNIB_ELEASE = -4,      /* the lease is out of range */
-    SNIB_EURL = -5,        /* the URL cannot be understood */
-    SNIB_EOPTION = -6,     /* an option is out of range or unknown */
-    SNIB_ENOTSUP = -7,     /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,      /* the queue has another consumer at this moment */
+    SNIB_EINVAL = -1,  /* an argument is out of range */
+    SNIB_EHANDLE = -2, /* the handle is NULL, freed or of another kind */
+    SNIB_ENAME = -3,   /* the lock name cannot be used */
+    SNIB_ELEASE = -4,  /* the lease is out of range */
+    SNIB_EURL = -5,    /* the URL cannot be understood */
+    SNIB_EOPTION = -6, /* an option is out of range or unknown */
+    SNIB_ENOTSUP = -7, /* this build or this lock kind cannot do that */
+    SNIB_EINUSE = -8,  /* the queue has another consumer at this moment */
     /* resources */
     SNIB_ENOMEM = -20,
-    SNIB_ELIMIT = -21,     /* a limit of the client is reached */
-    SNIB_ESYSTEM = -22,    /* the operating system refused; see os_error */
+    SNIB_ELIMIT = -21,  /* a limit of the client is reached */
+    SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
     SNIB_EUNREACHABLE = -30, /* no usable connection, or no answer in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     /* server */
-    SNIB_EAUTH = -40,       /* user name or password refused */
-    SNIB_EPERM = -41,       /* the user may not run a command, or touch a key or channel */
-    SNIB_EWRONGTYPE = -42,  /* the name belongs to something that is not such a lock */
-    SNIB_ELOADING = -43,    /* the server is still loading its data */
-    SNIB_EOOM = -44,        /* the server is out of memory and refuses writes */
-    SNIB_EREADONLY = -45,   /* the server is a replica */
-    SNIB_ESERVER = -46,     /* any other error reply; maybe applied */
-    SNIB_EDATABASE = -47,   /* the database number does not exist */
-    SNIB_EMISCONF = -48,    /* the server refuses writes: persistence or replicas are in trouble */
+    SNIB_EAUTH = -40,      /* user name or password refused */
+    SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
+    SNIB_EWRONGTYPE = -42, /* the name belongs to something that is not such a lock */
+    SNIB_ELOADING = -43,   /* the server is still loading its data */
+    SNIB_EOOM = -44,       /* the server is out of memory and refuses writes */
+    SNIB_EREADONLY = -45,  /* the server is a replica */
+    SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
+    SNIB_EDATABASE = -47,  /* the database number does not exist */
+    SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
     /* state */
-    SNIB_ECLOSED = -60,     /* the client is closed */
-    SNIB_EFORKED = -61      /* the handle was inherited over a fork */
+    SNIB_ECLOSED = -60, /* the client is closed */
+    SNIB_EFORKED = -61  /* the handle was inherited over a fork */
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
@@ -105,8 +106,9 @@ typedef struct snib_error {
     char text[248];
 } snib_error;
 
-SNIB_API const char *snib_code_name(int32_t code); /* "SNIB_BUSY"; "SNIB_?" for an unknown code; static */
-SNIB_API const char *snib_code_text(int32_t code); /* one sentence; static */
+SNIB_API const char *
+snib_code_name(int32_t code); /* "SNIB_BUSY"; "SNIB_?" for an unknown code; static */
+SNIB_API const char *snib_code_text(int32_t code);     /* one sentence; static */
 SNIB_API int snib_code_is(int32_t code, int32_t flag); /* 1 if the code has the flag, else 0 */
 
 /* ---- Versions ----------------------------------------------------------------------------------- */
@@ -116,7 +118,8 @@ SNIB_API int snib_code_is(int32_t code, int32_t flag); /* 1 if the code has the 
 
 SNIB_API int32_t snib_version_number(void);
 SNIB_API const char *snib_version_string(void);
-SNIB_API const char *snib_build_id(void);  /* a hash over the compiled sources; the same in every package */
+SNIB_API const char *
+snib_build_id(void); /* a hash over the compiled sources; the same in every package */
 SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
@@ -124,17 +127,17 @@ SNIB_API uint32_t snib_features(void);
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
-    uint32_t flags;              /* must be 0 */
-    int64_t lease_ms;            /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms;  /* one attempt to connect; default 3000 */
-    int64_t reply_timeout_ms;    /* a reply that takes longer ends the connection; default 3000 */
-    int64_t patience_ms;         /* how long an operation endures an unreachable server; default 5000 */
-    int64_t recheck_ms;          /* a waiter asks again after this time at most; default 3000 */
-    int64_t max_hold_ms;         /* default for locks; 0 none */
-    int32_t handover_max;        /* hand-overs in a row inside this process; default 16; -1 none */
-    int32_t waiters_max;         /* operations at once; more get SNIB_ELIMIT; default 200000 */
-    const char *username;        /* instead of the URL's; terminated by NUL, copied */
-    const char *password;        /* instead of the URL's; terminated by NUL, copied, never shown */
+    uint32_t flags;             /* must be 0 */
+    int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
+    int64_t connect_timeout_ms; /* one attempt to connect; default 3000 */
+    int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
+    int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
+    int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
+    int64_t max_hold_ms;  /* default for locks; 0 none */
+    int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
+    int32_t waiters_max;  /* operations at once; more get SNIB_ELIMIT; default 200000 */
+    const char *username; /* instead of the URL's; terminated by NUL, copied */
+    const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -182,40 +185,41 @@ SNIB_API void snib_client_free(snib_client *client);
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
 SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
 
-#define SNIB_HISTOGRAM_BUCKETS 32 /* bucket i counts times in [2^i, 2^(i+1)) microseconds, bucket 0 from 0 */
+#define SNIB_HISTOGRAM_BUCKETS                                                                     \
+    32 /* bucket i counts times in [2^i, 2^(i+1)) microseconds, bucket 0 from 0 */
 
 typedef struct snib_client_stats_data {
     uint32_t size; /* set to sizeof before the call */
     uint32_t flags;
-    uint64_t acquisitions;      /* holds granted, re-entries not counted */
+    uint64_t acquisitions; /* holds granted, re-entries not counted */
     uint64_t reentries;
     uint64_t releases;
-    uint64_t waits;             /* acquisitions that had to wait */
-    uint64_t handovers;         /* holds passed on inside this process by one command */
+    uint64_t waits;     /* acquisitions that had to wait */
+    uint64_t handovers; /* holds passed on inside this process by one command */
     uint64_t timeouts;
     uint64_t cancels;
-    uint64_t renewals;          /* holds renewed, not commands */
+    uint64_t renewals; /* holds renewed, not commands */
     uint64_t renewal_commands;
-    uint64_t renewal_failures;  /* renewals without a good answer; they are tried again */
-    uint64_t lost_expired;      /* losses by reason, see enum snib_reason */
+    uint64_t renewal_failures; /* renewals without a good answer; they are tried again */
+    uint64_t lost_expired;     /* losses by reason, see enum snib_reason */
     uint64_t lost_taken;
     uint64_t lost_deleted;
     uint64_t lost_unreachable;
     uint64_t lost_max_hold;
     uint64_t lost_closed;
-    uint64_t rechecks;          /* attempts of waiters that no message caused */
-    uint64_t messages;          /* wake-up messages received */
-    uint64_t polling;           /* waits without a subscription because it was refused */
+    uint64_t rechecks; /* attempts of waiters that no message caused */
+    uint64_t messages; /* wake-up messages received */
+    uint64_t polling;  /* waits without a subscription because it was refused */
     uint64_t connects;
     uint64_t reconnects;
-    uint64_t commands;          /* commands sent on command connections, handshakes not counted */
-    uint64_t writes;            /* system calls that sent to command connections */
-    uint64_t reads;             /* system calls that received from command connections */
-    uint64_t wakes;             /* threads and queues woken */
-    uint64_t watchdog_late_us;  /* the longest delay of a due renewal so far */
-    uint64_t held;              /* now */
-    uint64_t waiting;           /* now */
-    uint64_t memory;            /* bytes the client uses now, buffers included */
+    uint64_t commands;         /* commands sent on command connections, handshakes not counted */
+    uint64_t writes;           /* system calls that sent to command connections */
+    uint64_t reads;            /* system calls that received from command connections */
+    uint64_t wakes;            /* threads and queues woken */
+    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
+    uint64_t held;             /* now */
+    uint64_t waiting;          /* now */
+    uint64_t memory;           /* bytes the client uses now, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
 } snib_client_stats_data;
@@ -232,8 +236,9 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
-SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
-                              char *buffer, size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err);
+SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len,
+                              uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
+                              uint32_t *out_count, snib_error *err);
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
@@ -244,9 +249,11 @@ enum snib_kind {
 
 typedef struct snib_lock_options {
     uint32_t size;
-    uint32_t flags;      /* must be 0 */
-    int64_t lease_ms;    /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
-    int64_t max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
+    uint32_t flags; /* must be 0 */
+    int64_t
+        lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
+    int64_t
+        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
 } snib_lock_options;
 
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -279,8 +286,8 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
  *          caller owns nothing, and the client takes back what a late answer may still grant.
  * Owns     free the hold with snib_hold_free(), once for each success.
  */
-SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
-                               snib_error *err);
+SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                               snib_hold **out_hold, snib_error *err);
 
 /* snib_lock_acquire_submit - start acquiring; the result comes as an event.
  *
@@ -291,8 +298,9 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
  *          itself when its event has been drained or waited for.
  * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will come.  Else nothing was started.
  */
-SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
-                                      uint64_t token, snib_op **out_op, snib_error *err);
+SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                                      snib_queue *queue, uint64_t token, snib_op **out_op,
+                                      snib_error *err);
 
 /* snib_lock_acquire_begin - acquire, but come back with SNIB_AGAIN instead of blocking long.
  *
@@ -303,26 +311,27 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
  *
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; else as snib_lock_acquire().
  */
-SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
-                                     snib_queue *queue, uint64_t token, snib_hold **out_hold, snib_op **out_op,
-                                     snib_error *err);
+SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms,
+                                     int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                     snib_hold **out_hold, snib_op **out_op, snib_error *err);
 
 typedef struct snib_lock_info_data {
-    uint32_t size;        /* set to sizeof before the call */
-    int32_t held;         /* 1 if anybody holds it */
-    int64_t remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
-    int64_t count;        /* hold count on the wire */
-    int64_t waiting;      /* processes subscribed to its wake-ups; -1 unknown */
-    int32_t mine;         /* 1 if held through this client */
+    uint32_t size; /* set to sizeof before the call */
+    int32_t held;  /* 1 if anybody holds it */
+    int64_t
+        remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
+    int64_t count;   /* hold count on the wire */
+    int64_t waiting; /* processes subscribed to its wake-ups; -1 unknown */
+    int32_t mine;    /* 1 if held through this client */
     int32_t reserved;
-    char owner[128];      /* "<client uuid>:<number>", as the server stores it; "" if free */
+    char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
 } snib_lock_info_data;
 
 /* snib_lock_info - ask the server who holds the lock.
  * Blocks   for at most the client's patience. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
-SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                   snib_error *err);
+SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err);
 
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
  *
@@ -333,16 +342,16 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
  * Returns  SNIB_OK deleted; SNIB_NOT_HELD there was nothing; or an error.
  */
 SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);
-SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                            snib_error *err);
+SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                            snib_op **out_op, snib_error *err);
 
 /* ---- Holds -------------------------------------------------------------------------------------- */
 
 enum snib_state {
-    SNIB_HOLD_VALID = 0,    /* safe */
-    SNIB_HOLD_AT_RISK = 1,  /* still safe, but renewal is overdue or the connection is down */
-    SNIB_HOLD_LOST = 2,     /* no longer safe, for ever */
-    SNIB_HOLD_RELEASED = 3  /* given back by the program */
+    SNIB_HOLD_VALID = 0,   /* safe */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue or the connection is down */
+    SNIB_HOLD_LOST = 2,    /* no longer safe, for ever */
+    SNIB_HOLD_RELEASED = 3 /* given back by the program */
 };
 
 enum snib_reason {
@@ -384,7 +393,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1 no limit).
  * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT, or an error. */
-SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason, snib_error *err);
+SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
+                            snib_error *err);
 
 /* snib_hold_release - give the lock back and wake a waiter.
  *
@@ -401,12 +411,12 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
 /* As snib_lock_acquire_submit().  queue and out_op may both be NULL: then nobody is told. */
-SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token, snib_op **out_op,
-                                      snib_error *err);
+SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
+                                      snib_op **out_op, snib_error *err);
 
 /* As snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
-SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue, uint64_t token,
-                                     snib_op **out_op, snib_error *err);
+SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
  * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
@@ -424,12 +434,12 @@ enum snib_event_kind {
 /* A plain value: nothing in it needs freeing but the hold of a successful acquire. */
 typedef struct snib_event {
     uint32_t size;
-    int32_t kind;         /* enum snib_event_kind */
-    int32_t code;         /* DONE: the operation's result */
-    int32_t reason;       /* LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;       /* of the submit */
-    snib_hold *hold;      /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
-    int64_t fencing;      /* the fencing token or 0 */
+    int32_t kind;    /* enum snib_event_kind */
+    int32_t code;    /* DONE: the operation's result */
+    int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
+    uint64_t token;  /* of the submit */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
+    int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
@@ -437,7 +447,7 @@ typedef struct snib_event {
     int32_t mine;         /* info */
     int32_t os_error;
     int32_t reserved;
-    char text[248];       /* an error's sentence; info: the owner; LOG: the message */
+    char text[248]; /* an error's sentence; info: the owner; LOG: the message */
 } snib_event;
 
 /* snib_op_wait - wait for an operation that has no queue, or was begun without one.
@@ -476,8 +486,8 @@ SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t ca
 
 /* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed, a signal handler
  * ran or snib_queue_wake() was called (then 0). */
-SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap, int64_t timeout_ms,
-                             snib_error *err);
+SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
+                             int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
@@ -486,11 +496,17 @@ SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
 
-enum snib_log_level { SNIB_LOG_NONE = 0, SNIB_LOG_ERROR = 1, SNIB_LOG_WARNING = 2, SNIB_LOG_INFO = 3 };
+enum snib_log_level {
+    SNIB_LOG_NONE = 0,
+    SNIB_LOG_ERROR = 1,
+    SNIB_LOG_WARNING = 2,
+    SNIB_LOG_INFO = 3
+};
 
 /* snib_client_log - send log records of this level and graver ones to a queue as SNIB_EVENT_LOG.  At most 256
  * wait there; older ones are dropped and counted in the next record.  queue NULL or level NONE: stop. */
-SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level, snib_error *err);
+SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
+                             snib_error *err);
 
 #ifdef __cplusplus
 }

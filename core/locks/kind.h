@@ -21,14 +21,16 @@ struct snib__verdict {
 
 struct snib__lock_kind {
     int32_t kind; /* enum snib_kind */
-    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
-    int (*release)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold);
+    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
     /* one command that ends `from` and grants `to` */
-    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
-                    const struct snib__hold *to);
+    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *from, const struct snib__hold *to);
     /* lease_ms 0: only ask whether they are held */
-    int (*renew)(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
-                 uint32_t n, int64_t lease_ms);
+    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
+                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
     int (*info)(struct snib__buf *out, const struct snib__gate *gate);
     int (*force)(struct snib__buf *out, const struct snib__gate *gate);
     /* the channel of wake-ups; out has room for name_len + 64; returns its length */

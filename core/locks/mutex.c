@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
 {
     char owner[64];
     return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
@@ -34,38 +35,44 @@ static int mutex_channel_arg(struct snib__buf *out, const struct snib__gate *gat
     return snib__resp_arg(out, channel, mutex_channel(channel, gate->name, gate->name_len));
 }
 
-static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
 {
     return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
 }
 
-static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 || mutex_name(out, hold->gate) < 0 ||
-        mutex_owner(out, engine, hold) < 0 || mutex_lease(out, engine, hold) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 ||
+        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
+        mutex_lease(out, engine, hold) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-static int mutex_release(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *hold)
+static int mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 || mutex_name(out, hold->gate) < 0 ||
-        mutex_owner(out, engine, hold) < 0 || mutex_channel_arg(out, hold->gate) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
+        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
+        mutex_channel_arg(out, hold->gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine, const struct snib__hold *from,
-                          const struct snib__hold *to)
+static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *from, const struct snib__hold *to)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 || mutex_name(out, from->gate) < 0 ||
-        mutex_owner(out, engine, from) < 0 || mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
+        mutex_name(out, from->gate) < 0 || mutex_owner(out, engine, from) < 0 ||
+        mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine, struct snib__hold *const *holds,
-                       uint32_t n, int64_t lease_ms)
+static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RENEW, n, 2 * n + 1) < 0)
         return -1;
@@ -100,7 +107,8 @@ static struct snib__verdict mutex_acquired(const struct snib__value *reply)
 {
     if (reply->type == SNIB__RESP_NIL)
         return (struct snib__verdict){.yes = true};
-    return (struct snib__verdict){.left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
+    return (struct snib__verdict){.left_ms =
+                                      reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
 }
 
 static struct snib__verdict mutex_released(const struct snib__value *reply)

@@ -23,6 +23,9 @@ void snib__buf_consume(struct snib__buf *buf, size_t n);
 
 void snib__buf_free(struct snib__buf *buf);
 
-static inline size_t snib__buf_size(const struct snib__buf *buf) { return buf->len - buf->head; }
+static inline size_t snib__buf_size(const struct snib__buf *buf)
+{
+    return buf->len - buf->head;
+}
 
 #endif

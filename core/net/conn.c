@@ -8,20 +8,39 @@
 #include <string.h>
 
 /* Requests of the handshake and of script loads. */
-enum { CONN_AUTH = -1, CONN_SELECT = -2, CONN_OPTIONAL = -3, CONN_ID = -4, CONN_INFO = -5, CONN_LOAD = -6 };
+enum {
+    CONN_AUTH = -1,
+    CONN_SELECT = -2,
+    CONN_OPTIONAL = -3,
+    CONN_ID = -4,
+    CONN_INFO = -5,
+    CONN_LOAD = -6
+};
 
 static const struct {
     const char *word;
     int32_t code;
 } conn_errors[] = {
     /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
-    {"NOSCRIPT", SNIB_AGAIN},       {"WRONGTYPE", SNIB_EWRONGTYPE}, {"OOM ", SNIB_EOOM},
-    {"READONLY", SNIB_EREADONLY},   {"MASTERDOWN", SNIB_EREADONLY}, {"LOADING", SNIB_ELOADING},
-    {"MISCONF", SNIB_EMISCONF},     {"NOREPLICAS", SNIB_EMISCONF},  {"NOPERM", SNIB_EPERM},
-    {"can't run this", SNIB_EPERM}, {"can't access", SNIB_EPERM},   {"can't publish", SNIB_EPERM},
-    {"NOAUTH", SNIB_EAUTH},         {"WRONGPASS", SNIB_EAUTH},      {"invalid password", SNIB_EAUTH},
-    {"AUTH", SNIB_EAUTH},           {"max number of clients", SNIB_EUNREACHABLE},
-    {"ACL failure", SNIB_EPERM},    {"DB index", SNIB_EDATABASE},
+    {"NOSCRIPT", SNIB_AGAIN},
+    {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"OOM ", SNIB_EOOM},
+    {"READONLY", SNIB_EREADONLY},
+    {"MASTERDOWN", SNIB_EREADONLY},
+    {"LOADING", SNIB_ELOADING},
+    {"MISCONF", SNIB_EMISCONF},
+    {"NOREPLICAS", SNIB_EMISCONF},
+    {"NOPERM", SNIB_EPERM},
+    {"can't run this", SNIB_EPERM},
+    {"can't access", SNIB_EPERM},
+    {"can't publish", SNIB_EPERM},
+    {"NOAUTH", SNIB_EAUTH},
+    {"WRONGPASS", SNIB_EAUTH},
+    {"invalid password", SNIB_EAUTH},
+    {"AUTH", SNIB_EAUTH},
+    {"max number of clients", SNIB_EUNREACHABLE},
+    {"ACL failure", SNIB_EPERM},
+    {"DB index", SNIB_EDATABASE},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
@@ -98,27 +117,32 @@ void snib__conn_reset(struct snib__conn *conn)
 }
 
 /* One command of the handshake: its words, then an entry in the ring. */
-static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc, const char *const *argv)
+static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t argc,
+                    const char *const *argv)
 {
     if (snib__resp_begin(&conn->out, argc) < 0)
         return -1;
     for (uint32_t i = 0; i < argc; i++)
         if (snib__resp_arg(&conn->out, argv[i], strlen(argv[i])) < 0)
             return -1;
-    return snib__conn_expect(conn, &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
+    return snib__conn_expect(conn,
+                             &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
 }
 
-#define CONN_SAY(conn, kind, now, ...)                                                                         \
-    conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),                    \
+#define CONN_SAY(conn, kind, now, ...)                                                             \
+    conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
     const struct snib__script_text *text = &snib__script_texts[script];
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
-        snib__resp_arg(&conn->out, "LOAD", 4) < 0 || snib__resp_arg(&conn->out, text->text, text->length) < 0)
+        snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
+        snib__resp_arg(&conn->out, text->text, text->length) < 0)
         return -1;
-    return snib__conn_expect(conn, &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
+    return snib__conn_expect(
+        conn,
+        &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
 }
 
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
@@ -187,7 +211,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
 }
 
 /* A reply to the handshake or to a script load.  0, or -1 when the connection is of no use. */
-static int conn_greet(struct snib__conn *conn, const struct snib__request *request, const struct snib__value *reply)
+static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
+                      const struct snib__value *reply)
 {
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
@@ -211,13 +236,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    else if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    else if (request->kind == CONN_LOAD &&
+             strcmp(text, snib__script_texts[request->script].sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL, "");
     return 0;
 }
 
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
-                    uint32_t *reply_n)
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+                    const struct snib__value **reply, uint32_t *reply_n)
 {
     for (;;) {
         int broken;
@@ -230,12 +256,14 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request, cons
             *request = (struct snib__request){.script = -1};
             return 1;
         }
-        if (conn->ring_count == 0) /* an answer to nothing, such as "max number of clients reached" */
-            return conn_fail(conn,
-                             (*reply)->type == SNIB__RESP_ERROR
-                                 ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
-                                 : SNIB_EPROTOCOL,
-                             "");
+        if (conn->ring_count ==
+            0) /* an answer to nothing, such as "max number of clients reached" */
+            return conn_fail(
+                conn,
+                (*reply)->type == SNIB__RESP_ERROR
+                    ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
+                    : SNIB_EPROTOCOL,
+                "");
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;

@@ -23,9 +23,9 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
-    int32_t kind;    /* the engine's; negative kinds are the handshake's own */
-    int16_t script;  /* index of the script, or -1 */
-    int16_t tries;   /* how often it was sent because the server had forgotten the script */
+    int32_t kind;   /* the engine's; negative kinds are the handshake's own */
+    int16_t script; /* index of the script, or -1 */
+    int16_t tries;  /* how often it was sent because the server had forgotten the script */
     void *subject;
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
@@ -71,8 +71,8 @@ int snib__conn_expect(struct snib__conn *conn, const struct snib__request *reque
  * there is none: request->kind is 0).  Replies of the handshake are handled inside.
  * Returns 1 with a reply, 0 when there is no more, -1 when the connection must be closed (failure says
  * why). */
-int snib__conn_next(struct snib__conn *conn, struct snib__request *request, const struct snib__value **reply,
-                    uint32_t *reply_n);
+int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
+                    const struct snib__value **reply, uint32_t *reply_n);
 
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);

@@ -44,9 +44,10 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
 static void *resp_string(const redisReadTask *task, char *bytes, size_t n)
 {
     struct snib__resp *resp = task->privdata;
-    struct snib__value *value = resp_push(task, task->type == REDIS_REPLY_ERROR ? SNIB__RESP_ERROR
-                                          : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
-                                                                             : SNIB__RESP_STRING);
+    struct snib__value *value =
+        resp_push(task, task->type == REDIS_REPLY_ERROR    ? SNIB__RESP_ERROR
+                        : task->type == REDIS_REPLY_STATUS ? SNIB__RESP_STATUS
+                                                           : SNIB__RESP_STRING);
     if (!value || n > SNIB__RESP_BYTES_MAX)
         return NULL;
     value->count = (uint32_t)n;

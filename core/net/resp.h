@@ -21,13 +21,13 @@ enum snib__resp_type {
     SNIB__RESP_ARRAY
 };
 
-#define SNIB__RESP_VALUES_MAX 4096         /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (256 * 1024)  /* bytes in one reply */
+#define SNIB__RESP_VALUES_MAX 4096        /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (256 * 1024) /* bytes in one reply */
 
 struct snib__value {
-    int32_t type;     /* enum snib__resp_type */
-    uint32_t count;   /* children of an array, bytes of a text */
-    int64_t integer;  /* INTEGER: the number; texts: offset, see snib__resp_text() */
+    int32_t type;    /* enum snib__resp_type */
+    uint32_t count;  /* children of an array, bytes of a text */
+    int64_t integer; /* INTEGER: the number; texts: offset, see snib__resp_text() */
 };
 
 struct snib__resp;
@@ -40,7 +40,8 @@ int snib__resp_feed(struct snib__resp *resp, const char *bytes, size_t n);
 
 /* snib__resp_next - the next complete reply, valid until the next call.
  * Returns its values (*out_n of them), or NULL: not complete yet, or (*out_broken = 1) unusable. */
-const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n, int *out_broken);
+const struct snib__value *snib__resp_next(struct snib__resp *resp, uint32_t *out_n,
+                                          int *out_broken);
 
 /* snib__resp_text - the bytes of a STRING, STATUS or ERROR; ended by a NUL besides. */
 const char *snib__resp_text(const struct snib__resp *resp, const struct snib__value *value);

@@ -7,7 +7,6 @@
 
 #include <stdint.h>
 
-
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 

@@ -30,8 +30,8 @@ _OK, _BUSY, _TIMEDOUT, _NOT_HELD = 0, 1, 2, 6
 
 _Result = tuple[int, Any]
 
-# The two calls of the hot path.  A coroutine within a coroutine costs more than either, so `async with`
-# runs one coroutine at each end, and that awaits in place what it submits.
+# The two calls of the hot path.  A coroutine within a coroutine costs more than either, so `async
+# with` runs one coroutine at each end, and that awaits in place what it submits.
 _lock_acquire_submit = _core.lock_acquire_submit
 _hold_release_submit = _core.hold_release_submit
 
@@ -389,14 +389,21 @@ class Client(BaseClient):
     __doc__ = BaseClient.__doc__
 
     def _begin(self) -> None:
-        self._loops: weakref.WeakValueDictionary[int, _Loop] = weakref.WeakValueDictionary()
+        self._loops: dict[int, weakref.ref[_Loop]] = {}
 
     def _loop(self) -> _Loop:
         """The queue of the running loop."""
         running = get_running_loop()
-        loop = self._loops.get(id(running))  # what is found keeps its loop, and so the id, alive
-        if loop is None:
-            loop = self._loops[id(running)] = _Loop(self, running)
+        known = self._loops.get(id(running))
+        loop = known and known()  # what is found keeps its loop, and so the id, alive
+        return loop or self._new_loop(running)
+
+    def _new_loop(self, running: AbstractEventLoop) -> _Loop:
+        for key, known in list(self._loops.items()):
+            if known() is None:
+                self._loops.pop(key, None)
+        loop = _Loop(self, running)
+        self._loops[id(running)] = weakref.ref(loop)
         return loop
 
     def _after_fork(self) -> None:
@@ -446,7 +453,9 @@ class Client(BaseClient):
         """
         closing = in_thread(_core.client_close, self._handle, wait_ms(timeout))
         await asyncio.wait([asyncio.wrap_future(closing)])
-        for loop in list(self._loops.values()):
+        for loop in [known() for known in list(self._loops.values())]:
+            if loop is None:
+                continue
             if loop.loop is get_running_loop():
                 loop.detach()
             else:

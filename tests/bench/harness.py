@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
-LINE_TIMEOUT = 120.0  # for one answer of a subject, over the seconds it was told to work
+LINE_TIMEOUT = 30.0  # for one answer of a subject, over the seconds it was told to work
 
 
 def process_cpu(pid: int) -> float:
@@ -123,7 +123,9 @@ class Server:
         return f"{name} {info.get('valkey_version', info['redis_version'])}"
 
     def empty(self) -> None:
-        self.command("FLUSHALL", "SYNC")
+        # Not when there is nothing to flush: clients that track keys would hear of it.
+        if self.command("DBSIZE") != "0":
+            self.command("FLUSHALL", "SYNC")
 
     def await_empty(self) -> None:
         """A release that left its key would make the next one look fast."""

@@ -78,7 +78,7 @@ def check_result(check: Check, rounds: list[dict[str, Sample]], missing: dict[st
     }
     absent = [missing[name] for name in check.seats if name in missing]
     if absent or not rounds:
-        return result | {"verdict": "skipped", "why": absent[0] if absent else "no figures"}
+        return result | {"verdict": "skipped"}
     values = [check.value(r) for r in rounds]
     middle = median(values)
     return result | {"values": values, "median": middle, "verdict": _verdict(check, middle)}
@@ -101,6 +101,7 @@ def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str
         "others": median([s.others for r in rounds for s in r.values()] or [0]),
         "checks": [check_result(check, rounds, missing) for check in row.checks],
         "seats": seats,
+        "missing": sorted(missing.values()),
     }
 
 
@@ -158,8 +159,8 @@ def print_row(row: dict) -> None:
         )
     if row["others"] > QUIET:
         print(f"  NOISY: other processes took {row['others']:.0%} of the machine")
-    for why in sorted({check["why"] for check in row["checks"] if "why" in check}):
-        print(f"  SKIPPED: {why}")
+    for why in row["missing"]:
+        print(f"  MISSING: {why}")
     sys.stdout.flush()
 
 

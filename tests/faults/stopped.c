@@ -9,7 +9,6 @@
 #include "../support/support.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +211,7 @@ static void short_stop_is_survived(void **state)
 
 int main(void)
 {
-    (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1}); /* allowed or not */
+    before_everybody();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_holds),
         cmocka_unit_test(fixed_holds),

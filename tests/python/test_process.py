@@ -87,6 +87,7 @@ import signal
 client = snib.connect(URL)
 lock = client.lock("hot")
 turns = interrupts = 0
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 say("ready")
 while interrupts < 50:
     try:

@@ -17,8 +17,8 @@
  *
  * At last mistakes are planted in the model's world; each must be found, or the check proves nothing.
  */
+#include "model_commands.h"
 #include "model_server.h"
-#include "snib_scripts.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
@@ -32,23 +32,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINKS 4
-#define WORDS_MAX 40
-#define WORD_BYTES 72
 #define MS 1000000ULL
 #define LAG_MAX (15 * MS) /* a call that takes longer may have seen another set of keys */
 
 enum plant { PLANT_NONE, PLANT_CLOCK, PLANT_OOM, PLANT_RELEASE, PLANT_MESSAGE, PLANT_COUNT };
-
-struct command { /* words are text without a NUL */
-    size_t n;
-    const char *word[WORDS_MAX];
-    char room[WORDS_MAX][WORD_BYTES];
-    bool timed;     /* integers of running TTLs or clocks are in the reply */
-    bool unordered; /* the order of a hash table is nobody's business */
-    bool loose;     /* only the type counts */
-    int kills;      /* CLIENT KILL ID of this link; -1 */
-};
 
 static struct {
     char dir[64], socket[80];
@@ -67,7 +54,6 @@ static struct {
     unsigned faults;
     uint64_t lag; /* the longest call since the keys were flushed */
     enum plant plant;
-    uint64_t random;
     unsigned long calls, replies, errors, pushes, skipped, scripts, toggles;
 } world;
 
@@ -85,14 +71,6 @@ static void nap(uint64_t ns)
     nanosleep(
         &(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)},
         NULL);
-}
-
-static uint64_t draw(uint64_t below)
-{
-    world.random ^= world.random << 13;
-    world.random ^= world.random >> 7;
-    world.random ^= world.random << 17;
-    return world.random * 0x2545f4914f6cdd1dULL % below;
 }
 
 static void die(const char *what)
@@ -250,7 +228,7 @@ static void close_link(int i)
 static void open_world(uint64_t seed, enum plant plant)
 {
     memset(&world, 0, sizeof world);
-    world.random = seed * 0x9e3779b97f4a7c15ULL + 1;
+    commands_begin(seed);
     world.plant = plant;
     world.m = model_new();
     admin("FLUSHALL");
@@ -495,280 +473,24 @@ static bool make_call(const struct command *c, int link)
     return true;
 }
 
-/* ---- Making commands ---------------------------------------------------------------------------- */
-
-/* One letter stands for a random word: k key, w the key that gets types of its own, o owner, l lease,
- * v value, c channel, i integer, d database, * a link to kill.  Marks before a command: ! no arguments
- * are added or left out, ~ the order and ? the values of the reply are of no interest. */
-static const char *const raw_commands[] = {"pttl k",
-                                           "pttl k",
-                                           "hset k o v",
-                                           "hset k o v o v",
-                                           "hset k o",
-                                           "set w v",
-                                           "set w v px l",
-                                           "set k v nx px l",
-                                           "set w v xx",
-                                           "set k v nx xx",
-                                           "set k v px",
-                                           "get k",
-                                           "del k",
-                                           "del k k",
-                                           "exists k k",
-                                           "type k",
-                                           "pexpire k l",
-                                           "pexpire k l",
-                                           "hget k o",
-                                           "hdel k o",
-                                           "hdel k o o",
-                                           "hexists k o",
-                                           "hgetall k",
-                                           "hkeys k",
-                                           "hlen k",
-                                           "hincrby k o i",
-                                           "rpush w v v",
-                                           "llen k",
-                                           "time",
-                                           "~scan 0 count 1000",
-                                           "~scan 0 match k* count 1000",
-                                           "~scan 0 match *[^12] type hash count 1000",
-                                           "scan x",
-                                           "scan 0 count 0",
-                                           "scan 0 nonsense 1",
-                                           "publish c v",
-                                           "publish c v",
-                                           "pubsub numsub c c",
-                                           "!~pubsub channels",
-                                           "!ping",
-                                           "!ping v",
-                                           "select d",
-                                           "!client setinfo lib-name snib",
-                                           "!client kill id *",
-                                           "!client kill id 0",
-                                           "!client kill id 99999999",
-                                           "!subscribe c c",
-                                           "!subscribe c",
-                                           "!unsubscribe c",
-                                           "auth v",
-                                           "auth default v",
-                                           "auth nobody v",
-                                           "!script exists v",
-                                           "!script nonsense",
-                                           "!flushall",
-                                           "!quit",
-                                           "nonsense v v",
-                                           "evalsha v 0",
-                                           "evalsha v x",
-                                           "eval v x",
-                                           "eval v 2 k",
-                                           "eval v -1 k",
-                                           "!?role",
-                                           "!?info server",
-                                           "!eval return_1 0"};
-
-static const struct {
-    const char *name, *keys, *arguments;
-} script_shapes[] = {
-    {"list", "", "0 p n"},
-    {"mutex_acquire", "k", "o l"},
-    {"mutex_acquire", "k", "o g"},
-    {"mutex_force", "k", "c"},
-    {"mutex_info", "k", "c"},
-    {"mutex_release", "k", "o c"},
-    {"mutex_renew", "k", "l o"},
-    {"mutex_renew", "k k k", "g o o o"},
-    {"mutex_renew", "k k", "0 o o"},
-    {"mutex_transfer", "k", "o o l"},
-    {"mutex_transfer", "k", "o o g"},
-};
-
-static const char *const probes[] = {
-    "return {1, 2.7, -2.7, 'x', nil, 3}",
-    "return {ok = 'fine'}",
-    "return {err = 'CODE text'}",
-    "return {err = 'plain'}",
-    "return {{1, {2}}, {}, true, false, {ok = 'in'}, {err = 'CODE in'}}",
-    "return true",
-    "return false",
-    "return nil",
-    "return",
-    "return 'text'",
-    "return 3.99",
-    "return -3.99",
-    "return #ARGV .. '/' .. #KEYS",
-    "return redis.call('get', KEYS[1])",
-    "return redis.pcall('get', KEYS[1])",
-    "return redis.pcall('get', KEYS[1]) == false",
-    "return type(redis.call('type', KEYS[1]))",
-    "return redis.call('type', KEYS[1]).ok",
-    "return redis.call('set', 'k3', 1.5)",
-    "return redis.call('set', 'k3', 12345678901234567)",
-    "return redis.call('hgetall', KEYS[1])",
-    "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err "
-    "end\nreturn r",
-    "\nredis.call('set', 'k3', 'v')\nreturn redis.call('hget', 'k3', 'f')",
-    "redis.call('del', 'k3') return redis.call('rpush', 'k3', 'v')",
-    "return redis.error_reply('text')",
-    "return redis.error_reply('CODE text')",
-    "return redis.error_reply('-CODE text')",
-    "return redis.status_reply('text')",
-    "return redis.status_reply()",
-    "return redis.call('nonsense')",
-    "return redis.pcall('nonsense')",
-    "return redis.call('get')",
-    "return redis.call('subscribe', 'c')",
-    "return redis.call()",
-    "return redis.call({})",
-    "return redis.call('publish', 'c0', 'from a script')",
-    "return redis.pcall('publish', 'c0', 'from a script')",
-    "return nonsense",
-    "nonsense = 1",
-    "error('thrown')",
-    "\n\nerror({err = 'CODE thrown'})",
-    "local function f() return redis.call('hget') end return f()",
-    "return nil .. 'x'",
-    "this is no lua",
-    "return redis.call('pttl', KEYS[1])",
-    "return {redis.call('time')[1] ~= nil, redis.call('exists', KEYS[1])}",
-};
-
-static const char *random_word(char letter, char room[WORD_BYTES])
-{
-    static const char *const leases[] = {
-        "10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc", "1e3", "9223372036854775807",
-        "",      "010",   "3600000"};
-    static const char *const integers[] = {"1", "-1", "0", "9223372036854775807", "x", "1.5", "-7"};
-    static const char *const values[] = {"1", "0", "some text", "", "with\r\nlines", "-12"};
-    switch (letter) {
-    case 'k':
-        snprintf(room, WORD_BYTES, "k%d", (int)draw(4));
-        return room;
-    case 'w':
-        return "k3";
-    case 'o':
-        snprintf(room, WORD_BYTES, draw(8) == 0 ? "f%d" : "0a1b2c3d-4e5f-8a7b-8c9d-0e1f2a3b4c5d:%d",
-                 (int)draw(3));
-        return room;
-    case 'c':
-        snprintf(room, WORD_BYTES, "c%d", (int)draw(3));
-        return room;
-    case 'd':
-        snprintf(room, WORD_BYTES, "%s", draw(4) != 0 ? "0" : draw(2) != 0 ? "3" : "16");
-        return room;
-    case 'l': /* very short ones cost a wait each */
-        return draw(12) == 0 ? leases[draw(sizeof leases / sizeof *leases)] : leases[draw(3)];
-    case 'g':
-        return leases[draw(3)];
-    case 'i':
-        return integers[draw(sizeof integers / sizeof *integers)];
-    case 'v':
-        return values[draw(sizeof values / sizeof *values)];
-    case 'p':
-        return draw(2) != 0 ? "*" : "k[0-1]";
-    default:
-        return "1000";
-    }
-}
-
-/* Append the words of a text, letters replaced. */
-static void add_words(struct command *c, const char *text)
-{
-    while (*text != '\0') {
-        size_t n = strcspn(text, " ");
-        char *room = c->room[c->n];
-        bool is_first = c->n == 0;
-        if (n == 1 && *text == '*') {
-            c->kills = (int)draw(LINKS);
-            snprintf(room, WORD_BYTES, "%lld", world.real_id[c->kills]);
-            c->word[c->n] = room;
-        } else if (n == 1 && strchr("kwocdlgivpn", *text) != NULL && !is_first) {
-            c->word[c->n] = random_word(*text, room);
-        } else {
-            snprintf(room, WORD_BYTES, "%.*s", (int)n, text);
-            c->word[c->n] = room;
-        }
-        c->n++;
-        text += n + (text[n] == ' ');
-    }
-}
-
-static void make_raw(struct command *c)
-{
-    const char *text = raw_commands[draw(sizeof raw_commands / sizeof *raw_commands)];
-    bool fixed = *text == '!';
-    text += fixed;
-    c->unordered = *text == '~';
-    c->loose = *text == '?';
-    text += c->unordered || c->loose;
-    add_words(c, text);
-    c->timed = strcmp(c->word[0], "pttl") == 0 || strcmp(c->word[0], "time") == 0;
-    if (!fixed && draw(40) == 0) {
-        if (draw(2) == 0 && c->n > 1) {
-            c->n--;
-        } else {
-            c->word[c->n++] = "x";
-        }
-    }
-}
-
-static void add_script(struct command *c, const char *text, const char sha1[41], const char *keys,
-                       const char *arguments)
-{
-    size_t key_count = 0;
-    for (const char *at = keys; *at != '\0'; at++) {
-        key_count += *at != ' ';
-    }
-    bool by_hash = draw(4) != 0;
-    add_words(c, by_hash ? "evalsha" : "eval");
-    c->word[c->n++] = by_hash ? sha1 : text;
-    c->word[c->n] = c->room[c->n];
-    snprintf(c->room[c->n++], WORD_BYTES, "%zu", key_count);
-    add_words(c, keys);
-    add_words(c, arguments);
-    c->timed = true;
-    world.scripts++;
-}
-
-static void make_command(struct command *c)
-{
-    static char sha1[41];
-    uint64_t kind = draw(10);
-    c->n = 0;
-    c->kills = -1;
-    c->timed = c->unordered = c->loose = false;
-    if (kind < 4) {
-        make_raw(c);
-    } else if (kind < 9) {
-        size_t shape = draw(sizeof script_shapes / sizeof *script_shapes);
-        int i = 0;
-        while (strcmp(snib__script_texts[i].name, script_shapes[shape].name) != 0) {
-            i++;
-        }
-        add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1,
-                   script_shapes[shape].keys, script_shapes[shape].arguments);
-        c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
-    } else {
-        const char *text = probes[draw(sizeof probes / sizeof *probes)];
-        model_sha1(text, strlen(text), sha1);
-        add_script(c, text, sha1, "k", "o");
-    }
-}
+/* ---- Running ---------------------------------------------------------------------------------------- */
 
 /* Whether the call would only say what a real server is free to say in its own words or order. */
 static bool is_unfair(const struct command *c, int link)
 {
     bool subscribes = strcmp(c->word[0], "subscribe") == 0;
-    return (subscribes && link != LINKS - 1) || (c->kills == link) ||
+    bool is_newer = c->n > 1 && strcmp(c->word[1], "setinfo") == 0 && !server.is_7_0;
+    return is_newer || (subscribes && link != LINKS - 1) || (c->kills == link) ||
            (world.faults & MODEL_READONLY && c->loose);
 }
 
 static void toggle_fault(void)
 {
     static const unsigned faults[] = {MODEL_OOM, MODEL_READONLY, MODEL_MISCONF, MODEL_NO_CHANNELS};
-    unsigned fault = faults[draw(sizeof faults / sizeof *faults)];
+    unsigned fault = faults[commands_draw(sizeof faults / sizeof *faults)];
     if (world.faults != 0) {
         set_faults(0);
-    } else if (draw(8) == 0) {
+    } else if (commands_draw(8) == 0) {
         admin("SCRIPT FLUSH");
         model_flush_scripts(world.m);
     } else if (fault != MODEL_NO_CHANNELS || model_channel_count(world.m) == 0) {
@@ -783,11 +505,12 @@ static bool run(unsigned long calls, uint64_t seed, enum plant plant)
     open_world(seed, plant);
     bool same = true;
     while (same && world.calls < calls) {
-        if (draw(200) == 0) {
+        if (commands_draw(200) == 0) {
             toggle_fault();
         }
-        int link = (int)draw(LINKS);
-        make_command(&c);
+        int link = (int)commands_draw(LINKS);
+        command_make(&c, world.real_id);
+        world.scripts += c.is_script;
         same = is_unfair(&c, link) || make_call(&c, link);
     }
     unsigned long skipped = world.skipped;
@@ -797,22 +520,6 @@ static bool run(unsigned long calls, uint64_t seed, enum plant plant)
         same = false;
     }
     return same;
-}
-
-static bool every_script_has_a_shape(void)
-{
-    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++) {
-        bool found = false;
-        for (size_t j = 0; j < sizeof script_shapes / sizeof *script_shapes; j++) {
-            found |= strcmp(snib__script_texts[i].name, script_shapes[j].name) == 0;
-        }
-        if (!found) {
-            fprintf(stderr, "model_check: no call of %s.lua is made here\n",
-                    snib__script_texts[i].name);
-            return false;
-        }
-    }
-    return true;
 }
 
 int main(int argc, char **argv)
@@ -829,7 +536,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (!every_script_has_a_shape()) {
+    if (!commands_cover_scripts()) {
         return 1;
     }
     start_server();

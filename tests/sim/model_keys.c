@@ -262,26 +262,26 @@ static void run_get(call *c)
 static void run_set(call *c)
 {
     bool only_new = false, only_old = false;
+    size_t px = 0; /* the argument with the TTL; 0: none */
     long long ms = -1;
     for (size_t i = 3; i < c->argc; i++) {
-        bool px = model__text_is(c->argv[i], "px");
         if (model__text_is(c->argv[i], "nx") && !only_old) {
             only_new = true;
         } else if (model__text_is(c->argv[i], "xx") && !only_new) {
             only_old = true;
-        } else if (px && ms == -1 && i + 1 < c->argc) {
-            i++;
-            if (!integer_argument(c, i, &ms)) {
-                return;
-            }
-            if (ms <= 0 || ms > LLONG_MAX - model__now_ms(c->m)) {
-                model__error(c, "ERR invalid expire time in 'set' command");
-                return;
-            }
+        } else if (model__text_is(c->argv[i], "px") && px == 0 && i + 1 < c->argc) {
+            px = ++i;
         } else {
             model__error(c, "ERR syntax error");
             return;
         }
+    }
+    if (px != 0 && !integer_argument(c, px, &ms)) {
+        return;
+    }
+    if (px != 0 && (ms <= 0 || ms > LLONG_MAX - model__now_ms(c->m))) {
+        model__error(c, "ERR invalid expire time in 'set' command");
+        return;
     }
     key *k = model__find(c->m, c->from->db, c->argv[1]);
     if ((only_new && k != NULL) || (only_old && k == NULL)) {

@@ -78,6 +78,8 @@ MUTANTS = [
            "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {",
            "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
            "        gate_forget_hold(e, hold);\n        return;"),
+    Mutant("after a lost reply an error means no", "engine/gate.c",
+           "error == SNIB_ESERVER || (error && (hold->flags & SNIB__RESENT));", "error == SNIB_ESERVER;"),
     Mutant("an unanswered release counts as done", "engine/gate.c",
            "    int kind = request->kind;",
            "    int kind = request->kind;\n    if (kind == SNIB__REQ_RELEASE) {\n"

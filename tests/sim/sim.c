@@ -102,12 +102,21 @@ static void begin(uint64_t seed, bool trace)
     sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
     sim.name_count = (int)sim_between(1, SIM_NAMES);
     sim.slot_count = (int)sim_between(2, SIM_SLOTS);
+    sim.task_count = (int)sim_between(1, SIM_TASKS);
+    sim.think = 10 * SNIB__MS << sim_draw(8);
     sim.database = sim_chance(2) ? 0 : 3;
     sim.password = sim_chance(2) ? NULL : "secret";
     sim.model = model_new();
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
     fault_plan();
+    sim.prompt = 10 * sim.delay + 120 * SNIB__MS; /* some round trips and a brief sleep */
+    if (sim_has(FAULT_NO_CHANNELS)) {
+        sim.prompt += 100 * SNIB__MS; /* the longer sleep of a waiter without a subscription */
+    }
+    if (sim_has(FAULT_OOM) || sim_has(FAULT_READONLY) || sim_has(FAULT_LOADING) || sim_has(FAULT_MISCONF)) {
+        sim.prompt += SIM_RETRY; /* our own release stands in the way until it is sent again */
+    }
     for (int i = 0; i < sim.name_count; i++) {
         sim.names[i] = (struct sim_name){.text = names[i], .n = strlen(names[i]), .since = sim.now};
     }

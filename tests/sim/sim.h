@@ -21,6 +21,7 @@
 #define SIM_NAMES 3
 #define SIM_PIPES 96
 #define SIM_HOLDS (2 * SIM_TASKS)
+#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between releases that the server refuses */
 #define SIM_FIRST_NUMBER 100000000000ULL
 #define SIM_START (3600000 * SNIB__MS)
 
@@ -162,7 +163,9 @@ struct sim {
     snib__time server_paused_until, refuse_until, server_faults_until;
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];
-    int name_count, slot_count;
+    int name_count, slot_count, task_count;
+    snib__time think; /* between two doings of a task, at most */
+    snib__time prompt; /* a free lock is taken by a waiter who has heard of it within this time */
     struct sim_process *slots[SIM_SLOTS];
     struct sim_process *processes[SIM_PROCESSES];
     uint32_t process_count;

@@ -17,7 +17,6 @@
 /* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter that was
  * refused a subscription. */
 #define PROMPT (400 * SNIB__MS)
-#define RETRY (500 * SNIB__MS) /* between releases that the server refuses */
 
 /* ---- Owners ------------------------------------------------------------------------------------- */
 
@@ -471,7 +470,7 @@ static snib__time hears_since(const struct sim_process *process)
 static void check_waiters(int index)
 {
     const struct sim_name *name = &sim.names[index];
-    if (name->number != 0 || sim.now < name->since + PROMPT) {
+    if (name->number != 0 || sim.now < name->since + sim.prompt) {
         return;
     }
     for (int i = 0; i < sim.slot_count; i++) {
@@ -482,7 +481,7 @@ static void check_waiters(int index)
         }
         snib__time hears = hears_since(process);
         bool is_told = name->since > hears && name->cause == CAUSE_RELEASED;
-        snib__time limit = is_told ? PROMPT : PROMPT + sim.recheck;
+        snib__time limit = is_told ? sim.prompt : PROMPT + sim.recheck;
         if (sim.now > latest(latest(waits, name->since), hears) + limit) {
             sim_fail("%s is free and %u waits for it", name->text, process->id);
         }
@@ -497,7 +496,7 @@ static void check_unwanted(const struct sim_name *name)
     }
     const struct sim_owner *owner = check_owner(name->process, name->number);
     snib__time since = latest(latest(owner->abandoned_at, owner->since), clear_since(name->process, SNIB__COMMAND));
-    if (owner->abandoned && sim.now > since + PROMPT + RETRY) {
+    if (owner->abandoned && sim.now > since + PROMPT + SIM_RETRY) {
         sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
                  (unsigned long long)name->number);
     }

@@ -44,7 +44,7 @@ struct sim_process *process_new(int slot)
             snib__gate_get(process->engine, SNIB_MUTEX, sim.names[i].text, sim.names[i].n);
     }
     for (int i = 0; i < SIM_TASKS; i++) {
-        process->tasks[i].wake = sim.now + sim_draw(300 * SNIB__MS);
+        process->tasks[i].wake = i < sim.task_count ? sim.now + sim_draw(sim.think) : SNIB__NEVER;
     }
     sim_trace("%u begins", process->id);
     return process;
@@ -153,7 +153,7 @@ static void rest(struct sim_task *task)
 {
     free(task->names);
     *task = (struct sim_task){
-        .wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS) : sim_draw(200 * SNIB__MS))};
+        .wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS) : sim_draw(sim.think))};
 }
 
 static void count_failure(int32_t code)

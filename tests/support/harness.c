@@ -2,7 +2,7 @@
 #include "support.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,6 +24,11 @@ void nap_us(int64_t us)
     struct timespec rest = {us / 1000000, us % 1000000 * 1000};
     while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
         ;
+}
+
+void before_everybody(void)
+{
+    (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1});
 }
 
 int count_of(int all, int by_default)

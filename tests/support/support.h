@@ -36,6 +36,10 @@ void nap_us(int64_t us);
         }                                                                                          \
     } while (0)
 
+/* Run this process, its threads and its servers before everybody else on the machine, where that is
+ * allowed: for tests of notices that a process without a processor cannot give. */
+void before_everybody(void);
+
 /* Full counts take minutes and run with SNIB_TEST_ALL=1 only. */
 int count_of(int all, int by_default);
 
