@@ -88,8 +88,8 @@ static int on_main_thread(void)
 
 static int exiting; /* the interpreter is about to end; guarded by the GIL */
 
-/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that would be
- * told so goes on waiting, as it would in threading.Lock, instead of failing noisily. */
+/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that would
+ * be told so goes on waiting, as it would in threading.Lock, instead of failing noisily. */
 static PyObject *call_exiting(PyObject *module, PyObject *unused)
 {
     (void)module;

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -15,7 +16,7 @@ import (
 type Client struct {
 	handle uint64
 	queue  uint64
-	inside atomic.Int64  // operations under way: one alone may block in C, many may not
+	blocks atomic.Bool   // a caller blocks in C at this moment
 	tokens atomic.Uint64 // of operations
 	fd     *os.File      // the queue's descriptor, for the runtime's poller
 	polled chan struct{} // closed when the poller has returned
@@ -74,13 +75,10 @@ func (c *Client) closeWithin(ms int64) error {
 	for len(c.calls) > 0 { // their events are in the queue: the poller brings them
 		c.idle.Wait()
 	}
-	var left []*holdBody
-	for _, holds := range c.holds {
-		left = append(left, holds...)
-	}
+	left := slices.Collect(maps.Keys(c.holds))
 	c.mu.Unlock()
 	for _, hold := range left {
-		hold.lose()
+		c.lose(hold, ReasonClosed)
 	}
 	_ = c.fd.Close() // wakes the poller, which then returns
 	<-c.polled
@@ -103,17 +101,34 @@ func (c *Client) List(ctx context.Context, pattern string) ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, contextError(ctx)
 		}
-		names, next, err := listStep(c.handle, pattern, cursor)
-		if err != nil {
-			return nil, err
+		// A step may block for the client's patience; ctx may be shorter.
+		type step struct {
+			names []string
+			next  uint64
+			err   error
 		}
-		for _, name := range names {
+		result := make(chan step, 1)
+		go func() {
+			var s step
+			s.names, s.next, s.err = listStep(c.handle, pattern, cursor)
+			result <- s
+		}()
+		var s step
+		select {
+		case s = <-result:
+		case <-ctx.Done():
+			return nil, contextError(ctx)
+		}
+		if s.err != nil {
+			return nil, s.err
+		}
+		for _, name := range s.names {
 			if !seen[name] { // a scan may show a key twice
 				seen[name] = true
 				all = append(all, name)
 			}
 		}
-		if cursor = next; cursor == 0 {
+		if cursor = s.next; cursor == 0 {
 			slices.Sort(all)
 			return all, nil
 		}
@@ -133,26 +148,22 @@ func (c *Client) poll() {
 		return
 	}
 	var events [batch]event
-	for err == nil {
-		n := 0
-		err = raw.Read(func(uintptr) bool {
+	// "Not ready" sends the goroutine to sleep until the core writes the descriptor again, which it does
+	// whenever an empty queue gets an event. Read returns when the descriptor is closed.
+	_ = raw.Read(func(uintptr) bool {
+		for n := batch; n == batch; {
 			n = buffer.drain(c.queue, &events)
-			return n > 0
-		})
-		c.deliver(events[:n])
-	}
+			c.deliver(events[:n])
+		}
+		return false
+	})
 }
 
 func (c *Client) deliver(events []event) {
 	for i := range events {
 		e := &events[i]
 		if e.lost {
-			c.mu.Lock()
-			lost := slices.Clone(c.holds[e.hold])
-			c.mu.Unlock()
-			for _, hold := range lost {
-				hold.lose()
-			}
+			c.lose(e.hold, e.reason)
 			continue
 		}
 		c.mu.Lock()
@@ -186,13 +197,19 @@ func (c *Client) forget(token uint64) {
 	c.mu.Unlock()
 }
 
-// slice is how long, in ms, an operation may block its thread: for one answer of a slow server if it is
-// alone, for that is fastest; not at all if there are others, for each would need a thread.
+// slice is how long, in ms, a caller may block its thread in C: for one answer of a slow server, for that is
+// fastest, but one caller at a time, for each needs a thread. It ends with unblock.
 func (c *Client) slice() int64 {
-	if c.inside.Add(1) == 1 {
+	if c.blocks.CompareAndSwap(false, true) {
 		return 70
 	}
 	return 0
+}
+
+func (c *Client) unblock(slice int64) {
+	if slice > 0 {
+		c.blocks.Store(false)
+	}
 }
 
 // await waits for the event of a started operation. A context that ends it wins only if the core says so.

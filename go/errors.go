@@ -43,10 +43,14 @@ type Error struct {
 	Code    Code
 	Text    string        // one sentence, the same in every language
 	OSError syscall.Errno // 0 if the operating system has no part in it
+	Reason  Reason        // of a loss that Context, Check or Unlock report
 	context error         // the context's, if it ended the wait
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {
+	if code == ErrInvalidHandle { // of all that makes a handle bad, Go programs can only close the client
+		code, text = ErrClosed, ""
+	}
 	if text == "" {
 		text = code.text()
 	}

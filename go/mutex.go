@@ -20,12 +20,20 @@ type Mutex struct {
 // Mutex names a lock: 1 to 512 bytes of UTF-8 without control characters; braces, if any, form one hash
 // tag as in "{tenant}orders". A bad name or option is reported by the first call.
 func (c *Client) Mutex(name string, options ...LockOption) *Mutex {
-	return c.Reentrant(name, 0, options...)
+	return c.newMutex(name, 0, options)
 }
 
 // Reentrant is Mutex with an owner: while owner (any number but 0) holds the lock through this client,
 // its further calls of Lock succeed at once, without a command, and each hold wants its own Unlock.
 func (c *Client) Reentrant(name string, owner uint64, options ...LockOption) *Mutex {
+	m := c.newMutex(name, owner, options)
+	if owner == 0 && m.err == nil {
+		m.err = makeError(ErrInvalidArgument, "the owner of a reentrant lock must not be 0", 0)
+	}
+	return m
+}
+
+func (c *Client) newMutex(name string, owner uint64, options []LockOption) *Mutex {
 	m := &Mutex{client: c, owner: owner}
 	if c.closed.Load() {
 		m.err = makeError(ErrClosed, "", 0)
@@ -54,23 +62,23 @@ func (m *Mutex) lock(ctx context.Context, wait int64) (*Hold, error) {
 	if err := m.check(ctx); err != nil {
 		return nil, err
 	}
-	slice := c.slice()
-	defer c.inside.Add(-1)
 	token, call := c.begin()
+	slice := c.slice()
 	s := startAcquire(m.handle, m.owner, wait, slice, c.queue, token)
+	c.unblock(slice)
 	runtime.KeepAlive(m)
 	if s.code != codeAgain {
 		c.forget(token)
 	}
 	switch s.code {
 	case codeOK:
-		return c.newHold(s.hold), nil
+		return c.newHold(ctx, s.hold), nil
 	case codeAgain:
 		e, err := c.await(ctx, s, token, call)
 		if err != nil {
 			return nil, withContext(ctx, err)
 		}
-		return c.newHold(e.hold), nil
+		return c.newHold(ctx, e.hold), nil
 	}
 	return nil, withContext(ctx, s.err)
 }

@@ -118,6 +118,9 @@ func TestReentrant(t *testing.T) {
 	}
 	must(t, outer.Unlock(background))
 	must(t, lock(t, other).Unlock(background))
+	if _, err := client.Reentrant("deep", 0).Lock(background); !errors.Is(err, snib.ErrInvalidArgument) {
+		t.Errorf("owner 0: %v", err)
+	}
 	s.clean(t)
 }
 
@@ -296,6 +299,80 @@ func TestForgottenHold(t *testing.T) {
 	})
 }
 
+// A context alone keeps its hold; when it goes too, the hold is given back and the context's work told.
+func TestContextKeepsItsHold(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	type key struct{}
+	hold, err := client.Mutex("work").Lock(context.WithValue(background, key{}, "value"))
+	must(t, err)
+	work, stop := context.WithCancel(hold.Context())
+	if work.Value(key{}) != "value" {
+		t.Error("the values are lost")
+	}
+	hold = nil
+	for range 5 {
+		runtime.GC()
+	}
+	if s.do(t, "EXISTS", "work") != "1" {
+		t.Error("given back while its context is in use")
+	}
+	done := work.Done()
+	stop()
+	<-done
+	work = nil
+	await(t, 5*time.Second, func() bool {
+		runtime.GC()
+		return s.do(t, "EXISTS", "work") == "0"
+	})
+	done = lock(t, client.Mutex("work")).Context().Done()
+	await(t, 5*time.Second, func() bool {
+		runtime.GC()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	s.clean(t)
+}
+
+// The work is told to stop before the lock can be another's.
+func TestUnlockEndsTheContextFirst(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	hold := lock(t, client.Mutex("orders"))
+	work := hold.Context()
+	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	result := make(chan error, 1)
+	go func() { result <- hold.Unlock(background) }()
+	<-work.Done()
+	select {
+	case err := <-result:
+		t.Errorf("unlocked by a server that stands still: %v", err)
+	default:
+	}
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	must(t, <-result)
+}
+
+func TestListEndsWithItsContext(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if _, err := client.List(ctx, ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("list: %v", err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("list took %v", took)
+	}
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+}
+
 func TestUnlockStopsWaitingWithItsContext(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
@@ -385,7 +462,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	client := open(t, s.url())
 	mutex := client.Mutex("end")
-	lock(t, mutex)
+	hold := lock(t, mutex)
 	finished := make(chan error, 10)
 	for range 10 {
 		go func() {
@@ -399,6 +476,18 @@ func TestCloseEndsEverything(t *testing.T) {
 		if err := <-finished; !errors.Is(err, snib.ErrClosed) {
 			t.Errorf("waiter: %v", err)
 		}
+	}
+	for _, err := range []error{hold.Check(), hold.Unlock(background)} {
+		var e *snib.Error
+		if !errors.Is(err, snib.ErrLost) || !errors.As(err, &e) || e.Reason != snib.ReasonClosed {
+			t.Errorf("hold: %v", err)
+		}
+	}
+	if _, err := mutex.Lock(background); !errors.Is(err, snib.ErrClosed) {
+		t.Errorf("lock: %v", err)
+	}
+	if err := client.Ping(background); !errors.Is(err, snib.ErrClosed) {
+		t.Errorf("ping: %v", err)
 	}
 	s.clean(t)
 	await(t, 5*time.Second, func() bool { return runtime.NumGoroutine() <= goroutines })

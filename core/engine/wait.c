@@ -169,16 +169,21 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 
 /* ---- subscriptions ---- */
 
-static int wait_command(struct snib__engine *e, struct snib__wait *wait, const char *verb)
+static int wait_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
 {
     struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
-    char channel[SNIB__CHANNEL_MAX];
     size_t size = snib__buf_size(out);
     if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
-        snib__resp_arg(out, channel, wait_channel(wait, channel)) == 0)
+        snib__resp_arg(out, channel, n) == 0)
         return 0;
     out->len = out->head + size;
     return -1;
+}
+
+static int wait_command(struct snib__engine *e, struct snib__wait *wait, const char *verb)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    return wait_say(e, verb, channel, wait_channel(wait, channel));
 }
 
 static void wait_subscribe(struct snib__engine *e, struct snib__wait *wait, snib__time now)
@@ -274,12 +279,17 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(resp, &reply[1]);
-    struct snib__wait *wait = wait_find(e, snib__resp_text(resp, &reply[2]), reply[2].count);
-    if (!wait)
+    const char *channel = snib__resp_text(resp, &reply[2]);
+    struct snib__wait *wait = wait_find(e, channel, reply[2].count);
+    if (!wait) {
+        if (strcmp(what, "subscribe") == 0) /* another one's refusal was taken for this one's */
+            wait_say(e, "UNSUBSCRIBE", channel, reply[2].count);
         return;
+    }
     if (strcmp(what, "message") == 0) {
         wait_message(e, wait, now);
-    } else if (strcmp(what, "subscribe") == 0 && wait->channel == SNIB__CHAN_ASKED) {
+    } else if (strcmp(what, "subscribe") == 0 &&
+               (wait->channel == SNIB__CHAN_ASKED || wait->channel == SNIB__CHAN_REFUSED)) {
         wait->channel = SNIB__CHAN_ON;
         wait->own_messages = 0;
         wait_try(e, wait, now);

@@ -406,8 +406,14 @@ class Client(BaseClient):
         self._loops[id(running)] = weakref.ref(loop)
         return loop
 
+    def _living_loops(self) -> builtins.list[_Loop]:
+        loops = [known() for known in list(self._loops.values())]
+        return [loop for loop in loops if loop is not None]
+
     def _after_fork(self) -> None:
         # The reader stays registered: the child's selector may be the parent's very own epoll.
+        for loop in self._living_loops():
+            del loop.queue
         self._loops.clear()
 
     def lock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> Lock:
@@ -453,9 +459,7 @@ class Client(BaseClient):
         """
         closing = in_thread(_core.client_close, self._handle, wait_ms(timeout))
         await asyncio.wait([asyncio.wrap_future(closing)])
-        for loop in [known() for known in list(self._loops.values())]:
-            if loop is None:
-                continue
+        for loop in self._living_loops():
             if loop.loop is get_running_loop():
                 loop.detach()
             else:

@@ -134,6 +134,24 @@ def test_another_task_may_release(server: Server, run) -> None:
     run(main())
 
 
+def test_each_task_gives_back_its_own_hold(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url, lease=0.6) as client:
+            lock = client.lock("own")
+
+            async def other() -> None:
+                assert await lock.acquire(timeout=5)
+                await lock.release()
+
+            await lock.acquire()
+            server.admin.delete("own")
+            await asyncio.ensure_future(other())
+            with pytest.raises(snib.Lost):
+                await lock.release()
+
+    run(main())
+
+
 def test_rlock_belongs_to_its_task(server: Server, run) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:
@@ -248,6 +266,19 @@ def test_cancel_at_every_await(server: Server, run) -> None:
     run(main())
     assert sum(ended.values()) == 10_000
     assert min(ended.values()) > 500, ended
+
+
+def test_a_cancelled_wait_ends_at_once(server: Server, run) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client, client.lock("wait"):
+            task = asyncio.ensure_future(client.lock("wait").acquire())
+            await soon(lambda: client.stats().waiting == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await soon(lambda: client.stats().waiting == 0)
+
+    run(main())
 
 
 def test_cancel_when_the_result_is_there(server: Server, run) -> None:

@@ -114,6 +114,7 @@ def test_each_thread_gives_back_its_own_hold(server: Server) -> None:
         lock = client.lock("own")
         assert lock.acquire()
         server.admin.delete("own")
+        in_thread(lambda: (lock.acquire(timeout=5), lock.release()))
         assert in_thread(lambda: lock.acquire(timeout=5))
         with pytest.raises(snib.Lost):
             lock.release()

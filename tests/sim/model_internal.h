@@ -67,11 +67,11 @@ typedef struct call {
 
 enum command_flag {
     COMMAND_WRITE = 1,
-    COMMAND_GROWS = 2,     /* refused when out of memory */
+    COMMAND_GROWS = 2, /* refused when out of memory */
     COMMAND_NOSCRIPT = 4,
-    COMMAND_LOADING = 8,   /* answered while loading */
+    COMMAND_LOADING = 8,     /* answered while loading */
     COMMAND_SUBSCRIBED = 16, /* allowed on a connection that has subscriptions */
-    COMMAND_NOAUTH = 32    /* allowed before AUTH */
+    COMMAND_NOAUTH = 32      /* allowed before AUTH */
 };
 
 typedef struct command {
@@ -120,10 +120,11 @@ void model__script_flush(call *c);
 #define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."
 #define MODEL_READONLY_TEXT "READONLY You can't write against a read only replica."
-#define MODEL_MISCONF_TEXT                                                                             \
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. " \
-    "Commands that may modify the data set are disabled, because this instance is configured to "      \
-    "report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). "     \
+#define MODEL_MISCONF_TEXT                                                                         \
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to "  \
+    "disk. "                                                                                       \
+    "Commands that may modify the data set are disabled, because this instance is configured to "  \
+    "report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). " \
     "Please check the Redis logs for details about the RDB error."
 
 #endif

@@ -52,12 +52,13 @@ void model_close(model *m, uint64_t connection);
 /* ---- Faults ------------------------------------------------------------------------------------- */
 
 void model_set_faults(model *m, unsigned faults); /* a set of enum model_fault */
-void model_restart(model *m);        /* connections, keys and scripts are gone, as after kill -9 */
+void model_restart(model *m); /* connections, keys and scripts are gone, as after kill -9 */
 void model_flush_keys(model *m);
 void model_flush_scripts(model *m);
 bool model_delete(model *m, int db, const char *name, size_t n); /* an eviction: silent */
-void model_put_string(model *m, int db, const char *name, size_t n, const char *value); /* a foreign SET */
-void model_require_password(model *m, const char *password);     /* must outlive the model */
+void model_put_string(model *m, int db, const char *name, size_t n,
+                      const char *value);                    /* a foreign SET */
+void model_require_password(model *m, const char *password); /* must outlive the model */
 
 /* ---- Inspection: the truth, for oracles --------------------------------------------------------- */
 
@@ -79,8 +80,8 @@ typedef struct model_key {
 size_t model_key_count(model *m); /* live keys of all databases */
 bool model_key_at(model *m, size_t index, model_key *out);
 bool model_key_find(model *m, int db, const char *name, size_t n, model_key *out);
-bool model_field_at(model *m, int db, const char *name, size_t n, size_t index, model_text *out_field,
-                    model_text *out_value);
+bool model_field_at(model *m, int db, const char *name, size_t n, size_t index,
+                    model_text *out_field, model_text *out_value);
 size_t model_channel_count(const model *m); /* distinct channels with a subscriber */
 size_t model_subscribers(const model *m, const char *channel, size_t n);
 uint64_t model_requests(const model *m); /* top-level requests executed so far */

@@ -124,6 +124,8 @@ MUTANTS = [
            "    wait->own_messages = 0; /* what has not come by now was lost */", ""),
     Mutant("a refused release's message is expected", "engine/gate.c",
            "if (verdict.receivers == 0 && (hold", "if (!error && verdict.receivers == 0 && (hold"),
+    Mutant("a subscription that was given up stays", "engine/wait.c",
+           'if (strcmp(what, "subscribe") == 0) /*', 'if (false) /*'),
     # The rest
     Mutant("the database is not selected", "net/conn.c",
            "if (login->database != 0)", "if (false)"),

@@ -110,13 +110,10 @@ static void begin(uint64_t seed, bool trace)
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
     fault_plan();
-    sim.prompt = 10 * sim.delay + 120 * SNIB__MS; /* some round trips and a brief sleep */
-    if (sim_has(FAULT_NO_CHANNELS)) {
-        sim.prompt += 100 * SNIB__MS; /* the longer sleep of a waiter without a subscription */
-    }
-    if (sim_has(FAULT_OOM) || sim_has(FAULT_READONLY) || sim_has(FAULT_LOADING) || sim_has(FAULT_MISCONF)) {
-        sim.prompt += SIM_RETRY; /* our own release stands in the way until it is sent again */
-    }
+    sim.pubsub_delay = sim_chance(3) ? 6 * sim.delay : sim.delay;
+    /* Some round trips and a sleep: a brief one, or that of a waiter without a subscription. */
+    sim.prompt =
+        8 * sim.delay + 4 * sim.pubsub_delay + (sim_has(FAULT_NO_CHANNELS) ? 220 : 120) * SNIB__MS;
     for (int i = 0; i < sim.name_count; i++) {
         sim.names[i] = (struct sim_name){.text = names[i], .n = strlen(names[i]), .since = sim.now};
     }

@@ -15,9 +15,9 @@
 #include "engine/engine.h"
 #include "model_server.h"
 
-#define SIM_SLOTS 4         /* processes at once */
-#define SIM_PROCESSES 64    /* processes in a seed, ended ones included */
-#define SIM_TASKS 4         /* tasks of a process */
+#define SIM_SLOTS 4      /* processes at once */
+#define SIM_PROCESSES 64 /* processes in a seed, ended ones included */
+#define SIM_TASKS 4      /* tasks of a process */
 #define SIM_NAMES 3
 #define SIM_PIPES 96
 #define SIM_HOLDS (2 * SIM_TASKS)
@@ -27,12 +27,14 @@
 
 /* What a seed may switch on. */
 #define SIM_FAULTS(X)                                                                              \
-    X(DELAY, "delay") X(SLICE, "slice") X(CUT, "cut") X(LATE, "late") X(STALL, "stall")            \
-    X(REFUSE, "refuse") X(SERVER_PAUSE, "server-pause") X(CLIENT_PAUSE, "client-pause")            \
-    X(SCRIPT_FLUSH, "script-flush") X(RESTART, "restart") X(EVICT, "evict") X(OVERWRITE, "overwrite") \
-    X(MUTE, "mute") X(NO_CHANNELS, "no-channels") X(OOM, "oom") X(READONLY, "readonly")            \
-    X(LOADING, "loading") X(MISCONF, "misconf") X(CLOCK, "clock") X(FORCE, "force")                \
-    X(CLOSE, "close") X(CRASH, "crash")
+    X(DELAY, "delay")                                                                              \
+    X(SLICE, "slice") X(CUT, "cut") X(LATE, "late") X(STALL, "stall") X(REFUSE, "refuse")          \
+        X(SERVER_PAUSE, "server-pause") X(CLIENT_PAUSE, "client-pause")                            \
+            X(SCRIPT_FLUSH, "script-flush") X(RESTART, "restart") X(EVICT, "evict")                \
+                X(OVERWRITE, "overwrite") X(MUTE, "mute") X(NO_CHANNELS, "no-channels")            \
+                    X(OOM, "oom") X(READONLY, "readonly") X(LOADING, "loading")                    \
+                        X(MISCONF, "misconf") X(CLOCK, "clock") X(FORCE, "force")                  \
+                            X(CLOSE, "close") X(CRASH, "crash")
 enum sim_fault {
 #define X(name, text) FAULT_##name,
     SIM_FAULTS(X)
@@ -108,7 +110,8 @@ struct sim_process {
     uint32_t connects;
     snib__time free_at[SIM_NAMES]; /* its last hold of this name was lost or left */
     snib__time frozen_until;
-    snib__time gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
+    snib__time
+        gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
     snib__time last_tick;
     uint32_t ticks; /* at last_tick */
 };
@@ -123,7 +126,7 @@ struct sim_chunk {
 
 struct sim_flow {
     struct sim_chunk *head, *tail;
-    snib__time last_at, frozen_until;
+    snib__time delay, last_at, frozen_until;
     bool ended;
 };
 
@@ -154,7 +157,7 @@ struct sim {
     int clock_ppm; /* the server's clock rate error */
     int database;
     const char *password;
-    snib__time lease, recheck, patience, reply_timeout, delay;
+    snib__time lease, recheck, patience, reply_timeout, delay, pubsub_delay;
     int32_t handover_max;
     unsigned enabled; /* set of enum sim_fault */
     bool calm, winding_down;
@@ -164,7 +167,7 @@ struct sim {
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];
     int name_count, slot_count, task_count;
-    snib__time think; /* between two doings of a task, at most */
+    snib__time think;  /* between two doings of a task, at most */
     snib__time prompt; /* a free lock is taken by a waiter who has heard of it within this time */
     struct sim_process *slots[SIM_SLOTS];
     struct sim_process *processes[SIM_PROCESSES];

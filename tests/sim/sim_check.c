@@ -361,7 +361,8 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         honest = lost->lease_ms != 0 && sim.now >= lost->deadline;
         break;
     case SNIB_REASON_UNREACHABLE:
-        honest = sim.now >= lost->deadline && sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
+        honest =
+            sim.now >= lost->deadline && sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
@@ -495,7 +496,8 @@ static void check_unwanted(const struct sim_name *name)
         return;
     }
     const struct sim_owner *owner = check_owner(name->process, name->number);
-    snib__time since = latest(latest(owner->abandoned_at, owner->since), clear_since(name->process, SNIB__COMMAND));
+    snib__time since = latest(latest(owner->abandoned_at, owner->since),
+                              clear_since(name->process, SNIB__COMMAND));
     if (owner->abandoned && sim.now > since + PROMPT + SIM_RETRY) {
         sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
                  (unsigned long long)name->number);

@@ -42,6 +42,7 @@ static void server_fault(unsigned model_fault)
 {
     sim.server_faults |= model_fault;
     sim.server_faults_until = for_a_while();
+    fault_until(sim.server_faults_until + SIM_RETRY); /* our own releases may stand in the way */
     model_set_faults(sim.model, sim.server_faults);
 }
 
@@ -56,6 +57,7 @@ static void strike_name(int fault)
         model_put_string(sim.model, sim.database, name->text, name->n, "not a lock");
     }
     check_truth(CAUSE_MEMORY);
+    fault_until(sim.now + SIM_RETRY); /* a release that has met another type is sent again */
 }
 
 static void strike_pipe(int fault)
@@ -204,4 +206,5 @@ void fault_end_all(void)
         process->frozen_until = process->frozen_until < sim.now ? process->frozen_until : sim.now;
     }
     net_heal();
+    fault_until(sim.now + SIM_RETRY);
 }

@@ -13,7 +13,7 @@
 
 /* ---- Flows -------------------------------------------------------------------------------------- */
 
-static snib__time delay(void)
+static snib__time delay(snib__time usual)
 {
     if (sim_has(FAULT_DELAY) && sim_chance(20)) {
         snib__time long_delay = sim_draw(sim.lease);
@@ -21,7 +21,7 @@ static snib__time delay(void)
         fault_until(sim.now + long_delay);
         return long_delay;
     }
-    return sim_between(sim.delay / 10, sim.delay);
+    return sim_between(usual / 10, usual);
 }
 
 static void push(struct sim_flow *flow, const char *bytes, size_t n, bool end)
@@ -30,7 +30,7 @@ static void push(struct sim_flow *flow, const char *bytes, size_t n, bool end)
     if (chunk == NULL) {
         abort();
     }
-    *chunk = (struct sim_chunk){.at = sim.now + delay(), .n = n, .end = end};
+    *chunk = (struct sim_chunk){.at = sim.now + delay(flow->delay), .n = n, .end = end};
     if (n > 0) {
         memcpy(chunk->bytes, bytes, n);
     }
@@ -136,7 +136,7 @@ void net_connect(struct sim_process *process, int link)
 {
     struct sim_endpoint *end = &process->links[link];
     end->connecting = true;
-    end->connected_at = sim.now + delay();
+    end->connected_at = sim.now + delay(sim.delay);
 }
 
 static void finish_connect(struct sim_process *process, int link)
@@ -153,6 +153,8 @@ static void finish_connect(struct sim_process *process, int link)
     }
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
     pipe->server = model_connect(sim.model);
+    pipe->to_server.delay = pipe->to_client.delay =
+        link == SNIB__PUBSUB ? sim.pubsub_delay : sim.delay;
     end->pipe = pipe;
     process->connects++;
     sim_trace("%u/%d connected", process->id, link);

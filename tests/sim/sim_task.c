@@ -375,8 +375,8 @@ void process_close(struct sim_process *process)
     process->gone_at = sim.now + sim_draw(2 * sim.lease);
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
-        int state =
-            hold->users > 0 ? snib__hold_state(process->engine, hold->hold, sim.now) : SNIB_HOLD_LOST;
+        int state = hold->users > 0 ? snib__hold_state(process->engine, hold->hold, sim.now)
+                                    : SNIB_HOLD_LOST;
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
             check_owner(process, hold->number)->closed = true;
         }

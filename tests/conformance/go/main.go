@@ -112,7 +112,7 @@ func (in *interpreter) client(name string) string {
 	if given, ok := in.options["url"]; ok {
 		address = given
 	}
-	var options []snib.ClientOption
+	var options []snib.Option
 	if d, given := in.milliseconds("lease"); given {
 		options = append(options, snib.WatchdogLease(d))
 	}

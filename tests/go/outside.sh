@@ -1,0 +1,75 @@
+#!/bin/sh
+# Use the Go package from a module outside this tree, the two ways a program gets it: a replace
+# directive, and a module proxy that serves a zip of it.  Build, vet, vendor, run under the race
+# detector and look for leaked goroutines; and see what a build without cgo says.
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/snib-outside-XXXXXX")
+trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
+module=github.com/snib-lock/snib/go
+version=v0.1.0
+export GOFLAGS=-modcacherw GOWORK=off
+
+fail() {
+    echo "outside: $*" >&2
+    exit 1
+}
+
+program() { # folder: a module that needs nothing of this tree but the package
+    mkdir -p "$1"
+    cp "$root"/tests/go/program.go.txt "$1/main.go"
+    cp "$root"/tests/go/program_test.go.txt "$1/main_test.go"
+    cd "$1"
+    go mod init example.org/outside >/dev/null 2>&1
+}
+
+verify() { # how: everything a user does with the module in the current folder
+    go mod tidy >/dev/null 2>&1 || go mod tidy
+    go build -o program . || fail "$1: go build"
+    go vet ./... || fail "$1: go vet"
+    go test -race -count=1 ./... >test.log 2>&1 || { cat test.log; fail "$1: go test -race"; }
+    go mod vendor
+    for file in snib.c snib.h bridge.h; do
+        test -f "vendor/$module/$file" || fail "$1: go mod vendor left out $file"
+    done
+    go build -mod=vendor -o vendored . || fail "$1: go build -mod=vendor"
+    test "$(./vendored)" = "$(./program)" || fail "$1: the vendored core is another"
+    test "$(./program)" = "$core" || fail "$1: core $(./program) instead of $core"
+    exported=$(nm -D --defined-only program | grep -cE ' (snib_|snib__|redis)' || true)
+    test "$exported" = 0 || fail "$1: the program exports $exported symbols of the core"
+}
+
+core=$(cmake -DDIR="$root/core" -P "$root/cmake/build_id.cmake")
+
+program "$work/replaced"
+go mod edit -require="$module@$version" -replace="$module=$root/go"
+verify replace
+
+# The layout of https://go.dev/ref/mod#goproxy-protocol in a folder.
+proxy=$work/proxy/$module/@v
+mkdir -p "$proxy" "$work/zip/$module@$version"
+cp "$root"/go/*.go "$root"/go/*.[ch] "$root/go/go.mod" "$work/zip/$module@$version/"
+(cd "$work/zip" && cmake -E tar cf "$proxy/$version.zip" --format=zip "$module@$version")
+cp "$root/go/go.mod" "$proxy/$version.mod"
+echo "$version" >"$proxy/list"
+echo "{\"Version\":\"$version\",\"Time\":\"2026-01-01T00:00:00Z\"}" >"$proxy/$version.info"
+program "$work/fetched"
+cache=$(go env GOMODCACHE)
+upstream=$(go env GOPROXY)
+export GOMODCACHE="$work/cache" GONOSUMDB="$module"
+export GOPROXY="file://$work/proxy,file://$cache/cache/download,$upstream"
+go get "$module@$version" >/dev/null 2>&1 || fail "proxy: go get"
+verify proxy
+
+# Exactly one complaint, and it is a sentence.
+if CGO_ENABLED=0 go build -o /dev/null . 2>nocgo.log; then
+    fail "a build without cgo must not succeed"
+fi
+grep -q 'undefined: snib_requires_CGO_ENABLED_1_and_a_C_compiler' nocgo.log || {
+    cat nocgo.log
+    fail "a build without cgo does not say what it needs"
+}
+test "$(grep -c undefined nocgo.log)" = 1 || { cat nocgo.log; fail "more than one complaint"; }
+
+echo "outside: replace, proxy, vendor, race, leaks and no cgo: core $core"
