@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d7a1992c5851d3cc"
+#define SNIB_BUILD_ID "258e6c7039c05d5f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -847,6 +847,7 @@ struct snib__conn {
     struct snib__buf out;
     struct snib__request *ring;
     uint32_t ring_head, ring_count, ring_cap;
+    uint64_t appended; /* commands so far, the handshake's included */
     uint32_t handshake_left; /* replies until READY */
     int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
@@ -1008,7 +1009,7 @@ struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
 /* Commands on a link whose reply has not come. */
 uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
 uint64_t
-snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
+snib__engine_appended(const struct snib__engine *engine); /* appended to the command link so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -3970,10 +3971,12 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         if (!sock || !sock->open || (snib__buf_size(&d->sending) == 0 && snib__buf_size(out) == 0))
             return;
         if (snib__buf_size(&d->sending) == 0) {
-            uint64_t collected = snib__engine_commands(d->engine) - d->commands_taken;
+            uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            if (!reading && d->reader != SNIB__READER_NOBODY &&
-                in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+            /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
+             * asynchronous, and the callers go on collecting meanwhile. */
+            bool defer = reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
+            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;
@@ -5380,9 +5383,9 @@ uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
     return e->node.links[link].conn.ring_count;
 }
 
-uint64_t snib__engine_commands(const struct snib__engine *e)
+uint64_t snib__engine_appended(const struct snib__engine *e)
 {
-    return e->stats.commands;
+    return e->node.links[SNIB__COMMAND].conn.appended;
 }
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)
@@ -7223,16 +7226,21 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 
 /* ---- subscriptions ---- */
 
-static int wait_command(struct snib__engine *e, struct snib__wait *wait, const char *verb)
+static int wait_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
 {
     struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
-    char channel[SNIB__CHANNEL_MAX];
     size_t size = snib__buf_size(out);
     if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
-        snib__resp_arg(out, channel, wait_channel(wait, channel)) == 0)
+        snib__resp_arg(out, channel, n) == 0)
         return 0;
     out->len = out->head + size;
     return -1;
+}
+
+static int wait_command(struct snib__engine *e, struct snib__wait *wait, const char *verb)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    return wait_say(e, verb, channel, wait_channel(wait, channel));
 }
 
 static void wait_subscribe(struct snib__engine *e, struct snib__wait *wait, snib__time now)
@@ -7328,12 +7336,17 @@ void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, 
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
     const char *what = snib__resp_text(resp, &reply[1]);
-    struct snib__wait *wait = wait_find(e, snib__resp_text(resp, &reply[2]), reply[2].count);
-    if (!wait)
+    const char *channel = snib__resp_text(resp, &reply[2]);
+    struct snib__wait *wait = wait_find(e, channel, reply[2].count);
+    if (!wait) {
+        if (strcmp(what, "subscribe") == 0) /* another one's refusal was taken for this one's */
+            wait_say(e, "UNSUBSCRIBE", channel, reply[2].count);
         return;
+    }
     if (strcmp(what, "message") == 0) {
         wait_message(e, wait, now);
-    } else if (strcmp(what, "subscribe") == 0 && wait->channel == SNIB__CHAN_ASKED) {
+    } else if (strcmp(what, "subscribe") == 0 &&
+               (wait->channel == SNIB__CHAN_ASKED || wait->channel == SNIB__CHAN_REFUSED)) {
         wait->channel = SNIB__CHAN_ON;
         wait->own_messages = 0;
         wait_try(e, wait, now);
@@ -7915,6 +7928,7 @@ int snib__conn_expect(struct snib__conn *conn, const struct snib__request *reque
         conn->ring_head = 0;
     }
     conn->ring[(conn->ring_head + conn->ring_count++) & (conn->ring_cap - 1)] = *request;
+    conn->appended++;
     return 0;
 }
 

@@ -144,10 +144,12 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
         if (!sock || !sock->open || (snib__buf_size(&d->sending) == 0 && snib__buf_size(out) == 0))
             return;
         if (snib__buf_size(&d->sending) == 0) {
-            uint64_t collected = snib__engine_commands(d->engine) - d->commands_taken;
+            uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            if (!reading && d->reader != SNIB__READER_NOBODY &&
-                in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+            /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
+             * asynchronous, and the callers go on collecting meanwhile. */
+            bool defer = reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
+            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;

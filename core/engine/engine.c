@@ -82,9 +82,9 @@ uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
     return e->node.links[link].conn.ring_count;
 }
 
-uint64_t snib__engine_commands(const struct snib__engine *e)
+uint64_t snib__engine_appended(const struct snib__engine *e)
 {
-    return e->stats.commands;
+    return e->node.links[SNIB__COMMAND].conn.appended;
 }
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)

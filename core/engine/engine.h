@@ -56,7 +56,7 @@ struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
 /* Commands on a link whose reply has not come. */
 uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
 uint64_t
-snib__engine_commands(const struct snib__engine *engine); /* appended to the command link so far */
+snib__engine_appended(const struct snib__engine *engine); /* appended to the command link so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 

@@ -81,6 +81,7 @@ int snib__conn_expect(struct snib__conn *conn, const struct snib__request *reque
         conn->ring_head = 0;
     }
     conn->ring[(conn->ring_head + conn->ring_count++) & (conn->ring_cap - 1)] = *request;
+    conn->appended++;
     return 0;
 }
 

@@ -35,7 +35,7 @@ verify() { # how: everything a user does with the module in the current folder
     done
     go build -mod=vendor -o vendored . || fail "$1: go build -mod=vendor"
     test "$(./vendored)" = "$(./program)" || fail "$1: the vendored core is another"
-    test "$(./program)" = "$core" || fail "$1: core $(./program) instead of $core"
+    test "$(./program)" = "$core" || fail "$1: core $(./program) instead of $core; run bindings/amalgamate.py"
     exported=$(nm -D --defined-only program | grep -cE ' (snib_|snib__|redis)' || true)
     test "$exported" = 0 || fail "$1: the program exports $exported symbols of the core"
 }
