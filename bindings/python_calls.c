@@ -506,6 +506,21 @@ static PyObject *call_queue_drain(PyObject *module, PyObject *object)
     return list;
 }
 
+/* queue_cork(queue), queue_uncork(queue) - collect what a turn of the loop submits, then send it */
+static PyObject *call_queue_cork(PyObject *module, PyObject *object)
+{
+    (void)module;
+    snib_queue_cork(snib__py_queue_get(object));
+    Py_RETURN_NONE;
+}
+
+static PyObject *call_queue_uncork(PyObject *module, PyObject *object)
+{
+    (void)module;
+    snib_queue_uncork(snib__py_queue_get(object));
+    Py_RETURN_NONE;
+}
+
 /* hold_id(hold) -> the number that its LOST event brings */
 static PyObject *call_hold_id(PyObject *module, PyObject *object)
 {
@@ -566,6 +581,8 @@ PyMethodDef snib__py_calls[] = {
     {"client_list", FAST(call_client_list), METH_FASTCALL, NULL},
     {"queue_fd", call_queue_fd, METH_O, NULL},
     {"queue_drain", call_queue_drain, METH_O, NULL},
+    {"queue_cork", call_queue_cork, METH_O, NULL},
+    {"queue_uncork", call_queue_uncork, METH_O, NULL},
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},

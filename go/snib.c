@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "258e6c7039c05d5f"
+#define SNIB_BUILD_ID "17e4356565f6f467"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -512,6 +512,15 @@ SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
+/* snib_queue_cork, snib_queue_uncork - send what one turn of a loop submits in one go.
+ *
+ * While a queue is corked, what is submitted to it may be collected; uncork sends it.  For a loop that
+ * submits many operations a turn: cork after the drain, uncork at the turn's end.  Never leave a queue
+ * corked while going to sleep.  Only a hint: nothing else waits for the collected.
+ * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
+SNIB_API int snib_queue_cork(snib_queue *queue);
+SNIB_API int snib_queue_uncork(snib_queue *queue);
+
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
  * not drained are released; holds that live go on without an event. */
 SNIB_API void snib_queue_free(snib_queue *queue);
@@ -847,7 +856,7 @@ struct snib__conn {
     struct snib__buf out;
     struct snib__request *ring;
     uint32_t ring_head, ring_count, ring_cap;
-    uint64_t appended; /* commands so far, the handshake's included */
+    uint64_t appended;       /* commands so far, the handshake's included */
     uint32_t handshake_left; /* replies until READY */
     int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
@@ -1241,6 +1250,8 @@ void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended 
 /* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
+/* leave() without sending: the caller will come back and leave() soon. */
+void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Have the thread running; 0 or errno.  Inside. */
 int snib__driver_start(struct snib__driver *driver);
@@ -1301,6 +1312,7 @@ struct snib__queue {
     void *handle;
     int fd;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
+    bool corked;       /* what is submitted waits for the uncork */
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
@@ -3281,6 +3293,29 @@ int snib_queue_wake(snib_queue *handle)
     return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
 }
 
+static int queue_set_cork(snib_queue *handle, bool corked)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
+    if (!queue)
+        return code;
+    snib__driver_enter(&queue->client->driver);
+    queue->corked = corked;
+    snib__driver_leave(&queue->client->driver); /* sends what was collected */
+    snib__handle_put(handle);
+    return SNIB_OK;
+}
+
+int snib_queue_cork(snib_queue *queue)
+{
+    return queue_set_cork(queue, true);
+}
+
+int snib_queue_uncork(snib_queue *queue)
+{
+    return queue_set_cork(queue, false);
+}
+
 int snib_queue_fd(snib_queue *handle, snib_error *err)
 {
     int32_t code;
@@ -3436,7 +3471,10 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     } else {
         code = run_hand_off(run, op, err);
     }
-    snib__driver_leave(driver);
+    if (!done && run->queue && run->queue->corked)
+        snib__driver_leave_collecting(driver);
+    else
+        snib__driver_leave(driver);
     return done ? run_answer(out_event, err) : code;
 }
 
@@ -3959,6 +3997,15 @@ void snib__driver_leave(struct snib__driver *d)
     snib__driver_do_wakes(d, &wakes);
 }
 
+void snib__driver_leave_collecting(struct snib__driver *d)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    pthread_mutex_unlock(&d->mutex);
+    snib__driver_do_wakes(d, &wakes);
+}
+
 /* ---- sending ---- */
 
 /* Send what the engine has for the command link.  `reading`: the caller is the reader, who always writes.
@@ -3975,8 +4022,10 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
             /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
              * asynchronous, and the callers go on collecting meanwhile. */
-            bool defer = reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
-            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+            bool defer =
+                reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
+            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE &&
+                collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;

@@ -41,6 +41,7 @@ struct snib__queue {
     void *handle;
     int fd;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
+    bool corked;       /* what is submitted waits for the uncork */
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */

@@ -275,6 +275,29 @@ int snib_queue_wake(snib_queue *handle)
     return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
 }
 
+static int queue_set_cork(snib_queue *handle, bool corked)
+{
+    int32_t code;
+    struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
+    if (!queue)
+        return code;
+    snib__driver_enter(&queue->client->driver);
+    queue->corked = corked;
+    snib__driver_leave(&queue->client->driver); /* sends what was collected */
+    snib__handle_put(handle);
+    return SNIB_OK;
+}
+
+int snib_queue_cork(snib_queue *queue)
+{
+    return queue_set_cork(queue, true);
+}
+
+int snib_queue_uncork(snib_queue *queue)
+{
+    return queue_set_cork(queue, false);
+}
+
 int snib_queue_fd(snib_queue *handle, snib_error *err)
 {
     int32_t code;

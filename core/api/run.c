@@ -95,7 +95,10 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     } else {
         code = run_hand_off(run, op, err);
     }
-    snib__driver_leave(driver);
+    if (!done && run->queue && run->queue->corked)
+        snib__driver_leave_collecting(driver);
+    else
+        snib__driver_leave(driver);
     return done ? run_answer(out_event, err) : code;
 }
 

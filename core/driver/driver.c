@@ -132,6 +132,15 @@ void snib__driver_leave(struct snib__driver *d)
     snib__driver_do_wakes(d, &wakes);
 }
 
+void snib__driver_leave_collecting(struct snib__driver *d)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__driver_settle(d, &wakes);
+    pthread_mutex_unlock(&d->mutex);
+    snib__driver_do_wakes(d, &wakes);
+}
+
 /* ---- sending ---- */
 
 /* Send what the engine has for the command link.  `reading`: the caller is the reader, who always writes.
@@ -148,8 +157,10 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
             uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
             /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
              * asynchronous, and the callers go on collecting meanwhile. */
-            bool defer = reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
-            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+            bool defer =
+                reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
+            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE &&
+                collected < DRIVER_COLLECT_MAX)
                 return;
             struct snib__buf empty = d->sending;
             d->sending = *out;

@@ -107,6 +107,8 @@ void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended 
 /* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
+/* leave() without sending: the caller will come back and leave() soon. */
+void snib__driver_leave_collecting(struct snib__driver *driver);
 
 /* Have the thread running; 0 or errno.  Inside. */
 int snib__driver_start(struct snib__driver *driver);

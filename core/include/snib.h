@@ -490,6 +490,15 @@ SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
+/* snib_queue_cork, snib_queue_uncork - send what one turn of a loop submits in one go.
+ *
+ * While a queue is corked, what is submitted to it may be collected; uncork sends it.  For a loop that
+ * submits many operations a turn: cork after the drain, uncork at the turn's end.  Never leave a queue
+ * corked while going to sleep.  Only a hint: nothing else waits for the collected.
+ * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
+SNIB_API int snib_queue_cork(snib_queue *queue);
+SNIB_API int snib_queue_uncork(snib_queue *queue);
+
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
  * not drained are released; holds that live go on without an event. */
 SNIB_API void snib_queue_free(snib_queue *queue);

@@ -44,7 +44,7 @@ struct snib__conn {
     struct snib__buf out;
     struct snib__request *ring;
     uint32_t ring_head, ring_count, ring_cap;
-    uint64_t appended; /* commands so far, the handshake's included */
+    uint64_t appended;       /* commands so far, the handshake's included */
     uint32_t handshake_left; /* replies until READY */
     int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */

@@ -52,6 +52,7 @@ class _Loop:
         self.new_future: Callable[[], Future[_Result]] = loop.create_future
         self.waiting: dict[int, Future[_Result]] = {}
         self.losses: dict[int, set[Future[bool]]] = {}
+        self.corked = False
         loop.add_reader(_core.queue_fd(self.queue), self._drain)
 
     async def run(self, submit: Callable[..., int], *arguments: object) -> _Result:
@@ -87,7 +88,16 @@ class _Loop:
                     future.set_result((code, value))
             elif isinstance(value, int):
                 self.end_losses(value, True)
+        if events and not self.corked:
+            # The tasks woken above run before the uncork: what they submit leaves in one go.
+            self.corked = True
+            _core.queue_cork(self.queue)
+            self.loop.call_soon(self._uncork)
         return len(events)
+
+    def _uncork(self) -> None:
+        self.corked = False
+        _core.queue_uncork(self.queue)
 
     def end_losses(self, hold_id: int, lost: bool) -> None:
         for future in self.losses.pop(hold_id, ()):

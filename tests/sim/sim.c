@@ -228,10 +228,29 @@ static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 
 static void print_totals(uint64_t seeds, double seconds)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        SIM_FAULTS(X)
-#undef X
+    static const char *const names[FAULT_COUNT] = {
+        [FAULT_DELAY] = "delay",
+        [FAULT_SLICE] = "slice",
+        [FAULT_CUT] = "cut",
+        [FAULT_LATE] = "late",
+        [FAULT_STALL] = "stall",
+        [FAULT_REFUSE] = "refuse",
+        [FAULT_SERVER_PAUSE] = "server-pause",
+        [FAULT_CLIENT_PAUSE] = "client-pause",
+        [FAULT_SCRIPT_FLUSH] = "script-flush",
+        [FAULT_RESTART] = "restart",
+        [FAULT_EVICT] = "evict",
+        [FAULT_OVERWRITE] = "overwrite",
+        [FAULT_MUTE] = "mute",
+        [FAULT_NO_CHANNELS] = "no-channels",
+        [FAULT_OOM] = "oom",
+        [FAULT_READONLY] = "readonly",
+        [FAULT_LOADING] = "loading",
+        [FAULT_MISCONF] = "misconf",
+        [FAULT_CLOCK] = "clock",
+        [FAULT_FORCE] = "force",
+        [FAULT_CLOSE] = "close",
+        [FAULT_CRASH] = "crash",
     };
     printf(
         "sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "

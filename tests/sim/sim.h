@@ -26,20 +26,30 @@
 #define SIM_START (3600000 * SNIB__MS)
 
 /* What a seed may switch on. */
-#define SIM_FAULTS(X)                                                                              \
-    X(DELAY, "delay")                                                                              \
-    X(SLICE, "slice") X(CUT, "cut") X(LATE, "late") X(STALL, "stall") X(REFUSE, "refuse")          \
-        X(SERVER_PAUSE, "server-pause") X(CLIENT_PAUSE, "client-pause")                            \
-            X(SCRIPT_FLUSH, "script-flush") X(RESTART, "restart") X(EVICT, "evict")                \
-                X(OVERWRITE, "overwrite") X(MUTE, "mute") X(NO_CHANNELS, "no-channels")            \
-                    X(OOM, "oom") X(READONLY, "readonly") X(LOADING, "loading")                    \
-                        X(MISCONF, "misconf") X(CLOCK, "clock") X(FORCE, "force")                  \
-                            X(CLOSE, "close") X(CRASH, "crash")
 enum sim_fault {
-#define X(name, text) FAULT_##name,
-    SIM_FAULTS(X)
-#undef X
-        FAULT_COUNT
+    FAULT_DELAY,
+    FAULT_SLICE,
+    FAULT_CUT,
+    FAULT_LATE,
+    FAULT_STALL,
+    FAULT_REFUSE,
+    FAULT_SERVER_PAUSE,
+    FAULT_CLIENT_PAUSE,
+    FAULT_SCRIPT_FLUSH,
+    FAULT_RESTART,
+    FAULT_EVICT,
+    FAULT_OVERWRITE,
+    FAULT_MUTE,
+    FAULT_NO_CHANNELS,
+    FAULT_OOM,
+    FAULT_READONLY,
+    FAULT_LOADING,
+    FAULT_MISCONF,
+    FAULT_CLOCK,
+    FAULT_FORCE,
+    FAULT_CLOSE,
+    FAULT_CRASH,
+    FAULT_COUNT
 };
 
 /* Why an owner's field left the server. */
