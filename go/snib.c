@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "17e4356565f6f467"
+#define SNIB_BUILD_ID "52f534939f79d394"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -77,13 +77,12 @@ typedef struct snib_queue snib_queue;
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,     /* somebody else holds the lock and the caller would not wait */
-    SNIB_TIMEDOUT = 2, /* the wait ended before the lock was free */
-    SNIB_CANCELLED =
-        3,          /* the operation was cancelled; this caller will not own the lock through it */
-    SNIB_LOST = 4,  /* the hold was lost before this call */
-    SNIB_AGAIN = 5, /* not finished yet; go on with snib_op_wait() or the queue */
-    SNIB_NOT_HELD = 6, /* nothing was held, so nothing was released */
+    SNIB_BUSY = 1,      /* somebody else holds the lock and the caller would not wait */
+    SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
+    SNIB_CANCELLED = 3, /* cancelled: this caller will not own the lock through the operation */
+    SNIB_LOST = 4,      /* the hold was lost before this call */
+    SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
+    SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
     /* usage */
     SNIB_EINVAL = -1,  /* an argument is out of range */
     SNIB_EHANDLE = -2, /* the handle is NULL, freed or of another kind */
