@@ -25,7 +25,9 @@ import snib.aio
 
 LIMIT = 10.0
 CODES = Path(__file__).parents[2] / "core/api/codes.def"
-NAMES = {int(value): name for name, value in re.findall(r"^X\((\w+), (-?\d+)", CODES.read_text(), re.M)}
+NAMES = {
+    int(value): name for name, value in re.findall(r"^X\((\w+), (-?\d+)", CODES.read_text(), re.M)
+}
 
 
 class Raw:
@@ -150,7 +152,11 @@ class Interpreter:
         if not words:
             return
         options = dict(word.split("=", 1) for word in words[1:] if re.match(r"[a-z_]+=", word))
-        plain = words[1:] if words[0] in ("raw", "until") else [w for w in words[1:] if not re.match(r"[a-z_]+=", w)]
+        plain = (
+            words[1:]
+            if words[0] in ("raw", "until")
+            else [w for w in words[1:] if not re.match(r"[a-z_]+=", w)]
+        )
         operation: Callable[..., Awaitable[str | None]] = getattr(self, "run_" + words[0])
         try:
             result = await operation(options, *plain)
@@ -160,7 +166,12 @@ class Interpreter:
 
     @staticmethod
     def failure(error: snib.Error) -> str:
-        expected = {snib.Busy: "busy", snib.Timeout: "timedout", snib.Cancelled: "cancelled", snib.NotHeld: "not_held"}
+        expected = {
+            snib.Busy: "busy",
+            snib.Timeout: "timedout",
+            snib.Cancelled: "cancelled",
+            snib.NotHeld: "not_held",
+        }
         if type(error) in expected:
             return expected[type(error)]
         if isinstance(error, snib.Lost):
@@ -196,13 +207,21 @@ class Interpreter:
         await finished(self.clients[name].close(LIMIT))
         return "ok"
 
-    async def run_lock(self, options: dict[str, str], lock: str, client: str, name: str, kind: str = "") -> None:
+    async def run_lock(
+        self, options: dict[str, str], lock: str, client: str, name: str, kind: str = ""
+    ) -> None:
         made: list[Any] = []
 
         def make() -> Any:
             if not made:
                 new = self.clients[client].rlock if kind else self.clients[client].lock
-                made.append(new(name, lease=self.seconds(options, "lease"), max_hold=self.seconds(options, "max_hold")))
+                made.append(
+                    new(
+                        name,
+                        lease=self.seconds(options, "lease"),
+                        max_hold=self.seconds(options, "max_hold"),
+                    )
+                )
             return made[0]
 
         self.locks[lock] = client, make
@@ -222,7 +241,9 @@ class Interpreter:
 
     async def run_submit(self, options: dict[str, str], hold: str, lock: str) -> str:
         client = self.clients[self.locks[lock][0]]
-        self.submitted[hold] = self.face.submit(client, self.lock(lock), self.seconds(options, "wait"))
+        self.submitted[hold] = self.face.submit(
+            client, self.lock(lock), self.seconds(options, "wait")
+        )
         return "started"
 
     async def run_await(self, options: dict[str, str], hold: str, cancel: bool = False) -> str:
@@ -233,7 +254,11 @@ class Interpreter:
         return await self.run_await(options, hold, cancel=True)
 
     async def run_waiting(self, options: dict[str, str], name: str, count: str) -> str:
-        return "ok" if await self.until(lambda: self.clients[name].stats().waiting == int(count)) else "stuck"
+        return (
+            "ok"
+            if await self.until(lambda: self.clients[name].stats().waiting == int(count))
+            else "stuck"
+        )
 
     async def run_release(self, options: dict[str, str], hold: str) -> str:
         await finished(self.holds[hold].release())
@@ -256,7 +281,9 @@ class Interpreter:
         if not info.held:
             return "free"
         leased = info.remaining is not None and info.remaining > 0
-        return f"held mine={info.mine:d} count={info.count} waiting={info.waiting} leased={leased:d}"
+        return (
+            f"held mine={info.mine:d} count={info.count} waiting={info.waiting} leased={leased:d}"
+        )
 
     async def run_force(self, options: dict[str, str], lock: str) -> str:
         return "ok" if await finished(self.lock(lock).force_release()) else "not_held"

@@ -25,12 +25,27 @@ LIMIT = 120
 
 @contextlib.contextmanager
 def server() -> Iterator[str]:
-    binary = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
+    binary = (
+        os.environ.get("SNIB_TEST_SERVER")
+        or shutil.which("redis-server")
+        or shutil.which("valkey-server")
+    )
     if not binary:
         sys.exit("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server")
     with tempfile.TemporaryDirectory(prefix="snib-test-") as folder:
         path = f"{folder}/s"
-        arguments = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no", "--dir", folder]
+        arguments = [
+            "--port",
+            "0",
+            "--unixsocket",
+            path,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            folder,
+        ]
         process = subprocess.Popen([binary, *arguments], stdout=subprocess.DEVNULL)
         try:
             end = time.monotonic() + 10
@@ -52,14 +67,21 @@ def commands(build: Path, faces: list[str]) -> dict[str, list[str]]:
     found = shutil.which("conform", path=f"{build}:{build / 'tests'}")
     if "c" in faces and not found:
         sys.exit(f"{build} has no conform")
-    every = {"c": [found or ""], "threads": [*python, "threads"], "asyncio": [*python, "asyncio"], "go": [str(go), str(CODES)]}
+    every = {
+        "c": [found or ""],
+        "threads": [*python, "threads"],
+        "asyncio": [*python, "asyncio"],
+        "go": [str(go), str(CODES)],
+    }
     return {face: every[face] for face in faces}
 
 
 def log(command: list[str], program: Path) -> str:
     with server() as path:
         try:
-            done = subprocess.run([*command, str(program), path], capture_output=True, text=True, timeout=LIMIT)
+            done = subprocess.run(
+                [*command, str(program), path], capture_output=True, text=True, timeout=LIMIT
+            )
         except subprocess.TimeoutExpired as late:
             return f"{(late.stdout or b'').decode()}no end within {LIMIT} s\n"
     tail = f"exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
@@ -69,8 +91,12 @@ def log(command: list[str], program: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, required=True, help="folder with the conform program")
-    parser.add_argument("--only", default=",".join(FACES), help="interpreters, by comma: " + ",".join(FACES))
-    parser.add_argument("--update", action="store_true", help="write the expected logs from the first interpreter")
+    parser.add_argument(
+        "--only", default=",".join(FACES), help="interpreters, by comma: " + ",".join(FACES)
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="write the expected logs from the first interpreter"
+    )
     parser.add_argument("programs", nargs="*", help="names without .snib; all if none is given")
     options = parser.parse_args()
     programs = [HERE / f"{name}.snib" for name in options.programs] or sorted(HERE.glob("*.snib"))
@@ -86,7 +112,13 @@ def main() -> int:
             if got != want:
                 wrong += 1
                 names = f"{expected.name} expected", f"{face} printed"
-                print("\n".join(difflib.unified_diff(want.splitlines(), got.splitlines(), *names, lineterm="")))
+                print(
+                    "\n".join(
+                        difflib.unified_diff(
+                            want.splitlines(), got.splitlines(), *names, lineterm=""
+                        )
+                    )
+                )
     print(f"{len(programs)} programs, {len(run)} interpreters, {wrong} logs differ")
     return 1 if wrong or not programs else 0
 

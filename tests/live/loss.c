@@ -188,6 +188,7 @@ static void renewed_for_many_leases(void **state)
 
 int main(void)
 {
+    before_everybody(); /* a lease of 100 ms has 61 ms for its renewal */
     const struct CMUnitTest tests[] = {
         TEST(deleted),
         TEST(flushed),

@@ -539,6 +539,7 @@ int main(int argc, char **argv)
     if (!commands_cover_scripts()) {
         return 1;
     }
+    signal(SIGPIPE, SIG_IGN); /* a server that dies is a result, too */
     start_server();
     if (!run(calls, seed, PLANT_NONE)) {
         fprintf(stderr, "model_check: replay with --seed %llu\n", (unsigned long long)seed);

@@ -498,7 +498,7 @@ static void check_unwanted(const struct sim_name *name)
     const struct sim_owner *owner = check_owner(name->process, name->number);
     snib__time since = latest(latest(owner->abandoned_at, owner->since),
                               clear_since(name->process, SNIB__COMMAND));
-    if (owner->abandoned && sim.now > since + PROMPT + SIM_RETRY) {
+    if (owner->abandoned && sim.now > since + PROMPT) {
         sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
                  (unsigned long long)name->number);
     }

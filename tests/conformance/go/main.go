@@ -60,7 +60,8 @@ func readNames(path string) {
 	if err != nil {
 		panic(err)
 	}
-	for _, row := range regexp.MustCompile(`(?m)^X\((\w+), (-?\d+)`).FindAllStringSubmatch(string(text), -1) {
+	rows := regexp.MustCompile(`(?m)^X\((\w+), (-?\d+)`)
+	for _, row := range rows.FindAllStringSubmatch(string(text), -1) {
 		names[row[2]] = "SNIB_" + row[1]
 	}
 }
@@ -208,8 +209,8 @@ func (in *interpreter) info(l lock) string {
 	if !info.Held {
 		return "free"
 	}
-	return fmt.Sprintf("held mine=%d count=%d waiting=%d leased=%d", flag(info.Mine), info.Count, info.Waiting,
-		flag(info.Remaining > 0))
+	return fmt.Sprintf("held mine=%d count=%d waiting=%d leased=%d", flag(info.Mine), info.Count,
+		info.Waiting, flag(info.Remaining > 0))
 }
 
 func (in *interpreter) list(client *snib.Client, pattern string) string {
@@ -293,7 +294,8 @@ func (in *interpreter) line(line string) {
 			panic(err)
 		}
 		key, value, isOption := strings.Cut(decoded, "=")
-		if isOption && all[0] != "raw" && all[0] != "until" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") == "" {
+		isRaw := all[0] == "raw" || all[0] == "until"
+		if isOption && !isRaw && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") == "" {
 			in.options[key] = value
 		} else {
 			words = append(words, decoded)
