@@ -92,7 +92,7 @@ class Panel:
             self.text(x + 5, y + ROW / 2 + 4, "killed" if killed else "stopped", bold)
             if not killed:
                 self.text(
-                    self.x(end) - 5, y + ROW / 2 + 4, "told: lost", f'{bold} text-anchor="end"'
+                    self.x(end) + 5, y + ROW / 2 + 4, "told: lost", bold
                 )
 
 
