@@ -368,6 +368,8 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
 
 static snib__time node_reply_timeout(const struct snib__engine *e)
 {
+    if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
+        return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
     return share < e->config.reply_timeout ? share : e->config.reply_timeout;
