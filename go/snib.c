@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "52f534939f79d394"
+#define SNIB_BUILD_ID "3aafec0d418504b2"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -6078,9 +6078,14 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
     struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
-    /* No message comes of a release that was refused or that told nobody. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
-        wait->own_messages--;
+    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
+     * it was somebody else's, and news. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
+        if (wait->own_messages > 0)
+            wait->own_messages--;
+        else
+            wait->hint = true;
+    }
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -6732,6 +6737,8 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
 
 static snib__time node_reply_timeout(const struct snib__engine *e)
 {
+    if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
+        return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
     return share < e->config.reply_timeout ? share : e->config.reply_timeout;
@@ -6888,6 +6895,8 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         e->live->live_prev = op;
     e->live = op;
     e->live_n++;
+    if (!snib__node_ready(e)) /* before the operation is armed: patience counts from here */
+        snib__node_want(e, SNIB__COMMAND, now);
     *out_code = SNIB_OK;
     return op;
 }

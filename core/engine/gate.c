@@ -495,9 +495,14 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
     struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
-    /* No message comes of a release that was refused or that told nobody. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait && wait->own_messages > 0)
-        wait->own_messages--;
+    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
+     * it was somebody else's, and news. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
+        if (wait->own_messages > 0)
+            wait->own_messages--;
+        else
+            wait->hint = true;
+    }
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {

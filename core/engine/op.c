@@ -114,6 +114,8 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         e->live->live_prev = op;
     e->live = op;
     e->live_n++;
+    if (!snib__node_ready(e)) /* before the operation is armed: patience counts from here */
+        snib__node_want(e, SNIB__COMMAND, now);
     *out_code = SNIB_OK;
     return op;
 }

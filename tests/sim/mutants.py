@@ -117,6 +117,8 @@ MUTANTS = [
            "if (false) {"),
     Mutant("a lingering subscription takes new waiters with it", "engine/wait.c",
            "        wait_unidle(e, gate->wait); /*", "        /*"),
+    Mutant("another's message is taken for a refused release's own", "engine/gate.c",
+           "        else\n            wait->hint = true;\n    }\n", "    }\n"),
     Mutant("messages that were lost are expected for ever", "engine/wait.c",
            "    wait->own_messages = 0; /* what has not come by now was lost */", ""),
     Mutant("a subscription that was given up stays", "engine/wait.c",

@@ -33,7 +33,8 @@ void fault_until(snib__time until)
 /* The end of a disturbance that begins now. */
 static snib__time for_a_while(void)
 {
-    snib__time until = sim.now + sim_draw(sim_chance(3) ? 3 * sim.lease : sim.lease / 2);
+    const snib__time most[] = {3 * sim.lease, sim.lease / 2, 4 * sim.pubsub_delay};
+    snib__time until = sim.now + sim_draw(most[sim_draw(3)]);
     fault_until(until);
     return until;
 }
