@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3aafec0d418504b2"
+#define SNIB_BUILD_ID "d8f2932000e7cec5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -173,7 +173,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          unix://[user[:password]@]/path/to/socket[?db=number]
  *          User and password are percent-decoded.  redis://:password@host has a password only.
  * options  NULL for defaults.
- * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM, SNIB_ESYSTEM.
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
+ *          SNIB_ESYSTEM.
  * Owns     free with snib_client_free().
  */
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
@@ -862,7 +863,6 @@ struct snib__conn {
     char run_id[48];         /* of the server; "" unknown */
     bool evicts;             /* the server may evict keys that have a TTL */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
-    char failure_text[160];
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -8084,10 +8084,9 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     return bad ? -1 : 0;
 }
 
-static int conn_fail(struct snib__conn *conn, int32_t code, const char *text)
+static int conn_fail(struct snib__conn *conn, int32_t code)
 {
     conn->failure = code;
-    snprintf(conn->failure_text, sizeof conn->failure_text, "%s", text);
     return -1;
 }
 
@@ -8123,14 +8122,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
-            return conn_fail(conn, code, "");
+            return conn_fail(conn, code);
         if (request->kind == CONN_AUTH)
-            return conn_fail(conn, SNIB_EAUTH, "");
+            return conn_fail(conn, SNIB_EAUTH);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
         if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
-            return conn_fail(conn, SNIB_EAUTH, "");
+            return conn_fail(conn, SNIB_EAUTH);
         if (request->kind == CONN_SELECT)
-            return conn_fail(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, "");
+            return conn_fail(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE);
         /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
         return 0;
     }
@@ -8143,7 +8142,7 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn_learn(conn, text);
     else if (request->kind == CONN_LOAD &&
              strcmp(text, snib__script_texts[request->script].sha1) != 0)
-        return conn_fail(conn, SNIB_EPROTOCOL, "");
+        return conn_fail(conn, SNIB_EPROTOCOL);
     return 0;
 }
 
@@ -8154,7 +8153,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         int broken;
         *reply = snib__resp_next(conn->resp, reply_n, &broken);
         if (broken)
-            return conn_fail(conn, SNIB_EPROTOCOL, "");
+            return conn_fail(conn, SNIB_EPROTOCOL);
         if (!*reply)
             return 0;
         if (conn->pubsub && conn->state == SNIB__CONN_READY) {
@@ -8163,12 +8162,10 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         }
         if (conn->ring_count ==
             0) /* an answer to nothing, such as "max number of clients reached" */
-            return conn_fail(
-                conn,
-                (*reply)->type == SNIB__RESP_ERROR
-                    ? snib__conn_classify(snib__resp_text(conn->resp, *reply), (*reply)->count)
-                    : SNIB_EPROTOCOL,
-                "");
+            return conn_fail(conn, (*reply)->type == SNIB__RESP_ERROR
+                                       ? snib__conn_classify(snib__resp_text(conn->resp, *reply),
+                                                             (*reply)->count)
+                                       : SNIB_EPROTOCOL);
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;

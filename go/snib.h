@@ -151,7 +151,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          unix://[user[:password]@]/path/to/socket[?db=number]
  *          User and password are percent-decoded.  redis://:password@host has a password only.
  * options  NULL for defaults.
- * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM, SNIB_ESYSTEM.
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
+ *          SNIB_ESYSTEM.
  * Owns     free with snib_client_free().
  */
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,

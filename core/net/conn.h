@@ -51,7 +51,6 @@ struct snib__conn {
     char run_id[48];         /* of the server; "" unknown */
     bool evicts;             /* the server may evict keys that have a TTL */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
-    char failure_text[160];
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
