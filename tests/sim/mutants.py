@@ -121,8 +121,9 @@ MUTANTS = [
            "        else\n            wait->hint = true;\n    }\n", "    }\n"),
     Mutant("messages that were lost are expected for ever", "engine/wait.c",
            "    wait->own_messages = 0; /* what has not come by now was lost */", ""),
-    Mutant("a subscription that was given up stays", "engine/wait.c",
-           'if (strcmp(what, "subscribe") == 0) /*', 'if (false) /*'),
+    Mutant("a refusal without a name takes all subscriptions", "engine/wait.c",
+           "(wait->channel == SNIB__CHAN_ASKED || wait->channel == SNIB__CHAN_REFUSED)",
+           "wait->channel == SNIB__CHAN_ASKED"),
     # The rest
     Mutant("the database is not selected", "net/conn.c",
            "if (login->database != 0)", "if (false)"),
@@ -187,7 +188,7 @@ def try_mutant(mutant: Mutant, work: Path, seeds: int) -> tuple[bool, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3000)
+    parser.add_argument("--seeds", type=int, default=10000)
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
     arguments = parser.parse_args()
     chosen = [m for m in MUTANTS if not arguments.names or any(n in m.name for n in arguments.names)]

@@ -183,7 +183,8 @@ void fault_run(void)
         while (!sim_has(fault)) {
             fault = (fault + 1) % FAULT_COUNT;
         }
-        sim.next_fault = sim.now + 1 + sim_draw(2 * pace);
+        /* Faults come in flocks: one that strikes what another has left is the hardest. */
+        sim.next_fault = sim.now + 1 + sim_draw(sim_chance(3) ? 10 * sim.delay : 2 * pace);
         strike(fault);
     }
 }
