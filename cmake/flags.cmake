@@ -25,5 +25,5 @@ endif()
 # For hand-written code of ours; generated code is compiled without.
 add_library(snib_warnings INTERFACE)
 target_compile_options(snib_warnings INTERFACE
-    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wall -Wextra -Wpedantic -Wno-overlength-strings -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
     $<$<BOOL:${SNIB_WERROR}>:-Werror>)

@@ -70,7 +70,7 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
         snib__queue_push(op->sink, op, wakes);
         return;
     }
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
         snib__hold_drop(driver->engine, op->hold, snib__now());
     snib__op_free(driver->engine, op);
 }
@@ -387,42 +387,6 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 }
 
 #include "engine/ask.h"
-
-int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor,
-                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
-                     snib_error *err)
-{
-    int32_t code;
-    struct snib__client *client = snib__client_enter(handle, err, &code);
-    if (!client)
-        return code;
-    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) ||
-        pattern_len > 1024) {
-        snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    }
-    struct snib__driver *d = &client->driver;
-    snib__driver_enter(d);
-    code = client->stopped ? SNIB_OK : client_start(client, err);
-    struct snib__op *op = code ? NULL
-                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer,
-                                                   cap, snib__now(), &code);
-    if (op) {
-        snib_event event;
-        op->awaited = true;
-        snib__driver_run(d, op, SNIB__NEVER, false, false);
-        *cursor = op->code ? *cursor : op->asked->cursor;
-        *out_used = op->code ? 0 : op->asked->used;
-        *out_count = op->code ? 0 : op->asked->count;
-        snib__op_finish(client, op, &event);
-        code = event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
-    } else {
-        snib__fail(err, code, 0, NULL);
-    }
-    snib__driver_leave(d);
-    snib__handle_put(handle);
-    return code;
-}
 
 int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
 {

@@ -107,9 +107,8 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
         return code;
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK
-                       ? (int64_t)((hold->deadline - now) / SNIB__MS)
-                       : 0;
+    int64_t left =
+        state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? snib__remaining_ms(hold, now) : 0;
     held_leave(client, handle);
     return left;
 }
@@ -121,8 +120,9 @@ int64_t snib_hold_token(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
+    int64_t token = hold->fencing;
     held_leave(client, handle);
-    return 0;
+    return token;
 }
 
 int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)

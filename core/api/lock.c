@@ -8,6 +8,7 @@
 
 #define LOCK_LEASE_MIN 100
 #define LOCK_LEASE_MAX 86400000
+#define LOCK_PERMITS_MAX 1000
 
 void snib_lock_options_init(snib_lock_options *options, size_t size)
 {
@@ -29,8 +30,23 @@ static int lock_options(const snib_lock_options *from, snib_lock_options *to, sn
         memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
     if (to->lease_ms != 0 && (to->lease_ms < LOCK_LEASE_MIN || to->lease_ms > LOCK_LEASE_MAX))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
-    if (to->flags != 0 || to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
+    if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    return SNIB_OK;
+}
+
+/* The flags and times that make sense for a kind. */
+static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
+{
+    uint32_t known = kind == SNIB_WRITE  ? SNIB_LOCK_FENCED | SNIB_LOCK_PREFER_WRITER
+                     : kind == SNIB_FAIR ? SNIB_LOCK_FENCED
+                                         : 0;
+    bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
+    if (o->flags & ~known)
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+    if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "semaphores and latches have no lease and no limit");
     return SNIB_OK;
 }
 
@@ -40,21 +56,26 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     snib_lock_options o;
     if (!out_lock || (!name && name_len > 0))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!snib__kind_of(kind))
+    if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
     if (!code)
         code = lock_options(options, &o, err);
+    if (!code)
+        code = lock_options_fit(&o, kind, err);
     if (code)
         return code;
     struct snib__lock *lock = malloc(sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    *lock =
-        (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
+    *lock = (struct snib__lock){.client = client,
+                                .kind = kind,
+                                .flags = o.flags,
+                                .lease_ms = o.lease_ms,
+                                .max_hold_ms = o.max_hold_ms};
     if (lock->max_hold_ms == 0)
         lock->max_hold_ms = client->max_hold_ms;
-    if (lock->max_hold_ms < 0)
+    if (lock->max_hold_ms < 0 || kind == SNIB_SEMAPHORE)
         lock->max_hold_ms = 0;
     snib__driver_enter(&client->driver);
     bool closed = client->stopped;
@@ -118,169 +139,235 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 
 /* ---- acquiring ---- */
 
+/* What is asked for, by all ways to ask. */
+struct lock_call {
+    uint64_t owner;
+    uint32_t permits;
+    int64_t wait_ms;
+    snib__time slice;
+    bool interruptible;
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
 /* Start an acquisition.  Inside. */
-static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait,
-                                   struct snib__queue *queue, uint64_t token, int32_t *out_code)
+static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_call *call,
+                                   snib__time wait, struct snib__queue *queue, int32_t *out_code)
 {
     struct snib__engine *engine = lock->client->driver.engine;
     struct snib__acquire how = {
-        .owner = owner,
+        .owner = call->owner,
         .wait = wait,
         .lease = (snib__time)lock->lease_ms * SNIB__MS,
         .max_hold = (snib__time)lock->max_hold_ms * SNIB__MS,
+        .permits = call->permits,
+        .options = (uint8_t)lock->flags,
     };
     struct snib__op *op = snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
     if (op && !op->done && op->hold) {
         op->hold->sink = queue;
-        op->hold->token = token;
+        op->hold->token = call->token;
         op->hold->tell = queue != NULL;
     }
     return op;
 }
 
-/* All ways to acquire.  The caller has checked nothing. */
-static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice,
-                        bool interruptible, snib_queue *queue_handle, uint64_t token,
-                        snib_event *out_event, snib_op **out_op, snib_error *err)
+static int lock_run(struct snib__lock *lock, const struct lock_call *call,
+                    struct snib__queue *queue, snib_error *err)
 {
+    struct snib__client *client = lock->client;
     snib__time wait;
+    int32_t code = SNIB_OK;
+    if (!snib__wait_ns(call->wait_ms, &wait) || (queue && queue->client != client))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    }
+    struct snib__run run = {client,      queue, call->token, call->slice, call->interruptible,
+                            call->out_op};
+    struct snib__op *op = lock_start(lock, call, wait, queue, &code);
+    return snib__run(&run, op, code, call->out_event, err);
+}
+
+/* All ways to acquire.  The caller has checked nothing.  kind: what the lock must be, 0 any but a latch. */
+static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
+                        snib_error *err)
+{
     int32_t code;
     struct snib__queue *queue = NULL;
     struct snib__lock *lock = snib__lock_enter(handle, err, &code);
     if (!lock)
         return code;
-    struct snib__client *client = lock->client;
-    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+    if (call->queue && !(queue = snib__queue_enter(call->queue, err, &code))) {
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
-    } else {
-        snib__driver_enter(&client->driver);
-        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-        if (error) {
-            snib__driver_leave(&client->driver);
-            code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
-        } else {
-            struct snib__run run = {client, queue, token, slice, interruptible, out_op};
-            struct snib__op *op = lock_start(lock, owner, wait, queue, token, &code);
-            code = snib__run(&run, op, code, out_event, err);
-        }
-    }
+    if (kind ? lock->kind != kind : lock->kind == SNIB_LATCH)
+        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
+        code = snib__fail(err, SNIB_EPERMITS, 0,
+                          "the number of permits is out of range; take 1 to %d", LOCK_PERMITS_MAX);
+    else
+        code = lock_run(lock, call, queue, err);
     if (queue)
-        snib__handle_put(queue_handle);
+        snib__handle_put(call->queue);
     snib__handle_put(handle);
     return code;
+}
+
+static int lock_acquire_sync(snib_lock *lock, int32_t kind, uint64_t owner, uint32_t permits,
+                             int64_t wait_ms, snib_hold **out_hold, snib_error *err)
+{
+    snib_event event;
+    struct lock_call call = {.owner = owner,
+                             .permits = permits,
+                             .wait_ms = wait_ms,
+                             .slice = SNIB__NEVER,
+                             .out_event = &event};
+    int code = lock_acquire(lock, kind, &call, err);
+    if (code == SNIB_OK && out_hold)
+        *out_hold = event.hold;
+    return code;
+}
+
+static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call call,
+                              int64_t slice_ms, snib_hold **out_hold, snib_error *err)
+{
+    snib_event event;
+    if (!call.out_op || !snib__wait_ns(slice_ms, &call.slice))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    call.interruptible = true;
+    call.out_event = &event;
+    int code = lock_acquire(lock, kind, &call, err);
+    if (code == SNIB_OK && out_hold)
+        *out_hold = event.hold;
+    return code;
+}
+
+static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_call *call,
+                               snib_error *err)
+{
+    if (!call->queue && !call->out_op)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_acquire(lock, kind, call, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
 int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
                       snib_error *err)
 {
-    snib_event event;
     if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, SNIB__NEVER, false, NULL, 0, &event, NULL, err);
-    if (code == SNIB_OK)
-        *out_hold = event.hold;
-    return code;
+    return lock_acquire_sync(lock, 0, owner, 1, wait_ms, out_hold, err);
 }
 
 int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
                             snib_queue *queue, uint64_t token, snib_hold **out_hold,
                             snib_op **out_op, snib_error *err)
 {
-    snib_event event;
-    snib__time slice;
-    if (!out_hold || !out_op || !snib__wait_ns(slice_ms, &slice))
+    struct lock_call call = {
+        .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, slice, true, queue, token, &event, out_op, err);
-    if (code == SNIB_OK)
-        *out_hold = event.hold;
-    return code;
+    return lock_acquire_begin(lock, 0, call, slice_ms, out_hold, err);
 }
 
 int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
                              uint64_t token, snib_op **out_op, snib_error *err)
 {
-    if (!queue && !out_op)
+    struct lock_call call = {
+        .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(lock, 0, &call, err);
+}
+
+/* ---- permits, semaphores, latches ---- */
+
+static int lock_permits_begin(snib_lock *lock, int32_t kind, uint32_t count, int64_t wait_ms,
+                              int64_t slice_ms, snib_queue *queue, uint64_t token,
+                              snib_hold **out_hold, snib_op **out_op, snib_error *err)
+{
+    struct lock_call call = {
+        .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, 0, false, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    return lock_acquire_begin(lock, kind, call, slice_ms, out_hold, err);
 }
 
-/* ---- asking ---- */
-
-typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate,
-                                       snib__time now, int32_t *out_code);
-
-static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice,
-                    snib_queue *queue_handle, uint64_t token, snib_event *out_event,
-                    snib_op **out_op, snib_error *err)
+static int lock_permits_submit(snib_lock *lock, int32_t kind, uint32_t count, int64_t wait_ms,
+                               snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
 {
-    int32_t code;
-    struct snib__queue *queue = NULL;
-    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
-    if (!lock)
-        return code;
-    struct snib__client *client = lock->client;
-    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
-        snib__handle_put(handle);
-        return code;
-    }
-    if ((queue && queue->client != client) || (slice == 0 && !queue && !out_op)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
-    } else {
-        snib__driver_enter(&client->driver);
-        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-        struct snib__run run = {client, queue, token, slice, false, out_op};
-        struct snib__op *op =
-            error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
-        code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, out_event, err);
-    }
-    if (queue)
-        snib__handle_put(queue_handle);
-    snib__handle_put(handle);
-    return code;
+    struct lock_call call = {
+        .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(lock, kind, &call, err);
 }
 
-int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
+int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms, snib_hold **out_hold,
+                         snib_error *err)
 {
-    snib_event event;
-    if (!out || out->size < 8 || out->size > sizeof *out)
+    if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_ask(lock, snib__engine_info, SNIB__NEVER, NULL, 0, &event, NULL, err);
-    if (code != SNIB_OK)
-        return code;
-    snib_lock_info_data info = {
-        .size = out->size,
-        .held = event.held,
-        .remaining_ms = event.remaining_ms,
-        .count = event.count,
-        .waiting = event.waiting,
-        .mine = event.mine,
-    };
-    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
-    memcpy(out, &info, out->size);
-    return SNIB_OK;
+    return lock_acquire_sync(permits, SNIB_PERMITS, 0, count, wait_ms, out_hold, err);
 }
 
-int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                          snib_error *err)
+int snib_permits_acquire_begin(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                               int64_t slice_ms, snib_queue *queue, uint64_t token,
+                               snib_hold **out_hold, snib_op **out_op, snib_error *err)
 {
-    int code = lock_ask(lock, snib__engine_info, 0, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    return lock_permits_begin(permits, SNIB_PERMITS, count, wait_ms, slice_ms, queue, token,
+                              out_hold, out_op, err);
 }
 
-int snib_lock_force_release(snib_lock *lock, snib_error *err)
+int snib_permits_acquire_submit(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
 {
-    snib_event event;
-    return lock_ask(lock, snib__engine_force, SNIB__NEVER, NULL, 0, &event, NULL, err);
+    return lock_permits_submit(permits, SNIB_PERMITS, count, wait_ms, queue, token, out_op, err);
 }
 
-int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
-                                   snib_op **out_op, snib_error *err)
+int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                           snib_hold **out_hold, snib_error *err)
 {
-    int code = lock_ask(lock, snib__engine_force, 0, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    if (!out_hold)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return lock_acquire_sync(semaphore, SNIB_SEMAPHORE, 0, count, wait_ms, out_hold, err);
+}
+
+int snib_semaphore_acquire_begin(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                 int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                 snib_hold **out_hold, snib_op **out_op, snib_error *err)
+{
+    return lock_permits_begin(semaphore, SNIB_SEMAPHORE, count, wait_ms, slice_ms, queue, token,
+                              out_hold, out_op, err);
+}
+
+int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                  snib_queue *queue, uint64_t token, snib_op **out_op,
+                                  snib_error *err)
+{
+    return lock_permits_submit(semaphore, SNIB_SEMAPHORE, count, wait_ms, queue, token, out_op,
+                               err);
+}
+
+int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err)
+{
+    return lock_acquire_sync(latch, SNIB_LATCH, 0, 1, wait_ms, NULL, err);
+}
+
+int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms, snib_queue *queue,
+                          uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct lock_call call = {.wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_begin(latch, SNIB_LATCH, call, slice_ms, NULL, err);
+}
+
+int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue, uint64_t token,
+                           snib_op **out_op, snib_error *err)
+{
+    struct lock_call call = {.wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(latch, SNIB_LATCH, &call, err);
 }

@@ -27,6 +27,8 @@ struct snib__client {
 struct snib__lock {
     struct snib__client *client;
     struct snib__gate *gate;
+    int32_t kind; /* enum snib_kind, or SNIB__MULTI */
+    uint32_t flags;
     int64_t lease_ms;
     int64_t max_hold_ms;
 };
@@ -84,6 +86,9 @@ struct snib__run {
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
+
+/* Until the deadline; INT64_MAX if there is none. */
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);

@@ -16,6 +16,13 @@ snib__time snib__until(snib__time wait)
     return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
 }
 
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
+{
+    if (hold->deadline == SNIB__NEVER)
+        return INT64_MAX;
+    return hold->deadline > now ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+}
+
 /* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
@@ -35,11 +42,11 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     struct snib__engine *engine = client->driver.engine;
     snib__op_event(engine, op, out);
     out->token = op->token;
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
-        out->remaining_ms =
-            op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        out->fencing = op->hold->fencing;
+        out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
             snib__hold_drop(engine, op->hold, now);
             out->code = SNIB_ENOMEM;
@@ -190,7 +197,7 @@ void snib_op_free(snib_op *handle)
     struct snib__engine *engine = client->driver.engine;
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
             snib__hold_drop(engine, op->hold, snib__now());
         snib__op_free(engine, op);
     } else if (!op->busy) {

@@ -1,4 +1,4 @@
-/* ask.c - questions that change no hold of ours: info, force release, ping, list. */
+/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, counts. */
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "net/script.h"
@@ -47,37 +47,117 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
-                                   size_t n, char *buffer, size_t cap, snib__time now,
-                                   int32_t *out_code)
+/* An operation with something to carry; NULL with *out_code, or done already. */
+static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                  const char *text, size_t n, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = snib__op_new(e, SNIB__OP_LIST, NULL, now, out_code);
+    struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
     if (!op)
         return NULL;
-    op->asked = malloc(sizeof *op->asked + n + 1);
+    op->asked = calloc(1, sizeof *op->asked + n);
     if (!op->asked) {
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    *op->asked = (struct snib__asked){
-        .cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
-    memcpy(op->asked->pattern, n ? pattern : "*", n ? n : 1);
+    op->asked->text_len = n;
+    if (n)
+        memcpy(op->asked->text, text, n);
+    return op;
+}
+
+struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+                                   size_t n, char *buffer, size_t cap, snib__time now,
+                                   int32_t *out_code)
+{
+    struct snib__op *op =
+        ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->cursor = cursor;
+    op->asked->buffer = buffer;
+    op->asked->cap = cap;
     return ask_start(e, op, now);
 }
 
-/* Returns the script's index, -2 for a plain command, -1 when out of memory. */
+struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
+                                       char *buffer, size_t cap, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->buffer = buffer;
+    op->asked->cap = cap;
+    return ask_start(e, op, now);
+}
+
+struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
+                                    int64_t n, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->what = what;
+    op->asked->n = n;
+    op->answer = calloc(1, sizeof *op->answer);
+    if (!op->answer) {
+        snib__op_done(e, op, SNIB_ENOMEM);
+        return op;
+    }
+    return ask_start(e, op, now);
+}
+
+bool snib__ask_once(const struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_COUNT)
+        return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;
+    return op->kind == SNIB__OP_FORCE; /* a second one could hit another holder */
+}
+
+static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
+{
+    static const char *const keys[] = {"redisson_lock_queue", "redisson_lock_timeout",
+                                       "redisson_lock_token"};
+    static const char *const channels[] = {"redisson_lock__channel", "redisson_rwlock",
+                                           "redisson_sc", "snib_plain_channel"};
+    char name[SNIB__CHANNEL_MAX];
+    const char *text = asked->text;
+    size_t n = asked->text_len;
+    if (snib__script_begin(out, SNIB__SCRIPT_DESCRIBE, 5, 10) < 0 ||
+        snib__resp_arg(out, text, n) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (snib__resp_arg(out, name, snib__name_prefix(name, keys[i], text, n)) < 0)
+            return -1;
+    if (snib__resp_arg(out, name, snib__name_suffix(name, text, n, "timeout", 7)) < 0)
+        return -1;
+    for (int i = 0; i < 4; i++)
+        if (snib__resp_arg(out, name, snib__name_prefix(name, channels[i], text, n)) < 0)
+            return -1;
+    /* A latch's channel has braces whatever the name. */
+    static const char latch[] = "redisson_countdownlatch__channel__{";
+    memcpy(name, latch, sizeof latch - 1);
+    memcpy(name + sizeof latch - 1, text, n);
+    name[sizeof latch - 1 + n] = '}';
+    return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
+}
+
+/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
-    (void)e;
     if (op->kind == SNIB__OP_INFO)
-        return op->gate->kind->info(out, op->gate);
+        return op->gate->kind->info(out, e, op->gate);
     if (op->kind == SNIB__OP_FORCE)
-        return op->gate->kind->force(out, op->gate);
+        return op->gate->kind->force(out, e, op->gate);
+    if (op->kind == SNIB__OP_COUNT)
+        return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
+    if (op->kind == SNIB__OP_DESCRIBE)
+        return ask_describe(out, op->asked);
     if (op->kind == SNIB__OP_PING)
-        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1 : -2;
+        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
+                                                                                  : SNIB__NO_SCRIPT;
     if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
         snib__resp_arg_int(out, (int64_t)op->asked->cursor) < 0 ||
-        snib__resp_arg(out, op->asked->pattern, op->asked->pattern_len) < 0 ||
+        snib__resp_arg(out, op->asked->text, op->asked->text_len) < 0 ||
         snib__resp_arg_int(out, ASK_LIST_KEYS) < 0)
         return -1;
     return SNIB__SCRIPT_LIST;
@@ -86,7 +166,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
                         const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
-    if (n != 5 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
+    if (n != 6 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
         reply[3].type != SNIB__RESP_INTEGER || reply[4].type != SNIB__RESP_INTEGER)
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
@@ -97,9 +177,10 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
+    answer->fencing = snib__reply_number(e, &reply[5]);
     /* Our own subscription does not wait while nobody of us does. */
-    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON &&
-        !op->gate->wait->head)
+    if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
+        snib__chan_on(op->gate->wait) && !snib__chan_wanted(op->gate->wait->chan))
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
@@ -107,20 +188,16 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     return SNIB_OK;
 }
 
-static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                        const struct snib__resp *resp)
+static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
+                         uint32_t n, const struct snib__resp *resp)
 {
-    struct snib__asked *asked = op->asked;
-    if (n < 2 || reply[1].type != SNIB__RESP_STRING)
-        return SNIB_EPROTOCOL;
-    asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
-    for (uint32_t i = 2; i < n; i++) {
-        const char *name = snib__resp_text(resp, &reply[i]);
-        if (reply[i].type != SNIB__RESP_STRING || memchr(name, 0, reply[i].count))
+    for (uint32_t i = from; i < n; i++) {
+        const char *text = snib__resp_text(resp, &reply[i]);
+        if (reply[i].type != SNIB__RESP_STRING || memchr(text, 0, reply[i].count))
             continue;
         if (asked->used + reply[i].count + 1 > asked->cap)
             return SNIB_ELIMIT;
-        memcpy(asked->buffer + asked->used, name, reply[i].count + 1);
+        memcpy(asked->buffer + asked->used, text, reply[i].count + 1);
         asked->used += reply[i].count + 1;
         asked->count++;
     }
@@ -131,11 +208,21 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
-    if (op->kind == SNIB__OP_INFO)
+    bool array = reply->type == SNIB__RESP_ARRAY;
+    if (op->kind == SNIB__OP_INFO) {
         code = ask_info(e, op, reply, n, resp);
-    else if (op->kind == SNIB__OP_LIST)
-        code = ask_list(op, reply, n, resp);
-    else if (op->kind == SNIB__OP_FORCE)
+    } else if (op->kind == SNIB__OP_LIST) {
+        code = array && n >= 2 && reply[1].type == SNIB__RESP_STRING
+                   ? ask_texts(op->asked, reply, 2, n, resp)
+                   : SNIB_EPROTOCOL;
+        if (code == SNIB_OK)
+            op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+    } else if (op->kind == SNIB__OP_DESCRIBE) {
+        code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
+    } else if (op->kind == SNIB__OP_COUNT) {
+        op->answer->count = snib__reply_number(e, reply);
+    } else if (op->kind == SNIB__OP_FORCE) {
         code = reply->type == SNIB__RESP_INTEGER && reply->integer == 1 ? SNIB_OK : SNIB_NOT_HELD;
+    }
     snib__op_done(e, op, code);
 }

@@ -1,17 +1,25 @@
-/* ask.h - what a LIST operation carries. */
+/* ask.h - what a LIST, DESCRIBE or COUNT operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct snib__op;
+
 struct snib__asked {
-    uint64_t cursor; /* in: where to go on; out: where to go on next, 0 at the end */
-    char *buffer;    /* the caller's */
+    uint64_t cursor; /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    int64_t n;       /* COUNT */
+    int32_t what;    /* COUNT: enum snib_count */
+    char *buffer;    /* the caller's, for texts */
     size_t cap, used;
     uint32_t count;
-    size_t pattern_len;
-    char pattern[];
+    size_t text_len; /* LIST: the pattern; DESCRIBE: the name */
+    char text[];
 };
+
+/* Whether a question must not be asked again when the answer is lost: it changes something. */
+bool snib__ask_once(const struct snib__op *op);
 
 #endif

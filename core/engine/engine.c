@@ -49,13 +49,14 @@ void snib__engine_free(struct snib__engine *e)
     if (!e)
         return;
     for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-            next = wait->chan_next;
-            free(wait);
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            free(chan);
         }
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
+            free(gate->wait);
             free(gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next) {
@@ -70,6 +71,11 @@ void snib__engine_free(struct snib__engine *e)
     free(e->heap);
     snib__slabs_free(e);
     free(e);
+}
+
+const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
+{
+    return e->node.links[SNIB__COMMAND].conn.resp;
 }
 
 struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
@@ -114,6 +120,16 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     return next;
 }
 
+/* The caller's hold is lost; what the server has of it is given back by another of its number. */
+static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__hold *rest = snib__hold_again(e, hold);
+    if (rest)
+        snib__gate_release(e, rest, now);
+    hold->count = 0;
+    snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+}
+
 void snib__engine_close(struct snib__engine *e, snib__time now)
 {
     if (e->closed)
@@ -128,21 +144,16 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
-            struct snib__hold *hold = gate->active;
             next = gate->next;
-            if (!hold || hold->phase != SNIB__HELD)
-                continue;
-            /* The caller's hold is lost; what the server has of it is given back by another of its number. */
-            struct snib__hold *rest = snib__hold_new(e, gate);
-            if (rest) {
-                rest->number = hold->number;
-                rest->lease_ms = hold->lease_ms;
-                rest->deadline = hold->deadline;
-                rest->acquired_at = hold->acquired_at;
-                snib__gate_release(e, rest, now);
+            snib__gate_ref(gate);
+            if (gate->active && gate->active->phase == SNIB__HELD)
+                engine_close_hold(e, gate->active, now);
+            for (struct snib__hold *hold = gate->peers, *other; hold; hold = other) {
+                other = hold->peer_next;
+                if (hold->phase == SNIB__HELD)
+                    engine_close_hold(e, hold, now);
             }
-            hold->count = 0;
-            snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+            snib__gate_put(e, gate);
         }
 }
 
@@ -152,7 +163,7 @@ bool snib__engine_quiet(const struct snib__engine *e)
         return false;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active)
+            if (gate->active || gate->trying)
                 return false;
     return true;
 }
@@ -221,12 +232,21 @@ struct snib__op *snib__engine_live(const struct snib__engine *e)
     return e->live;
 }
 
+static void engine_forget_sink(struct snib__hold *hold, const void *sink)
+{
+    if (hold->sink != sink)
+        return;
+    hold->sink = NULL;
+    hold->tell = 0;
+}
+
 void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
-        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active && gate->active->sink == sink) {
-                gate->active->sink = NULL;
-                gate->active->tell = 0;
-            }
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            if (gate->active)
+                engine_forget_sink(gate->active, sink);
+            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+                engine_forget_sink(hold, sink);
+        }
 }

@@ -68,7 +68,9 @@ enum snib__op_kind {
     SNIB__OP_INFO,
     SNIB__OP_FORCE,
     SNIB__OP_PING,
-    SNIB__OP_LIST
+    SNIB__OP_LIST,
+    SNIB__OP_DESCRIBE,
+    SNIB__OP_COUNT
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -81,6 +83,7 @@ struct snib__op {
     struct snib__gate *gate;                /* a reference, or NULL */
     struct snib__hold *hold;
     snib__time started;
+    uint64_t serial;     /* in order of start */
     snib__time deadline; /* of the wait; SNIB__NEVER */
     snib__time timer;    /* when in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
@@ -108,6 +111,10 @@ struct snib__acquire {
     snib__time wait;     /* SNIB__NEVER no limit, 0 one try */
     snib__time lease;    /* 0: renewed */
     snib__time max_hold; /* 0: none */
+    uint32_t permits;    /* PERMITS, SEMAPHORE: how many */
+    uint32_t
+        vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
+    uint8_t options; /* SNIB_LOCK_* */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
@@ -134,6 +141,12 @@ struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__ga
                                     snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
+/* count: op->answer->count has the answer. */
+struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
+                                    int32_t what, int64_t n, snib__time now, int32_t *out_code);
+/* describe: texts go to buffer, as list's names do. */
+struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
+                                       char *buffer, size_t cap, snib__time now, int32_t *out_code);
 /* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, char *buffer, size_t cap,
@@ -151,6 +164,9 @@ struct snib__op *snib__engine_live(const struct snib__engine *engine);
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
 /* Whether a sync caller may read for it: one of its own commands is on the link. */
 bool snib__op_in_flight(const struct snib__op *op);
+struct snib__resp;
+/* The reader of the command link, for texts of the reply that is being handled. */
+const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
@@ -158,19 +174,24 @@ bool snib__op_in_flight(const struct snib__op *op);
 struct snib__hold {
     struct snib__gate *gate;
     struct snib__hold *prev,
-        *next;           /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op; /* acquiring or releasing it; NULL */
-    uint64_t number;     /* the owner's number on the wire, unique */
-    uint64_t owner;      /* explicit owner or 0 */
+        *next; /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__hold *peer_prev, *peer_next; /* holds of a gate that is not exclusive */
+    struct snib__op *op;                      /* acquiring or releasing it; NULL */
+    uint64_t number;                          /* the owner's number on the wire, unique */
+    uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     uint32_t lease_ms; /* 0: renewed with the client's lease */
     uint32_t max_hold_ms;
     uint32_t timer_at; /* place in the heap, 0 = not in it */
     uint32_t count;    /* re-entries: releases to come */
+    int64_t fencing;   /* token, 0 none */
+    uint32_t permits;  /* of a semaphore; their ids are made of `number` and those that follow it */
+    uint32_t vote_ms;  /* as in snib__acquire */
+    uint16_t flags;    /* engine */
+    uint8_t options;   /* SNIB_LOCK_* */
     uint8_t phase;     /* enum snib__phase */
     uint8_t reason;    /* enum snib_reason */
-    uint8_t flags;     /* engine */
     uint8_t tell;      /* caller's: wants the lost event */
     uint32_t users;    /* caller's */
     /* the caller's */

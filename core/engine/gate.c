@@ -1,5 +1,8 @@
 /* gate.c - one lock name in this process: who of us tries, holds or releases, and who waits behind.
  *
+ * What is here is the discipline of locks with one holder, and what all disciplines share; share.c and
+ * place.c have the two others.
+ *
  * A gate has at most one active hold.  Everybody else of this process queues in the gate, first come
  * first served, so a process sends one attempt per release however many of its callers wait.
  *
@@ -43,16 +46,26 @@ static int gate_grow(struct snib__engine *e)
     return 0;
 }
 
-struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+                                   size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
     for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
          gate = gate->next)
         if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
-            memcmp(gate->name, name, n) == 0) {
-            gate->refs++;
+            memcmp(gate->name, name, n) == 0)
             return gate;
-        }
+    return NULL;
+}
+
+struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+{
+    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    struct snib__gate *known = snib__gate_find(e, kind, name, n);
+    if (known) {
+        known->refs++;
+        return known;
+    }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
     struct snib__gate *gate = malloc(sizeof *gate + n);
@@ -94,20 +107,56 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     free(gate);
 }
 
+/* ---- holds and their gate ---- */
+
+static bool gate_exclusive(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+
+void snib__gate_join(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    hold->flags |= SNIB__PEER;
+    hold->peer_prev = NULL;
+    hold->peer_next = gate->peers;
+    if (gate->peers)
+        gate->peers->peer_prev = hold;
+    gate->peers = hold;
+}
+
+/* The hold is not the gate's any more: released, refused or lost. */
+void snib__gate_part(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    if (gate->active == hold)
+        gate->active = NULL;
+    if (!(hold->flags & SNIB__PEER))
+        return;
+    hold->flags &= (uint16_t)~SNIB__PEER;
+    if (hold->peer_prev)
+        hold->peer_prev->peer_next = hold->peer_next;
+    else
+        gate->peers = hold->peer_next;
+    if (hold->peer_next)
+        hold->peer_next->peer_prev = hold->peer_prev;
+    hold->peer_prev = hold->peer_next = NULL;
+}
+
 /* ---- trying ---- */
 
 /* Give up a hold of which the server has nothing, and its operation's tie to it. */
-static void gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
-    if (hold->gate->active == hold)
-        hold->gate->active = NULL;
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
     hold->phase = SNIB__GONE;
     e->moves++;
     hold->op = NULL;
     snib__hold_settle(e, hold);
 }
 
-static void gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->hold->op = NULL;
     op->hold = NULL;
@@ -121,23 +170,29 @@ static void gate_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     gate->active = hold;
     hold->phase = SNIB__TRYING;
     hold->op->place = SNIB__PLACE_TRY;
-    hold->flags &= (uint8_t)~SNIB__AWAKE;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->wait) {
         gate->wait->hint = false;
         gate->wait->yielding = false;
-        if (gate->wait->channel == SNIB__CHAN_ON)
+        if (snib__chan_on(gate->wait))
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
         struct snib__op *op = hold->op;
-        gate_end_op(e, op, SNIB_ENOMEM);
-        gate_forget_hold(e, hold);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
     }
 }
 
+/* Whoever is first in the gate's queue may try. */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
+    if (!gate_exclusive(gate)) {
+        if (gate->kind->discipline == SNIB__SHARED)
+            snib__share_advance(e, gate, now);
+        return;
+    }
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
         snib__timer_cancel(e, &wait->timer_at);
@@ -154,8 +209,8 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
     struct snib__wait *wait = snib__wait_get(e, op->gate);
     if (!wait || snib__op_arm(e, op) < 0) {
         struct snib__hold *hold = op->hold;
-        gate_end_op(e, op, SNIB_ENOMEM);
-        gate_forget_hold(e, hold);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
         return;
     }
     op->hold->phase = SNIB__NEW;
@@ -163,12 +218,23 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
     snib__wait_push(wait, op, front);
 }
 
+/* What the owner holds of the gate, or NULL. */
+static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
+                                       snib__time now)
+{
+    struct snib__hold *hold = gate_exclusive(gate) ? gate->active : gate->peers;
+    if (owner == 0)
+        return NULL;
+    while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
+        hold = hold->peer_next;
+    return hold;
+}
+
 /* An owner that holds the lock gets it again; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    struct snib__hold *held = op->gate->active;
-    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner ||
-        now >= held->deadline)
+    struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
+    if (!held)
         return false;
     held->count++;
     held->flags |= SNIB__HANDED;
@@ -177,11 +243,57 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
         struct snib__hold *own = op->hold;
         own->op = NULL;
         own->phase = SNIB__GONE;
+        snib__gate_part(own);
         snib__hold_settle(e, own);
     }
     op->hold = held;
     snib__op_done(e, op, SNIB_OK);
     return true;
+}
+
+static void gate_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    struct snib__hold *hold = op->hold;
+    if (!gate->active && !(gate->wait && gate->wait->head)) {
+        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+            snib__gate_end_op(e, op, SNIB_ENOMEM);
+            snib__gate_forget_hold(e, hold);
+            return;
+        }
+        gate_try(e, hold, now);
+        return;
+    }
+    gate_queue(e, op, false);
+    if (!op->done)
+        op->waited = !op->once;
+}
+
+/* What we hold ourselves, or wait for ourselves, needs no question to the server. */
+static bool gate_is_busy(const struct snib__gate *gate)
+{
+    const struct snib__hold *active = gate->active;
+    if (!gate_exclusive(gate))
+        return false;
+    return (gate->wait && gate->wait->head) ||
+           (active && active->phase != SNIB__RELEASING && active->op) ||
+           (active && active->phase == SNIB__HELD);
+}
+
+/* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
+ * A reader that asks for the write lock would wait for itself: *out_code. */
+static uint64_t gate_other_side(const struct snib__engine *e, const struct snib__gate *gate,
+                                uint64_t owner, snib__time now, int32_t *out_code)
+{
+    int32_t kind = gate->kind->kind;
+    if (owner == 0 || (kind != SNIB_READ && kind != SNIB_WRITE))
+        return 0;
+    const struct snib__gate *other =
+        snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
+    const struct snib__hold *held = other ? gate_held_by(other, owner, now) : NULL;
+    if (held && kind == SNIB_WRITE)
+        *out_code = SNIB_EUPGRADE;
+    return held && kind == SNIB_READ ? held->number : 0;
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
@@ -196,15 +308,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     if (gate_reenter(e, op, now))
         return op;
-    struct snib__hold *active = gate->active;
-    bool others = gate->wait && gate->wait->head;
-    /* What we hold ourselves, or wait for ourselves, needs no question to the server. */
-    if (op->once && (others || (active && active->phase != SNIB__RELEASING && active->op))) {
-        snib__op_done(e, op, SNIB_BUSY);
-        return op;
-    }
-    if (op->once && active && active->phase == SNIB__HELD) {
-        snib__op_done(e, op, SNIB_BUSY);
+    int32_t refused = SNIB_OK;
+    uint64_t number = gate_other_side(e, gate, how->owner, now, &refused);
+    if (refused != SNIB_OK || (op->once && gate_is_busy(gate))) {
+        snib__op_done(e, op, refused != SNIB_OK ? refused : SNIB_BUSY);
         return op;
     }
     struct snib__hold *hold = snib__hold_new(e, gate);
@@ -212,37 +319,42 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
+    if (number)
+        hold->number = number;
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
+    hold->permits = how->permits ? how->permits : 1;
+    e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
+    hold->vote_ms = how->vote_ms;
+    hold->options = how->options;
     hold->op = op;
     op->hold = hold;
-    if (!active && !others) {
-        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
-            gate_end_op(e, op, SNIB_ENOMEM);
-            gate_forget_hold(e, hold);
-            return op;
-        }
-        gate_try(e, hold, now);
-    } else {
-        gate_queue(e, op, false);
-        if (!op->done)
-            op->waited = !op->once;
-    }
+    if (gate_exclusive(gate))
+        gate_acquire(e, op, now);
+    else if (gate->kind->discipline == SNIB__SHARED)
+        snib__share_acquire(e, op, now);
+    else
+        snib__place_acquire(e, op, now);
     return op;
 }
 
-static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                         snib__time now)
+/* A granted hold goes to its operation, or back if nobody wants it any more, or nobody may have it any
+ * more.  True: it was taken. */
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                      snib__time sent_at, snib__time now)
 {
     struct snib__op *op = hold->op;
-    bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    struct snib__gate *gate = hold->gate;
+    bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
+                !(gate->kind->traits & SNIB__UNOWNED);
     snib__hold_granted(e, hold, sent_at, now);
-    if (!op || late) { /* nobody wants it any more, or nobody may have it any more: give it back */
+    hold->fencing = token;
+    if (!op || late) {
         if (op)
-            gate_end_op(e, op, SNIB_EUNREACHABLE);
+            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
         snib__gate_release(e, hold, now);
-        return;
+        return false;
     }
     if (op->waited)
         e->stats.waits++;
@@ -250,57 +362,112 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
     snib__op_done(e, op, SNIB_OK);
-    struct snib__wait *wait = hold->gate->wait;
+    struct snib__wait *wait = gate->wait;
     for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
          other = next) {
         next = other->next;
-        if (other->owner != hold->owner)
+        if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
             continue;
         snib__wait_remove(wait, other);
         gate_reenter(e, other, now);
     }
     if (wait && !wait->head)
-        snib__wait_rest(e, hold->gate, now);
+        snib__wait_rest(e, gate, now);
+    return true;
 }
 
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now)
+/* Nobody waits for the hold any more, but the server may have something of it: take it back. */
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                     snib__time now)
+{
+    if (hold->gate->kind->traits &
+        SNIB__UNOWNED) { /* who took it cannot be told: nothing to undo */
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    snib__gate_release(e, hold, now);
+}
+
+static void gate_refused(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->acquired(reply);
-    if (verdict.yes) {
-        gate_granted(e, hold, sent_at, now);
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        snib__gate_advance(e, gate, now);
         return;
     }
-    snib__gate_ref(gate);
-    bool unsure = error == SNIB_ESERVER || (error && (hold->flags & SNIB__RESENT));
-    hold->flags &= (uint8_t)~SNIB__RESENT;
-    if (error && op) {
+    gate->active = NULL;
+    gate_queue(e, op, true);
+    if (op->done) {
+        snib__gate_advance(e, gate, now);
+        return;
+    }
+    snib__wait_rebind(e, gate->wait, verdict->blocker);
+    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
+        snib__gate_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}
+
+static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__value *reply, int32_t error, const char *text,
+                        snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (op) {
+        if (op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, op);
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
     }
-    if (unsure) { /* unknown words, or an earlier try has no answer: it may have worked */
-        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
-        snib__gate_release(e, hold, now);
-    } else if (error || !op || op->once) {
-        if (!error && op)
-            gate_end_op(e, op, SNIB_BUSY);
-        gate_forget_hold(e, hold);
-        snib__gate_advance(e, gate, now);
-    } else {
-        gate->active = NULL;
-        gate_queue(e, op, true);
-        if (op->done)
-            snib__gate_advance(e, gate, now);
-        else if (!(hold->flags & SNIB__AWAKE) && gate->wait->channel == SNIB__CHAN_ON)
-            snib__gate_advance(
-                e, gate, now); /* subscribed since: what was released meanwhile was not heard */
-        else
-            snib__wait_sleep(e, gate, verdict.left_ms, now);
+    if (unsure || gate->kind->discipline == SNIB__QUEUED) {
+        snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
+        return;
     }
+    snib__gate_forget_hold(e, hold);
+    snib__gate_advance(e, gate, now);
+}
+
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->acquired(e, hold, reply, n, &verdict);
+    if (verdict.code)
+        error = verdict.code;
+    snib__gate_ref(gate);
+    if (!gate_exclusive(gate))
+        gate->trying--;
+    if (error) {
+        gate_failed(e, hold, sent_at, reply, error, text, now);
+    } else {
+        hold->flags &= (uint16_t)~SNIB__RESENT;
+        if (gate->kind->discipline == SNIB__SHARED)
+            snib__share_answer(e, hold, sent_at, &verdict, now);
+        else if (gate->kind->discipline == SNIB__QUEUED)
+            snib__place_answer(e, hold, sent_at, &verdict, now);
+        else if (verdict.yes)
+            snib__gate_grant(e, hold, verdict.token, sent_at, now);
+        else
+            gate_refused(e, hold, &verdict, now);
+    }
+    struct snib__wait *wait = gate->wait;
+    if (wait && !wait->head && !gate_exclusive(gate))
+        snib__wait_rest(e, gate, now);
+    else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
+        snib__wait_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 
@@ -322,14 +489,21 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         return true; /* the release goes on, only nobody waits for it */
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
-    if (op->place == SNIB__PLACE_QUEUE) {
+    if (gate->kind->discipline == SNIB__QUEUED && op->place == SNIB__PLACE_QUEUE) {
+        hold->op = op;
+        op->hold = hold;
+        snib__place_leave(e, op, now);
+    } else if (op->place == SNIB__PLACE_QUEUE) {
         snib__wait_remove(gate->wait, op);
-        gate_forget_hold(e, hold);
+        snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) && gate->active == hold) {
+    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
+               hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
         snib__node_forget(e, hold); /* it was never sent */
-        gate_forget_hold(e, hold);
+        if (!gate_exclusive(gate))
+            gate->trying--;
+        snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
     }
     snib__gate_put(e, gate);
@@ -341,21 +515,19 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                           snib__time now)
 {
-    struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     snib__timer_cancel(e, &hold->timer_at);
     e->releasing--;
     hold->phase = SNIB__GONE;
     e->moves++;
-    if (gate->active == hold)
-        gate->active = NULL;
-    if (code == SNIB_OK) {
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
+    if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
-        if (hold->acquired_at)
-            snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+        snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
     if (op)
-        gate_end_op(e, op, code);
+        snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
 }
 
@@ -365,7 +537,7 @@ static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
 {
     struct snib__wait *wait = gate->wait;
     if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
-        now >= hold->deadline)
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0)
         wait->chain_since = hold->acquired_at;
@@ -379,13 +551,13 @@ static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     return true;
 }
 
-static void gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
-    hold->flags &= (uint8_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
     if (wait)
         wait->chain = 0;
-    if (wait && wait->channel == SNIB__CHAN_ON) {
+    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
         if (!(hold->flags & SNIB__YIELD)) {
             hold->flags |= SNIB__COUNTED;
@@ -407,7 +579,9 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
-    hold->flags &= (uint8_t)~SNIB__RESENT;
+    hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
     if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {
         struct snib__op *next = gate->wait->head;
         snib__wait_remove(gate->wait, next);
@@ -421,7 +595,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
         next->hold->phase = SNIB__NEW;
         snib__wait_push(gate->wait, next, true);
     }
-    gate_send_release(e, hold, now);
+    snib__gate_send_release(e, hold, now);
 }
 
 struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
@@ -437,12 +611,10 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
                                           hold->reason == SNIB_REASON_DELETED || hold->count == 0
                                       ? NULL
-                                      : snib__hold_new(e, hold->gate);
+                                      : snib__hold_again(e, hold);
         hold->count = 0;
         if (rest) {
-            rest->number = hold->number;
-            rest->lease_ms = hold->lease_ms;
-            rest->deadline = hold->deadline;
+            rest->acquired_at = 0;
             snib__gate_release(e, rest, now);
         }
         return NULL;
@@ -479,7 +651,7 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
 {
     struct snib__gate *gate = hold->gate;
     if (!gate_lapsed(e, hold, now)) {
-        gate_send_release(e, hold, now);
+        snib__gate_send_release(e, hold, now);
         return;
     }
     snib__gate_ref(gate);
@@ -488,13 +660,15 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
     snib__gate_put(e, gate);
 }
 
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now)
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
-    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->released(e, hold, reply, n, &verdict);
     /* No message comes of a release that was refused or that told nobody; if one was taken for it,
      * it was somebody else's, and news. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
@@ -519,9 +693,11 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
     bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
     gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (yield && wait && wait->head && !gate->active) {
+    if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_released(e, gate, &verdict, sent_at, now);
+    } else if (yield && wait && wait->head && !gate->active) {
         wait->yielding = true;
-        snib__wait_sleep(e, gate, -1, now);
+        snib__wait_sleep(e, gate, -1, false, now);
     } else {
         snib__gate_advance(e, gate, now);
     }
@@ -529,33 +705,80 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
 }
 
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->wait->incoming;
-    (void)text;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->transferred(e, reply, n, &verdict);
     gate->wait->incoming = NULL;
     snib__gate_ref(gate);
-    if (!error && reply->type == SNIB__RESP_INTEGER && reply->integer == 1) {
+    if (verdict.yes && verdict.handed) {
         e->stats.handovers++;
         gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
-        gate_granted(e, next, sent_at, now);
+        snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
-        if (next->op) {
+        if (next->op)
             gate_queue(e, next->op, true);
-        } else {
-            gate_forget_hold(e, next);
-        }
+        else
+            snib__gate_forget_hold(e, next);
         if (error) { /* nothing was changed: the plain release is harder to refuse */
-            gate_send_release(e, hold, now);
+            snib__gate_send_release(e, hold, now);
         } else {
-            gate_released(e, hold, SNIB_LOST, now);
+            gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
         }
     }
     snib__gate_put(e, gate);
+}
+
+/* ---- requests without an answer ---- */
+
+/* What must not be repeated ends here: nobody knows whether it was done. */
+static void gate_unknown(struct snib__engine *e, const struct snib__request *request,
+                         snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (request->kind == SNIB__REQ_RELEASE) {
+        gate_released(e, hold, SNIB_EUNREACHABLE, now);
+    } else {
+        gate->trying--;
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
+        snib__gate_forget_hold(e, hold);
+    }
+    snib__gate_put(e, gate);
+}
+
+static void gate_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
+                           snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (kind == SNIB__REQ_ACQUIRE) {
+        if (hold->op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, hold->op);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (!gate_exclusive(gate))
+            gate->trying--;
+    }
+    if (kind == SNIB__REQ_TRANSFER) {
+        struct snib__hold *next = gate->wait->incoming;
+        gate->wait->incoming = NULL;
+        if (next->op)
+            snib__gate_end_op(e, next->op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, next);
+    }
+    if (hold->phase != SNIB__RELEASING) {
+        hold->phase = SNIB__RELEASING;
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+        e->releasing++;
+    }
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
@@ -564,31 +787,23 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;
-    hold->flags |= SNIB__RESENT;
     if (gate->wait)
         gate->wait->own_messages = 0;
+    if (gate->kind->traits & SNIB__UNOWNED) {
+        gate_unknown(e, request, now);
+        return;
+    }
+    hold->flags |= SNIB__RESENT;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
         hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
+        if (!gate_exclusive(gate))
+            gate->trying--;
     }
-    if (snib__node_send(e, kind, hold, hold->number, now) == 0)
-        return;
-    if (kind == SNIB__REQ_ACQUIRE)
-        gate_end_op(e, hold->op, SNIB_ENOMEM);
-    if (kind == SNIB__REQ_TRANSFER) {
-        struct snib__hold *next = gate->wait->incoming;
-        gate->wait->incoming = NULL;
-        if (next->op)
-            gate_end_op(e, next->op, SNIB_ENOMEM);
-        gate_forget_hold(e, next);
-    }
-    if (hold->phase != SNIB__RELEASING) {
-        hold->phase = SNIB__RELEASING;
-        hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
-        e->releasing++;
-    }
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
+    if (snib__node_send(e, kind, hold, hold->number, now) < 0)
+        gate_no_memory(e, hold, kind, request->sent_at, now);
 }

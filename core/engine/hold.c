@@ -48,22 +48,36 @@ void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
 {
+    bool leased = !(hold->gate->kind->traits & SNIB__UNOWNED);
     hold->phase = SNIB__HELD;
-    hold->flags &= (uint8_t)~SNIB__RESENT;
-    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (!leased)
+        hold->deadline = SNIB__NEVER;
+    else if (!(hold->flags & SNIB__FIRST)) /* else it is there */
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     hold->acquired_at = now;
     hold->count = 1;
     e->stats.acquisitions++;
     e->stats.held++;
-    snib__time ends = SNIB__NEVER;
-    if (hold->lease_ms == 0)
+    if (leased && hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST))
         snib__watchdog_add(e, hold);
-    else
+    snib__hold_arm(e, hold, now);
+}
+
+/* Set the timer of what ends the hold, if the watchdog does not: its lease, max_hold, or, for a first
+ * lease, the moment to confirm it. */
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    snib__time ends = SNIB__NEVER;
+    if (hold->flags & SNIB__FIRST)
+        ends = hold->deadline > now ? now + (hold->deadline - now) / 3 : now;
+    else if (hold->lease_ms && hold->deadline != SNIB__NEVER)
         ends = hold->deadline;
-    if (hold->max_hold_ms && now + hold->max_hold_ms * SNIB__MS < ends)
-        ends = now + hold->max_hold_ms * SNIB__MS;
-    if (ends != SNIB__NEVER &&
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
+    if (hold->max_hold_ms && hold->acquired_at + hold->max_hold_ms * SNIB__MS < ends)
+        ends = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
+    if (ends == SNIB__NEVER)
+        snib__timer_cancel(e, &hold->timer_at);
+    else if (snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
         hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
 }
 
@@ -122,8 +136,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
         e->lost_tail = hold;
     }
     snib__gate_ref(gate);
-    if (gate->active == hold)
-        gate->active = NULL;
+    snib__gate_part(hold);
     snib__hold_settle(e, hold);
     snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
@@ -139,7 +152,7 @@ static void hold_told(struct snib__engine *e, struct snib__hold *hold)
         hold->next->prev = hold->prev;
     else
         e->lost_tail = hold->prev;
-    hold->flags &= (uint8_t)~SNIB__UNTOLD;
+    hold->flags &= (uint16_t)~SNIB__UNTOLD;
 }
 
 struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
@@ -153,13 +166,21 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 /* The hold's timer rang: a fixed lease or max_hold is over, or a release is to be tried again. */
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase == SNIB__RELEASING)
+    if (hold->phase == SNIB__RELEASING) {
         snib__gate_retry_release(e, hold, now);
-    else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold,
-                        hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED
-                                                                : SNIB_REASON_MAX_HOLD,
+        return;
+    }
+    if (hold->phase != SNIB__HELD)
+        return;
+    if (hold->max_hold_ms && now >= hold->acquired_at + hold->max_hold_ms * SNIB__MS) {
+        snib__hold_lose(e, hold, SNIB_REASON_MAX_HOLD, now);
+    } else if (now >= hold->deadline) {
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
                         now);
+    } else if (hold->flags & SNIB__FIRST) {
+        snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
+        snib__hold_arm(e, hold, now); /* to try again, or to lose it */
+    }
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
@@ -171,13 +192,14 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     if (now >= hold->deadline)
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
-    bool overdue = hold->lease_ms == 0 && hold->deadline - now < e->config.lease / 2;
+    bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
+                   hold->deadline - now < e->config.lease / 2;
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
 void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    hold->flags &= (uint8_t)~SNIB__HANDED;
+    hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
     if (hold->flags & SNIB__UNTOLD)
         hold_told(e, hold);

@@ -1,7 +1,10 @@
 /* internal.h - the engine's own structures, shared by core/engine and core/locks.
  *
  * gate.c      gates: who holds and who waits for one lock name; acquire, release, hand-over
- * wait.c      sleeping until a message, a re-check or a deadline; subscriptions
+ * share.c     the same for locks with many holders: readers, permits, semaphores, latches
+ * place.c     the same for the fair lock, whose waiters have places in a queue at the server
+ * wait.c      sleeping until a message, a re-check or a deadline
+ * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
  * ask.c       info, force release, ping, list
@@ -16,7 +19,6 @@
 #include "engine/engine.h"
 #include "locks/kind.h"
 
-#define SNIB__CHANNEL_MAX 640
 #define SNIB__BATCH_MAX 100
 #define SNIB__MARGIN                                                                               \
     (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
@@ -25,6 +27,7 @@
 enum snib__phase {
     SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
     SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
+    SNIB__PLACED, /* fair: the server has a place of it */
     SNIB__HELD,
     SNIB__RELEASING, /* a release is on its way, or has to be repeated */
     SNIB__LOST,      /* the holder was or will be told; the key may still be there */
@@ -33,13 +36,20 @@ enum snib__phase {
 
 /* hold->flags */
 enum {
-    SNIB__HANDED = 1,   /* the caller has it */
-    SNIB__LISTED = 2,   /* in the watchdog's list */
-    SNIB__UNTOLD = 4,   /* in the list of the lost */
-    SNIB__RESENT = 8,   /* the last request but one has no answer: it may have worked */
-    SNIB__AWAKE = 16,   /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32, /* the release's own message is expected */
-    SNIB__YIELD = 64    /* after this release other processes go first */
+    SNIB__HANDED = 1,     /* the caller has it */
+    SNIB__LISTED = 2,     /* in the watchdog's list */
+    SNIB__UNTOLD = 4,     /* in the list of the lost */
+    SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
+    SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
+    SNIB__COUNTED = 32,   /* the release's own message is expected */
+    SNIB__YIELD = 64,     /* after this release other processes go first */
+    SNIB__PEER = 128,     /* in its gate's list of peers */
+    SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
+    SNIB__FIRST =
+        512, /* fair: held by the short first lease that the granter gave; to be confirmed */
+    SNIB__LISTENS =
+        1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
+    SNIB__QUEUES = 2048 /* fair: its requests ask for a place if the lock is not free */
 };
 
 /* op->place */
@@ -67,10 +77,20 @@ enum snib__channel_state {
     SNIB__CHAN_REFUSED
 };
 
+struct snib__chan {           /* one subscription, for all gates that are woken by it */
+    struct snib__chan *next;  /* bucket of the table */
+    struct snib__wait *waits; /* by chan_next */
+    uint32_t hash;
+    uint16_t len;
+    uint8_t state; /* enum snib__channel_state */
+    char text[];
+};
+
 /* What a gate needs only while somebody waits, and for a short time after. */
 struct snib__wait {
-    struct snib__gate *gate;      /* a reference */
-    struct snib__wait *chan_next; /* bucket of the channel table */
+    struct snib__gate *gate;                  /* a reference */
+    struct snib__chan *chan;                  /* NULL for kinds that poll */
+    struct snib__wait *chan_prev, *chan_next; /* others of the channel */
     struct snib__wait *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer on its way */
@@ -79,8 +99,8 @@ struct snib__wait {
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* messages of our own releases still to come: no news in them */
-    uint32_t hash;         /* of the channel */
-    uint8_t channel;       /* enum snib__channel_state */
+    uint32_t blocker;      /* multi: the member whose channel it is */
+    uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
     bool hint;             /* a message came while an attempt was on its way */
     bool yielding;
@@ -90,7 +110,9 @@ struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
     void *home;                /* the caller's, for all gates of the engine */
-    struct snib__hold *active; /* ours that tries, holds or releases; NULL */
+    struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
+    struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    uint32_t trying;           /* others: attempts on their way */
     struct snib__wait *wait;
     uint32_t hash;
     uint32_t refs;
@@ -100,6 +122,8 @@ struct snib__gate {
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
+    int64_t lease_ms;         /* 0: only ask */
+    int32_t kind;             /* of all of them */
     uint32_t n;
     struct snib__hold *holds[SNIB__BATCH_MAX];
     uint64_t numbers[SNIB__BATCH_MAX];
@@ -115,6 +139,13 @@ struct snib__endpoint { /* one link of a node */
     snib__time backoff;
 };
 
+/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
+struct snib__renewals {
+    struct snib__hold *head, *tail, *cursor;
+    uint64_t n;
+    snib__time retry, last;
+};
+
 struct snib__node {
     struct snib__endpoint links[2];
     struct snib__request *todo; /* waiting for the command link */
@@ -125,10 +156,7 @@ struct snib__node {
     int32_t failure; /* why it is down */
     int os_error;
     char run_id[48];
-    /* the watchdog's list: renewed holds by deadline; those before the cursor are being renewed */
-    struct snib__hold *renew_head, *renew_tail, *renew_cursor;
-    uint64_t renew_n;
-    snib__time renew_retry, renew_last;
+    struct snib__renewals renewals[SNIB__KINDS];
 };
 
 struct snib__timer {
@@ -152,13 +180,13 @@ struct snib__engine {
     struct snib__config config;
     struct snib__node node;
     uint64_t random;
-    uint64_t next_number;
+    uint64_t next_number, next_serial;
     bool closed;
     int32_t log_level;
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    struct snib__wait **chans;
+    struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
@@ -184,6 +212,7 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
 struct snib__batch *snib__batch_new(struct snib__engine *e);
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
@@ -207,42 +236,93 @@ snib__time snib__node_deadline(const struct snib__engine *e);
 void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now);
 
 /* gate.c */
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+                                   size_t n);
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now);
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now);
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now);
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now);
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+/* for share.c and place.c */
+void snib__gate_join(struct snib__hold *hold);
+void snib__gate_part(struct snib__hold *hold);
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                      snib__time sent_at, snib__time now);
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                     snib__time now);
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+
+/* share.c */
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now);
+
+/* place.c */
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now);
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+                          const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+                         snib__time now);
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+                             const char *what, snib__time now);
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
 /* wait.c */
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate);
 void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front);
+void snib__wait_insert(struct snib__wait *wait, struct snib__op *op);
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op);
 void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      snib__time now);
+                      bool foreign, snib__time now);
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now);
-void snib__wait_pubsub_ready(struct snib__engine *e, snib__time now);
-void snib__wait_pubsub_down(struct snib__engine *e, snib__time now);
+void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
+                        snib__time now);
+void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
+void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+
+/* chan.c */
+/* The subscription of a gate is confirmed. */
+bool snib__chan_on(const struct snib__wait *wait);
+int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
+void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
+bool snib__chan_wanted(const struct snib__chan *chan);
+bool snib__chan_needed(const struct snib__engine *e);
+void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now);
+void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now);
+void snib__chan_pubsub_down(struct snib__engine *e, snib__time now);
 
 /* hold.c */
 snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
@@ -258,6 +338,8 @@ snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
 

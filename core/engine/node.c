@@ -6,6 +6,7 @@
  *
  * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
  */
+#include "engine/ask.h"
 #include "engine/internal.h"
 
 #include <stdlib.h>
@@ -33,31 +34,58 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
-    case SNIB__REQ_RENEW: /* a fixed lease is asked for, not renewed */
-        return batch->holds[0]->gate->kind->renew(
-            out, e, batch->holds, batch->n,
-            batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
+    case SNIB__REQ_RENEW:
+        return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
     default:
         return snib__ask_encode(e, out, subject);
     }
+}
+
+static void node_unwrite(struct snib__conn *conn, size_t size)
+{
+    conn->out.len = conn->out.head + size;
+}
+
+/* Append the request's command, and before it its script if the connection has not loaded it.
+ * Returns the script, or -1: nothing half-written leaves. */
+static int node_append(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    size_t size = snib__buf_size(&conn->out);
+    int script = node_encode(e, request->kind, request->subject, &conn->out);
+    if (script >= 0 && !snib__conn_loaded(conn, script)) {
+        node_unwrite(conn, size);
+        if (snib__conn_load(conn, script, now) < 0)
+            return -1;
+        size = snib__buf_size(&conn->out);
+        script = node_encode(e, request->kind, request->subject, &conn->out);
+    }
+    if (script == -1)
+        node_unwrite(conn, size);
+    return script;
 }
 
 static int node_write(struct snib__engine *e, struct snib__request *request, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     size_t size = snib__buf_size(&conn->out);
-    request->sent_at = now;
-    if (snib__conn_expect(conn, request) < 0)
+    uint32_t before = conn->ring_count;
+    int script = node_append(e, request, now);
+    if (script == -1)
         return -1;
-    int script = node_encode(e, request->kind, request->subject, &conn->out);
-    if (script == -1) { /* nothing half-written leaves */
-        conn->ring_count--;
-        conn->out.len = conn->out.head + size;
+    request->sent_at = now;
+    request->script = (int16_t)script;
+    if (snib__conn_expect(conn, request) < 0) {
+        node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        conn->ring_count = before;
         return -1;
     }
-    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script =
-        (int16_t)script;
     e->stats.commands++;
+    if (script == SNIB__TWO_COMMANDS) {
+        struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
+        e->stats.commands++;
+        return snib__conn_expect(conn, &second);
+    }
     return 0;
 }
 
@@ -162,12 +190,8 @@ int snib__engine_take_wish(struct snib__engine *e, int link)
 static bool node_needed(const struct snib__engine *e, int link)
 {
     if (link == SNIB__COMMAND)
-        return e->node.todo_n > 0 || e->node.renew_head || e->live || e->releasing || e->stats.held;
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i]; wait; wait = wait->chan_next)
-            if (wait->head)
-                return true;
-    return false;
+        return e->node.todo_n > 0 || e->live || e->releasing || e->stats.held;
+    return snib__chan_needed(e);
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -207,8 +231,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         } else {
             struct snib__op *op = request.subject;
             op->os_error = os_error;
-            /* A second force release could hit another holder. */
-            if (op->kind == SNIB__OP_FORCE || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
@@ -237,7 +260,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
                                                        : ep->backoff * 2;
     if (link == SNIB__PUBSUB) {
-        snib__wait_pubsub_down(e, now);
+        snib__chan_pubsub_down(e, now);
     } else {
         snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
                          snib_code_text(code));
@@ -298,6 +321,11 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         text = snib__resp_text(conn->resp, reply);
         error = snib__conn_classify(text, reply->count);
     }
+    if (request->script == SNIB__TWO_COMMANDS && error == SNIB_ENOTSUP && request->subject) {
+        conn->delifeq = conn->delex = false; /* the server knows less than its version: a proxy */
+        if (node_write(e, request, now) == 0)
+            return;
+    }
     if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
         error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
@@ -309,13 +337,15 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         return;
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
-        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, error, text, now);
+        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, n, error, text,
+                                  now);
         break;
     case SNIB__REQ_RELEASE:
-        snib__gate_answer_release(e, request->subject, reply, error, text, now);
+        snib__gate_answer_release(e, request->subject, request->sent_at, reply, n, error, text,
+                                  now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, error, text, now);
+        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
@@ -355,12 +385,12 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             if (link == SNIB__COMMAND)
                 node_command_ready(e, now);
             else
-                snib__wait_pubsub_ready(e, now);
+                snib__chan_pubsub_ready(e, now);
         }
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)
-            snib__wait_pubsub(e, reply, reply_n, now);
+            snib__chan_pubsub(e, reply, reply_n, now);
     } while (more);
 }
 

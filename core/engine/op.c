@@ -54,6 +54,21 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     return hold;
 }
 
+/* Another hold for what the server has of this one, to give it back while the caller keeps this. */
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
+{
+    struct snib__hold *again = snib__hold_new(e, hold->gate);
+    if (again) {
+        again->number = hold->number;
+        again->lease_ms = hold->lease_ms;
+        again->permits = hold->permits;
+        again->options = hold->options;
+        again->deadline = hold->deadline;
+        again->acquired_at = hold->acquired_at;
+    }
+    return again;
+}
+
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
@@ -106,6 +121,7 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     op->kind = (uint8_t)kind;
     op->gate = gate;
     op->started = now;
+    op->serial = ++e->next_serial;
     op->deadline = SNIB__NEVER;
     if (gate)
         snib__gate_ref(gate);

@@ -3,7 +3,7 @@
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
  * of due time and of deadline at once: no heap, no timer per lock.  A batch takes up to 100 holds from
  * the cursor into one script.  An answer moves its holds to the tail; without an answer the cursor goes
  * back to the head and they are tried again, until the deadline of the head passes: then it is lost.
@@ -18,44 +18,49 @@ static snib__time watchdog_sent(const struct snib__engine *e, const struct snib_
     return hold->deadline - snib__lease_end(0, e->config.lease);
 }
 
+static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct snib__hold *hold)
+{
+    return &e->node.renewals[hold->gate->kind->kind];
+}
+
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
-    struct snib__node *node = &e->node;
+    struct snib__renewals *list = watchdog_list(e, hold);
     /* Grants come in the order of their sending, so this loop hardly ever turns. */
-    struct snib__hold *after = node->renew_tail;
-    while (after && after != node->renew_cursor && after->deadline > hold->deadline)
+    struct snib__hold *after = list->tail;
+    while (after && after != list->cursor && after->deadline > hold->deadline)
         after = after->prev;
     hold->prev = after;
-    hold->next = after ? after->next : node->renew_head;
+    hold->next = after ? after->next : list->head;
     if (hold->prev)
         hold->prev->next = hold;
     else
-        node->renew_head = hold;
+        list->head = hold;
     if (hold->next)
         hold->next->prev = hold;
     else
-        node->renew_tail = hold;
-    if (!node->renew_cursor || node->renew_cursor == hold->next)
-        node->renew_cursor = hold;
+        list->tail = hold;
+    if (!list->cursor || list->cursor == hold->next)
+        list->cursor = hold;
     hold->flags |= SNIB__LISTED;
-    node->renew_n++;
+    list->n++;
 }
 
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
-    struct snib__node *node = &e->node;
-    if (node->renew_cursor == hold)
-        node->renew_cursor = hold->next;
+    struct snib__renewals *list = watchdog_list(e, hold);
+    if (list->cursor == hold)
+        list->cursor = hold->next;
     if (hold->prev)
         hold->prev->next = hold->next;
     else
-        node->renew_head = hold->next;
+        list->head = hold->next;
     if (hold->next)
         hold->next->prev = hold->prev;
     else
-        node->renew_tail = hold->prev;
-    hold->flags &= (uint8_t)~SNIB__LISTED;
-    node->renew_n--;
+        list->tail = hold->prev;
+    hold->flags &= (uint16_t)~SNIB__LISTED;
+    list->n--;
 }
 
 static snib__time watchdog_period(const struct snib__engine *e)
@@ -64,53 +69,65 @@ static snib__time watchdog_period(const struct snib__engine *e)
 }
 
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
-static snib__time watchdog_due(const struct snib__engine *e)
+static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = &e->node;
-    snib__time period = watchdog_period(e), sent = watchdog_sent(e, node->renew_cursor);
+    snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
-    if (node->renew_n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
+    if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
-        snib__time spaced = node->renew_last + period * SNIB__BATCH_MAX / node->renew_n;
+        snib__time spaced = list->last + period * SNIB__BATCH_MAX / list->n;
         snib__time soon = early > spaced ? early : spaced;
         due = soon < due ? soon : due;
     }
-    return due > node->renew_retry ? due : node->renew_retry;
+    return due > list->retry ? due : list->retry;
 }
 
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
-    const struct snib__node *node = &e->node;
-    if (!node->renew_head)
-        return SNIB__NEVER;
-    snib__time next = node->renew_head->deadline;
-    if (node->renew_cursor && snib__node_ready(e)) {
-        snib__time due = watchdog_due(e);
-        next = due < next ? due : next;
+    snib__time next = SNIB__NEVER;
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        const struct snib__renewals *list = &e->node.renewals[kind];
+        if (!list->head)
+            continue;
+        if (list->head->deadline < next)
+            next = list->head->deadline;
+        if (list->cursor && snib__node_ready(e)) {
+            snib__time due = watchdog_due(e, list);
+            next = due < next ? due : next;
+        }
     }
     return next;
 }
 
-/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
-static bool watchdog_send(struct snib__engine *e, snib__time now)
+static void watchdog_note_lateness(struct snib__engine *e, snib__time sent, snib__time now)
 {
-    struct snib__node *node = &e->node;
+    snib__time due = sent + watchdog_period(e);
+    if (e->node.ready_since >= sent || now <= due)
+        return;
+    if ((now - due) / 1000 > e->stats.watchdog_late_us)
+        e->stats.watchdog_late_us = (now - due) / 1000;
+    if (now > due + e->config.lease / 6)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "a renewal was sent %d ms late: this process gets too little time",
+                         (int)((now - due) / SNIB__MS));
+}
+
+/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
+static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
+{
     struct snib__batch *batch = snib__batch_new(e);
     if (!batch)
         return false;
     snib__time period = watchdog_period(e);
-    snib__time due = watchdog_sent(e, node->renew_cursor) + period;
-    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due &&
-        (now - due) / 1000 > e->stats.watchdog_late_us)
-        e->stats.watchdog_late_us = (now - due) / 1000;
-    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal was sent %d ms late: this process gets too little time",
-                         (int)((now - due) / SNIB__MS));
-    struct snib__hold *hold = node->renew_cursor;
-    while (hold && batch->n < SNIB__BATCH_MAX) {
+    watchdog_note_lateness(e, watchdog_sent(e, list->cursor), now);
+    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    struct snib__hold *hold = list->cursor;
+    batch->kind = hold->gate->kind->kind;
+    uint32_t most = batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
+    while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
-        if (sent >= node->ready_since && sent + period - period / 12 > now)
+        if (sent >= e->node.ready_since && sent + period - period / 12 > now)
             break;
         batch->holds[batch->n] = hold;
         batch->numbers[batch->n++] = hold->number;
@@ -120,28 +137,48 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
         snib__batch_recycle(e, batch);
         return false;
     }
-    node->renew_cursor = hold;
-    node->renew_last = now;
+    list->cursor = hold;
+    list->last = now;
     e->stats.renewal_commands++;
     return true;
 }
 
+/* A renewal of one hold only, or (lease_ms 0) the question whether it is held. */
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now)
+{
+    struct snib__batch *batch = snib__batch_new(e);
+    if (!batch)
+        return -1;
+    batch->lease_ms = lease_ms;
+    batch->kind = hold->gate->kind->kind;
+    batch->holds[0] = hold;
+    batch->numbers[0] = hold->number;
+    batch->n = 1;
+    if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
+        return 0;
+    snib__batch_recycle(e, batch);
+    return -1;
+}
+
 void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
-    struct snib__node *node = &e->node;
-    while (node->renew_head && node->renew_head->deadline <= now)
-        snib__hold_lose(e, node->renew_head, SNIB_REASON_UNREACHABLE, now);
-    while (node->renew_cursor && snib__node_ready(e) && watchdog_due(e) <= now)
-        if (!watchdog_send(e, now)) {
-            node->renew_retry = now + 10 * SNIB__MS;
-            break;
-        }
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        struct snib__renewals *list = &e->node.renewals[kind];
+        while (list->head && list->head->deadline <= now)
+            snib__hold_lose(e, list->head, SNIB_REASON_UNREACHABLE, now);
+        while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
+            if (!watchdog_send(e, list, now)) {
+                list->retry = now + 10 * SNIB__MS;
+                break;
+            }
+    }
 }
 
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
 {
     e->stats.renewal_failures += batch->n;
-    e->node.renew_cursor = e->node.renew_head;
+    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;
     snib__batch_recycle(e, batch);
 }
 
@@ -151,13 +188,25 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
     watchdog_rewind(e, batch);
 }
 
+/* The first lease that a fair hold was granted with has become its own. */
+static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               snib__time now)
+{
+    hold->flags &= (uint16_t)~SNIB__FIRST;
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    if (hold->lease_ms == 0)
+        snib__watchdog_add(e, hold);
+    snib__hold_arm(e, hold, now);
+    e->stats.renewals++;
+}
+
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        e->node.renew_retry = now + e->config.lease / 20;
+        e->node.renewals[batch->kind].retry = now + e->config.lease / 20;
         watchdog_rewind(e, batch);
         return;
     }
@@ -179,29 +228,32 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                 hold->deadline = deadline;
             snib__watchdog_add(e, hold);
             e->stats.renewals++;
+        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms) {
+            watchdog_confirmed(e, hold, sent_at, now);
         }
     }
     snib__batch_recycle(e, batch);
+}
+
+static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase == SNIB__HELD && hold->lease_ms && hold->deadline != SNIB__NEVER)
+        snib__watchdog_single(e, hold, 0, now);
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
  * one that was restarted, holds with a fixed lease are only asked for. */
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now)
 {
-    e->node.renew_cursor = e->node.renew_head;
-    e->node.renew_retry = 0;
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        e->node.renewals[kind].cursor = e->node.renewals[kind].head;
+        e->node.renewals[kind].retry = 0;
+    }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            struct snib__hold *hold = gate->active;
-            if (!hold || hold->phase != SNIB__HELD || hold->lease_ms == 0)
-                continue;
-            struct snib__batch *batch = snib__batch_new(e);
-            if (!batch)
-                return;
-            batch->holds[0] = hold;
-            batch->numbers[0] = hold->number;
-            batch->n = 1;
-            if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0)
-                snib__batch_recycle(e, batch);
+            if (gate->active)
+                watchdog_ask_fixed(e, gate->active, now);
+            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+                watchdog_ask_fixed(e, hold, now);
         }
 }

@@ -1,22 +1,29 @@
+/* kind.c - the table of kinds, and what their encoders and decoders share. */
 #include "locks/kind.h"
 
+#include "engine/internal.h"
+#include "net/script.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 const struct snib__lock_kind *snib__kind_of(int32_t kind)
 {
-    static const struct snib__lock_kind *const kinds[] = {&snib__mutex};
+    static const struct snib__lock_kind *const kinds[] = {
+        &snib__mutex, &snib__fair,      &snib__read,    &snib__write, &snib__fenced, &snib__spin,
+        &snib__plain, &snib__semaphore, &snib__permits, &snib__latch, &snib__multi};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i]->kind == kind)
             return kinds[i];
     return NULL;
 }
 
-size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t name_len)
+/* ---- names ---- */
+
+static size_t kind_braced(char *out, const char *name, size_t name_len)
 {
     bool tagged = memchr(name, '{', name_len) != NULL;
-    size_t n = strlen(prefix);
-    memcpy(out, prefix, n);
-    out[n++] = ':';
+    size_t n = 0;
     if (!tagged)
         out[n++] = '{';
     memcpy(out + n, name, name_len);
@@ -24,4 +31,107 @@ size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t
     if (!tagged)
         out[n++] = '}';
     return n;
+}
+
+size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
+{
+    size_t n = strlen(prefix);
+    memcpy(out, prefix, n);
+    out[n++] = ':';
+    return n + kind_braced(out + n, name, name_len);
+}
+
+size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+                         size_t suffix_len)
+{
+    size_t n = kind_braced(out, name, name_len);
+    out[n++] = ':';
+    memcpy(out + n, suffix, suffix_len);
+    return n + suffix_len;
+}
+
+/* ---- arguments ---- */
+
+int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
+{
+    return snib__resp_arg(out, gate->name, gate->name_len);
+}
+
+int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
+{
+    char name[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, name, snib__name_prefix(name, prefix, gate->name, gate->name_len));
+}
+
+int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+                       size_t suffix_len)
+{
+    char name[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, name,
+                          snib__name_suffix(name, gate->name, gate->name_len, suffix, suffix_len));
+}
+
+int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold)
+{
+    char owner[64];
+    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+}
+
+int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold)
+{
+    return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
+}
+
+int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+                     struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, script, n, 2 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return script;
+}
+
+/* ---- verdicts ---- */
+
+int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
+{
+    if (value->type == SNIB__RESP_INTEGER)
+        return value->integer;
+    if (value->type == SNIB__RESP_STRING || value->type == SNIB__RESP_STATUS)
+        return strtoll(snib__resp_text(snib__engine_resp(engine), value), NULL, 10);
+    return 0;
+}
+
+void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+                        const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_NIL;
+    verdict->left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1;
+}
+
+void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+                             const struct snib__value *reply, uint32_t n,
+                             struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
+    verdict->receivers = verdict->yes ? reply->integer - 1 : 0;
+}
+
+void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+                            uint32_t n, struct snib__verdict *verdict)
+{
+    (void)engine, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
+    verdict->handed = reply->type == SNIB__RESP_INTEGER && reply->integer == 1;
 }

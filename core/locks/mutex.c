@@ -6,126 +6,104 @@
  * A fresh number for every acquisition makes each of the requests idempotent: a repeated acquire finds
  * its own field, a repeated release finds nothing, a repeated transfer finds the new field.
  */
+#include "locks/mutex.h"
 #include "engine/internal.h"
-#include "locks/kind.h"
 #include "net/script.h"
 
 #include <string.h>
 
-static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__hold *hold)
+#define MUTEX_EPOCH "snib_quorum_epoch" /* one key a node: since when it remembers */
+
+size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate, uint32_t blocker)
 {
-    char owner[64];
-    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, SNIB__MUTEX_CHANNEL, gate->name, gate->name_len);
 }
 
-static int mutex_name(struct snib__buf *out, const struct snib__gate *gate)
+/* The acquire of a member of a quorum: as the mutex, if the node may vote. */
+static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__hold *hold)
 {
-    return snib__resp_arg(out, gate->name, gate->name_len);
+    const char *run = engine->node.run_id[0] ? engine->node.run_id : "?";
+    if (snib__script_begin(out, SNIB__SCRIPT_QUORUM_ACQUIRE, 2, 6) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 ||
+        snib__resp_arg(out, MUTEX_EPOCH, strlen(MUTEX_EPOCH)) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        snib__resp_arg(out, run, strlen(run)) < 0 || snib__resp_arg_int(out, hold->vote_ms) < 0)
+        return -1;
+    return SNIB__SCRIPT_QUORUM_ACQUIRE;
 }
 
-static size_t mutex_channel(char *out, const char *name, size_t name_len)
+int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
 {
-    return snib__name_derive(out, "redisson_lock__channel", name, name_len);
-}
-
-static int mutex_channel_arg(struct snib__buf *out, const struct snib__gate *gate)
-{
-    char channel[SNIB__CHANNEL_MAX];
-    return snib__resp_arg(out, channel, mutex_channel(channel, gate->name, gate->name_len));
-}
-
-static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__hold *hold)
-{
-    return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
-}
-
-static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__hold *hold)
-{
+    if (hold->vote_ms)
+        return mutex_vote(out, engine, hold);
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 ||
-        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
-        mutex_lease(out, engine, hold) < 0)
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-static int mutex_release(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__hold *hold)
+int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
-        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
-        mutex_channel_arg(out, hold->gate) < 0)
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, hold->gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
-                          const struct snib__hold *from, const struct snib__hold *to)
+int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *from, const struct snib__hold *to)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
-        mutex_name(out, from->gate) < 0 || mutex_owner(out, engine, from) < 0 ||
-        mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
+        snib__arg_name(out, from->gate) < 0 || snib__arg_owner(out, engine, from) < 0 ||
+        snib__arg_owner(out, engine, to) < 0 || snib__arg_lease(out, engine, to) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
-                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RENEW, n, 2 * n + 1) < 0)
-        return -1;
-    for (uint32_t i = 0; i < n; i++)
-        if (mutex_name(out, holds[i]->gate) < 0)
-            return -1;
-    if (snib__resp_arg_int(out, lease_ms) < 0)
-        return -1;
-    for (uint32_t i = 0; i < n; i++)
-        if (mutex_owner(out, engine, holds[i]) < 0)
-            return -1;
-    return SNIB__SCRIPT_MUTEX_RENEW;
+    return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
 }
 
-static int mutex_info(struct snib__buf *out, const struct snib__gate *gate)
+int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 || mutex_name(out, gate) < 0 ||
-        mutex_channel_arg(out, gate) < 0)
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_INFO;
 }
 
-static int mutex_force(struct snib__buf *out, const struct snib__gate *gate)
+int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 || mutex_name(out, gate) < 0 ||
-        mutex_channel_arg(out, gate) < 0)
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_FORCE;
 }
 
-static struct snib__verdict mutex_acquired(const struct snib__value *reply)
-{
-    if (reply->type == SNIB__RESP_NIL)
-        return (struct snib__verdict){.yes = true};
-    return (struct snib__verdict){.left_ms =
-                                      reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
-}
-
-static struct snib__verdict mutex_released(const struct snib__value *reply)
-{
-    bool yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
-    return (struct snib__verdict){.yes = yes, .receivers = yes ? reply->integer - 1 : 0};
-}
-
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
-    .acquire = mutex_acquire,
-    .release = mutex_release,
-    .transfer = mutex_transfer,
-    .renew = mutex_renew,
-    .info = mutex_info,
-    .force = mutex_force,
-    .channel = mutex_channel,
-    .acquired = mutex_acquired,
-    .released = mutex_released,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = snib__mutex_acquire,
+    .release = snib__mutex_release,
+    .transfer = snib__mutex_transfer,
+    .renew = snib__mutex_renew,
+    .info = snib__mutex_info,
+    .force = snib__mutex_force,
+    .channel = snib__mutex_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_transfer,
 };

@@ -3,12 +3,13 @@
 #   cmake -DDIR=core/lua -DOUT=scripts.h -P core/lua/embed.cmake
 #
 # For each foo.lua, sorted by name, the header has an enumerator SNIB__SCRIPT_FOO and a row of
-# snib__script_texts[] in the same order.  The text is the file without its comment lines and blank
+# snib__script_texts[] in the same order.  A file that begins with "-- with _bar.lua" has that file's
+# text in front of its own; files whose names begin with _ are no scripts by themselves.  The text is the file without its comment lines and blank
 # lines, each line ended by \n; the SHA1 is of exactly that text.
 
 cmake_minimum_required(VERSION 3.25)
 
-file(GLOB files "${DIR}/*.lua")
+file(GLOB files "${DIR}/[a-z]*.lua")
 list(SORT files)
 if(NOT files)
     message(FATAL_ERROR "no Lua scripts in ${DIR}")
@@ -22,6 +23,10 @@ foreach(file IN LISTS files)
 
     # Never as a CMake list: lists would trip over ; and [ in the text.
     file(READ "${file}" text)
+    if(text MATCHES "^-- with ([_a-z]+)\\.lua\n")
+        file(READ "${DIR}/${CMAKE_MATCH_1}.lua" shared)
+        string(PREPEND text "${shared}\n")
+    endif()
     if(text MATCHES "\\[=*\\[")
         message(FATAL_ERROR "${file}: long brackets would make line-wise stripping wrong")
     endif()

@@ -1,16 +1,44 @@
 -- One step of a search for locks.
 -- ARGV[1] cursor   ARGV[2] pattern   ARGV[3] how many keys to look at
--- Reply: the next cursor, then the names.  A lock is a hash whose first field is an owner.
+-- Reply: the next cursor, then the names.  A lock is a hash with a field that is an owner, a string that is
+-- one of our owners, or a number beside a sorted set of permits.  A number alone tells nobody what it is.
+local function owned(key)
+    if redis.call('hlen', key) > 1000 then
+        return redis.call('hexists', key, 'mode') == 1
+    end
+    for _, field in ipairs(redis.call('hkeys', key)) do
+        if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then
+            return true
+        end
+    end
+    return false
+end
+
+local function taken(key)
+    local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+    local first = redis.pcall('zrange', tag .. ':timeout', 0, 0)
+    return first[1] ~= nil and #first[1] == 16
+end
+
+local function lock(key)
+    local what = redis.call('type', key).ok
+    if what == 'hash' then
+        return owned(key)
+    elseif what ~= 'string' then
+        return false
+    end
+    local text = redis.call('getrange', key, 0, 63)
+    if string.find(text, '^%-?%d+$') then
+        return taken(key)
+    end
+    return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil
+end
+
 local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])
 local found = { step[1] }
 for _, key in ipairs(step[2]) do
-    if redis.call('type', key).ok == 'hash' and redis.call('hlen', key) <= 1000 then
-        for _, field in ipairs(redis.call('hkeys', key)) do
-            if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then
-                found[#found + 1] = key
-                break
-            end
-        end
+    if lock(key) then
+        found[#found + 1] = key
     end
 end
 return found

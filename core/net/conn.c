@@ -41,6 +41,7 @@ static const struct {
     {"max number of clients", SNIB_EUNREACHABLE},
     {"ACL failure", SNIB_EPERM},
     {"DB index", SNIB_EDATABASE},
+    {"unknown command", SNIB_ENOTSUP},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
@@ -134,8 +135,14 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
+bool snib__conn_loaded(const struct snib__conn *conn, int script)
+{
+    return conn->loaded[script / 8] & 1u << script % 8;
+}
+
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
+    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
     const struct snib__script_text *text = &snib__script_texts[script];
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
@@ -153,6 +160,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->failure = 0;
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
+    memset(conn->loaded, 0, sizeof conn->loaded);
+    conn->cluster = conn->delifeq = conn->delex = false;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
     else if (login->password)
@@ -171,8 +180,6 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         if (conn->kill_id != 0)
             bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
-        for (int i = 0; i < SNIB__SCRIPT_COUNT; i++)
-            bad |= snib__conn_load(conn, i, now);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
     }
@@ -201,9 +208,25 @@ static bool conn_info_value(const char *text, const char *name, char *out, size_
     return true;
 }
 
+/* "8.4.1" as 804. */
+static int conn_version(const char *text)
+{
+    char *end;
+    long major = strtol(text, &end, 10);
+    return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
+    bool valkey = conn_info_value(info, "valkey_version:", value, sizeof value);
+    if (valkey)
+        conn->delifeq = conn_version(value) >= 900;
+    else if (conn_info_value(info, "redis_version:", value, sizeof value))
+        conn->delex = conn_version(value) >= 804;
+    if (conn_info_value(info, "redis_mode:", value, sizeof value) ||
+        conn_info_value(info, "server_mode:", value, sizeof value))
+        conn->cluster = strcmp(value, "cluster") == 0;
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))

@@ -5,7 +5,7 @@
  *
  * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
  * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, CLIENT ID, INFO and the script loads leave together.
+ * AUTH, SELECT, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -50,6 +50,9 @@ struct snib__conn {
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
     char run_id[48];         /* of the server; "" unknown */
     bool evicts;             /* the server may evict keys that have a TTL */
+    uint8_t loaded[16];      /* bits: scripts that were loaded on this connection */
+    bool cluster;            /* it is a node of a cluster */
+    bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
 };
 
@@ -77,7 +80,9 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);
 
-/* snib__conn_load - append a SCRIPT LOAD, for a server that has forgotten the script. */
+/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when the server
+ * has forgotten it. */
+bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */

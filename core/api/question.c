@@ -1,0 +1,292 @@
+/* question.c - asking about locks, and the counts of permits, semaphores and latches. */
+#include "api/name.h"
+#include "api/objects.h"
+#include "engine/ask.h"
+#include "locks/kind.h"
+
+#include <string.h>
+
+#define QUESTION_COUNT_MAX INT32_MAX
+#define QUESTION_BUFFER_MIN 65536
+
+/* One question, by all ways to ask it. */
+struct question {
+    int op; /* enum snib__op_kind */
+    int32_t what;
+    int64_t n;
+    snib__time slice; /* 0: submit */
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
+static struct snib__op *question_start(const struct snib__lock *lock, const struct question *q,
+                                       int32_t *out_code)
+{
+    struct snib__engine *engine = lock->client->driver.engine;
+    if (q->op == SNIB__OP_INFO)
+        return snib__engine_info(engine, lock->gate, snib__now(), out_code);
+    if (q->op == SNIB__OP_FORCE)
+        return snib__engine_force(engine, lock->gate, snib__now(), out_code);
+    return snib__engine_count(engine, lock->gate, q->what, q->n, snib__now(), out_code);
+}
+
+static int question_run(const struct snib__lock *lock, struct snib__queue *queue,
+                        const struct question *q, snib_error *err)
+{
+    struct snib__client *client = lock->client;
+    int32_t code = SNIB_OK;
+    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__op *op = error ? NULL : question_start(lock, q, &code);
+    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+/* Whether a count makes sense for a kind. */
+static int question_count_fits(int32_t kind, const struct question *q, snib_error *err)
+{
+    bool latch = kind == SNIB_LATCH, semaphore = kind == SNIB_SEMAPHORE;
+    int64_t least = 0, most = 0;
+    bool known = true;
+    switch (q->what) {
+    case SNIB_COUNT_GET:
+        break;
+    case SNIB_COUNT_INIT:
+        least = latch;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_ADD:
+        known = !latch;
+        least = -(int64_t)QUESTION_COUNT_MAX;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_SET:
+        known = kind == SNIB_PERMITS;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_TOTAL:
+        known = kind == SNIB_PERMITS;
+        break;
+    case SNIB_COUNT_RELEASE:
+        known = semaphore;
+        least = 1;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_DRAIN:
+        known = semaphore;
+        break;
+    case SNIB_COUNT_DOWN:
+        known = latch;
+        break;
+    default:
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    if (!known)
+        return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    if (q->n < least || q->n > most || (q->what == SNIB_COUNT_ADD && q->n == 0))
+        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range");
+    return SNIB_OK;
+}
+
+/* kind: what the lock must be; 0 any. */
+static int question_ask(snib_lock *handle, int32_t kind, const struct question *q, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
+    if (!lock)
+        return code;
+    if (q->queue && !(queue = snib__queue_enter(q->queue, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if ((kind && lock->kind != kind) || lock->kind == SNIB__MULTI)
+        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    else
+        code = q->op == SNIB__OP_COUNT ? question_count_fits(kind, q, err) : SNIB_OK;
+    if (!code)
+        code = question_run(lock, queue, q, err);
+    if (queue)
+        snib__handle_put(q->queue);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
+{
+    snib_event event;
+    struct question q = {.op = SNIB__OP_INFO, .slice = SNIB__NEVER, .out_event = &event};
+    if (!out || out->size < 8 || out->size > sizeof *out)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = question_ask(lock, 0, &q, err);
+    if (code != SNIB_OK)
+        return code;
+    snib_lock_info_data info = {
+        .size = out->size,
+        .held = event.held,
+        .remaining_ms = event.remaining_ms,
+        .count = event.count,
+        .waiting = event.waiting,
+        .mine = event.mine,
+        .token = event.fencing,
+    };
+    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
+    memcpy(out, &info, out->size);
+    return SNIB_OK;
+}
+
+int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                          snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_INFO, .queue = queue, .token = token, .out_op = out_op};
+    return question_ask(lock, 0, &q, err);
+}
+
+int snib_lock_force_release(snib_lock *lock, snib_error *err)
+{
+    snib_event event;
+    struct question q = {.op = SNIB__OP_FORCE, .slice = SNIB__NEVER, .out_event = &event};
+    return question_ask(lock, 0, &q, err);
+}
+
+int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_FORCE, .queue = queue, .token = token, .out_op = out_op};
+    return question_ask(lock, 0, &q, err);
+}
+
+/* ---- counts ---- */
+
+static int question_count(snib_lock *lock, int32_t kind, int32_t what, int64_t n,
+                          int64_t *out_value, snib_error *err)
+{
+    snib_event event;
+    struct question q = {
+        .op = SNIB__OP_COUNT, .what = what, .n = n, .slice = SNIB__NEVER, .out_event = &event};
+    int code = question_ask(lock, kind, &q, err);
+    if (code == SNIB_OK && out_value)
+        *out_value = event.count;
+    return code;
+}
+
+static int question_count_submit(snib_lock *lock, int32_t kind, int32_t what, int64_t n,
+                                 snib_queue *queue, uint64_t token, snib_op **out_op,
+                                 snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_COUNT,
+                         .what = what,
+                         .n = n,
+                         .queue = queue,
+                         .token = token,
+                         .out_op = out_op};
+    return question_ask(lock, kind, &q, err);
+}
+
+int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
+                       snib_error *err)
+{
+    return question_count(permits, SNIB_PERMITS, what, n, out_value, err);
+}
+
+int snib_permits_count_submit(snib_lock *permits, int32_t what, int64_t n, snib_queue *queue,
+                              uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(permits, SNIB_PERMITS, what, n, queue, token, out_op, err);
+}
+
+int snib_semaphore_count(snib_lock *semaphore, int32_t what, int64_t n, int64_t *out_value,
+                         snib_error *err)
+{
+    return question_count(semaphore, SNIB_SEMAPHORE, what, n, out_value, err);
+}
+
+int snib_semaphore_count_submit(snib_lock *semaphore, int32_t what, int64_t n, snib_queue *queue,
+                                uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(semaphore, SNIB_SEMAPHORE, what, n, queue, token, out_op, err);
+}
+
+int snib_latch_count(snib_lock *latch, int32_t what, int64_t n, int64_t *out_value, snib_error *err)
+{
+    return question_count(latch, SNIB_LATCH, what, n, out_value, err);
+}
+
+int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queue *queue,
+                            uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(latch, SNIB_LATCH, what, n, queue, token, out_op, err);
+}
+
+/* ---- questions to a client ---- */
+
+/* Inside: stay until the texts have been written, or not. */
+static int question_texts(struct snib__client *client, struct snib__op *op, uint64_t *cursor,
+                          size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    snib_event event;
+    op->awaited = true;
+    snib__driver_run(&client->driver, op, SNIB__NEVER, false, false);
+    if (op->code == SNIB_OK) {
+        *cursor = op->asked->cursor;
+        *out_used = op->asked->used;
+        *out_count = op->asked->count;
+    }
+    snib__op_finish(client, op, &event);
+    return event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+}
+
+/* name NULL: list by pattern. */
+static int question_client(snib_client *handle, const char *name, const char *pattern, size_t n,
+                           uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
+                           uint32_t *out_count, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    struct snib__driver *d = &client->driver;
+    struct snib__op *op = NULL;
+    snib__driver_enter(d);
+    int error = client->stopped ? 0 : snib__driver_start(d);
+    if (error)
+        code = SNIB_ESYSTEM;
+    else if (name)
+        op = snib__engine_describe(d->engine, name, n, buffer, cap, snib__now(), &code);
+    else
+        op = snib__engine_list(d->engine, *cursor, pattern, n, buffer, cap, snib__now(), &code);
+    code = op ? question_texts(client, op, cursor, out_used, out_count, err)
+              : snib__fail(err, code, error, NULL);
+    snib__driver_leave(d);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                     snib_error *err)
+{
+    if (!cursor || !buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count ||
+        (!pattern && pattern_len) || pattern_len > 1024)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return question_client(client, NULL, pattern, pattern_len, cursor, buffer, cap, out_used,
+                           out_count, err);
+}
+
+int snib_client_describe(snib_client *client, const char *name, size_t name_len, char *buffer,
+                         size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    uint64_t cursor = 0;
+    if (!buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count || (!name && name_len))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = snib__name_check(name ? name : "", name_len, err);
+    if (code)
+        return code;
+    return question_client(client, name, NULL, name_len, &cursor, buffer, cap, out_used, out_count,
+                           err);
+}

@@ -1,0 +1,284 @@
+/* chan.c - subscriptions: one for each channel, whatever number of gates is woken by it.
+ *
+ *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
+ *                        '--refused--> REFUSED: its gates poll
+ *
+ * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
+ * that waits for one of them.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool snib__chan_on(const struct snib__wait *wait)
+{
+    return wait && wait->chan && wait->chan->state == SNIB__CHAN_ON;
+}
+
+/* ---- the table ---- */
+
+static struct snib__chan *chan_find(struct snib__engine *e, const char *text, size_t n)
+{
+    uint32_t hash = snib__hash(text, n);
+    for (struct snib__chan *chan = e->chans_cap ? e->chans[hash & (e->chans_cap - 1)] : NULL; chan;
+         chan = chan->next)
+        if (chan->hash == hash && chan->len == n && memcmp(chan->text, text, n) == 0)
+            return chan;
+    return NULL;
+}
+
+static int chan_grow(struct snib__engine *e)
+{
+    uint32_t cap = e->chans_cap ? e->chans_cap * 2 : 16;
+    struct snib__chan **chans = calloc(cap, sizeof(struct snib__chan *));
+    if (!chans)
+        return -1;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            chan->next = chans[chan->hash & (cap - 1)];
+            chans[chan->hash & (cap - 1)] = chan;
+        }
+    e->memory += (cap - e->chans_cap) * sizeof *chans;
+    free(e->chans);
+    e->chans = chans;
+    e->chans_cap = cap;
+    return 0;
+}
+
+static struct snib__chan *chan_new(struct snib__engine *e, const char *text, size_t n)
+{
+    if (e->chans_n == e->chans_cap && chan_grow(e) < 0)
+        return NULL;
+    struct snib__chan *chan = malloc(sizeof *chan + n);
+    if (!chan)
+        return NULL;
+    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n};
+    memcpy(chan->text, text, n);
+    chan->next = e->chans[chan->hash & (e->chans_cap - 1)];
+    e->chans[chan->hash & (e->chans_cap - 1)] = chan;
+    e->chans_n++;
+    e->memory += sizeof *chan + n;
+    return chan;
+}
+
+static void chan_free(struct snib__engine *e, struct snib__chan *chan)
+{
+    struct snib__chan **at = &e->chans[chan->hash & (e->chans_cap - 1)];
+    while (*at != chan)
+        at = &(*at)->next;
+    *at = chan->next;
+    e->chans_n--;
+    e->memory -= sizeof *chan + chan->len;
+    free(chan);
+}
+
+int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
+{
+    char text[SNIB__CHANNEL_MAX];
+    const struct snib__gate *gate = wait->gate;
+    if (gate->kind->traits & SNIB__POLLS)
+        return 0;
+    size_t n = gate->kind->channel(text, e, gate, wait->blocker);
+    struct snib__chan *chan = chan_find(e, text, n);
+    if (!chan && !(chan = chan_new(e, text, n)))
+        return -1;
+    wait->chan = chan;
+    wait->chan_prev = NULL;
+    wait->chan_next = chan->waits;
+    if (chan->waits)
+        chan->waits->chan_prev = wait;
+    chan->waits = wait;
+    return 0;
+}
+
+int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
+{
+    struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
+    size_t size = snib__buf_size(out);
+    if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
+        snib__resp_arg(out, channel, n) == 0)
+        return 0;
+    out->len = out->head + size;
+    return -1;
+}
+
+void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
+{
+    struct snib__chan *chan = wait->chan;
+    if (!chan)
+        return;
+    wait->chan = NULL;
+    if (wait->chan_prev)
+        wait->chan_prev->chan_next = wait->chan_next;
+    else
+        chan->waits = wait->chan_next;
+    if (wait->chan_next)
+        wait->chan_next->chan_prev = wait->chan_prev;
+    wait->chan_prev = wait->chan_next = NULL;
+    if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
+        return;
+    if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
+        snib__chan_say(e, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
+    else
+        chan_free(e, chan);
+}
+
+/* ---- asking ---- */
+
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    if (chan->state != SNIB__CHAN_OFF)
+        return; /* the confirmation of leaving will turn it round */
+    if (e->node.links[SNIB__PUBSUB].conn.state != SNIB__CONN_READY)
+        snib__node_want(e, SNIB__PUBSUB, now);
+    else if (snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+        chan->state = SNIB__CHAN_ASKED;
+}
+
+bool snib__chan_wanted(const struct snib__chan *chan)
+{
+    for (const struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+        if (wait->head || wait->incoming)
+            return true;
+    return false;
+}
+
+bool snib__chan_needed(const struct snib__engine *e)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
+            if (snib__chan_wanted(chan))
+                return true;
+    return false;
+}
+
+void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (snib__chan_wanted(chan))
+                snib__chan_subscribe(e, chan, now);
+            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+                if (wait->gate->kind->discipline == SNIB__QUEUED)
+                    snib__place_relisten(e, wait->gate);
+        }
+}
+
+/* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
+void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            chan->state = SNIB__CHAN_OFF;
+            if (!chan->waits) {
+                chan_free(e, chan);
+                continue;
+            }
+            for (struct snib__wait *wait = chan->waits, *other; wait; wait = other) {
+                bool last = !wait->chan_next; /* freeing the last one frees the channel */
+                other = wait->chan_next;
+                wait->own_messages = 0;
+                if (!wait->head && !wait->incoming)
+                    snib__wait_free(e, wait);
+                else
+                    snib__node_want(e, SNIB__PUBSUB, now);
+                if (last)
+                    break;
+            }
+        }
+}
+
+/* ---- messages and confirmations ---- */
+
+static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    chan->state = SNIB__CHAN_ON;
+    for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+        next = wait->chan_next;
+        wait->own_messages = 0;
+        if (wait->gate->kind->discipline == SNIB__QUEUED)
+            snib__place_ask_all(e, wait->gate, now);
+        else
+            snib__wait_try(e, wait, now);
+    }
+}
+
+static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    chan->state = SNIB__CHAN_OFF;
+    if (!chan->waits)
+        chan_free(e, chan);
+    else if (snib__chan_wanted(chan))
+        snib__chan_subscribe(e, chan, now);
+}
+
+/* An error does not name its channel: whoever asked goes without. */
+static void chan_refused(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (chan->state != SNIB__CHAN_ASKED)
+                continue;
+            chan->state = SNIB__CHAN_REFUSED;
+            e->stats.polling++;
+            snib__engine_log(e, SNIB_LOG_WARNING,
+                             "the server refused a subscription: waiters poll instead");
+            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+                if (wait->head && !wait->gate->active && !wait->gate->trying)
+                    snib__wait_sleep(e, wait->gate, -1, false, now);
+        }
+}
+
+/* A fair waiter's own channel is its process' channel, a colon and its number. */
+static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
+                     snib__time now)
+{
+    uint32_t at = n;
+    while (at > 0 && channel[at - 1] >= '0' && channel[at - 1] <= '9')
+        at--;
+    if (at == n || at == 0 || channel[at - 1] != ':')
+        return false;
+    struct snib__chan *chan = chan_find(e, channel, at - 1);
+    if (!chan || !chan->waits || chan->waits->gate->kind->discipline != SNIB__QUEUED)
+        return false;
+    snib__place_own_channel(e, chan->waits->gate, strtoull(channel + at, NULL, 10), what, now);
+    return true;
+}
+
+void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
+{
+    const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
+    if (reply[0].type == SNIB__RESP_ERROR) {
+        chan_refused(e, now);
+        return;
+    }
+    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
+        reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
+        return;
+    const char *what = snib__resp_text(resp, &reply[1]);
+    const char *text = snib__resp_text(resp, &reply[2]);
+    struct snib__chan *chan = chan_find(e, text, reply[2].count);
+    if (!chan) {
+        if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
+            snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
+        return;
+    }
+    if (strcmp(what, "message") == 0) {
+        const char *message =
+            reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
+        for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+            next = wait->chan_next;
+            snib__wait_message(e, wait, message, now);
+        }
+    } else if (strcmp(what, "subscribe") == 0 &&
+               (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
+        chan_confirmed(e, chan, now);
+    } else if (strcmp(what, "unsubscribe") == 0 && chan->state == SNIB__CHAN_LEAVING) {
+        chan_left(e, chan, now);
+    }
+}

@@ -1,0 +1,294 @@
+/* place.c - the fair lock: every waiter has a place of its own in a queue at the server.
+ *
+ *     NEW --asked--> TRYING --it was free--> HELD
+ *                     |  ^
+ *          a place    v  | a beat a second, a nudge, a new subscription
+ *                    PLACED --the release before it, by message or reply--> HELD by the first lease
+ *                     |
+ *                     '--timeout, cancel, error--> RELEASING: the place is given back
+ *
+ * The release of a hold of ours grants the lock to the first waiter, if that is ours too, and tells its
+ * process on the channel of its client id: "<number>:<token>:<first lease in ms>".  Such a grant came after
+ * the waiter's last request that was answered "queued", so the lease cannot have begun before that
+ * request was sent: the deadline counts from there and needs no further command.  The first lease
+ * is short, because the granter cannot know whether the waiter lives; a hold that outlives a third of
+ * it is confirmed, and a grant that came so late that little is left is confirmed before it is given out.
+ *
+ * A place is asked for only when the process is subscribed, or after a second in which that failed: the
+ * granter passes over waiters that cannot hear of it, and nobody shall be overtaken for that.
+ *
+ * A beat a second and a process keeps the places alive and pushes the clock of the queue: a client that has
+ * not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's releases tell a waiter on its own
+ * channel; that is listened to only where a Redisson client is ahead.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Redisson's messages ---- */
+
+static void place_say(struct snib__engine *e, const struct snib__hold *hold, const char *verb)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    const struct snib__gate *gate = hold->gate;
+    size_t n = gate->kind->channel(channel, e, gate, 0);
+    channel[n++] = ':';
+    n += snib__decimal(channel + n, (int64_t)hold->number);
+    snib__chan_say(e, verb, channel, n);
+}
+
+static void place_listen(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (hold->flags & SNIB__LISTENS)
+        return;
+    hold->flags |= SNIB__LISTENS;
+    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+        place_say(e, hold, "SUBSCRIBE");
+}
+
+/* The pub/sub link is new: subscribe again. */
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
+{
+    for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+        if ((hold->flags & SNIB__LISTENS) && hold->op)
+            place_say(e, hold, "SUBSCRIBE");
+}
+
+/* The hold is not in the queue any more. */
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (!(hold->flags & SNIB__LISTENS))
+        return;
+    hold->flags &= (uint16_t)~SNIB__LISTENS;
+    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+        place_say(e, hold, "UNSUBSCRIBE");
+}
+
+/* ---- asking ---- */
+
+static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    hold->phase = SNIB__TRYING;
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
+    if (snib__chan_on(hold->gate->wait))
+        hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
+    hold->gate->trying++;
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
+        return;
+    hold->gate->trying--;
+    if (op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    snib__gate_end_op(e, op, SNIB_ENOMEM);
+    snib__gate_undo(e, hold, now, now);
+}
+
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_join(hold);
+    op->place = SNIB__PLACE_TRY;
+    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    place_ask(e, hold, now);
+}
+
+/* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+        next = op->next;
+        if (op->hold->phase == SNIB__PLACED && snib__node_ready(e))
+            place_ask(e, op->hold, now);
+    }
+}
+
+/* The first waiter of this process asks for all of them. */
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__op *op = gate->wait->head;
+    while (op && op->hold->phase != SNIB__PLACED)
+        op = op->next;
+    if (op)
+        place_ask(e, op->hold, now);
+}
+
+/* ---- granted ---- */
+
+static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                       snib__time sent_at, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    snib__place_left(e, hold);
+    if (op && op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    snib__gate_grant(e, hold, token, sent_at, now);
+}
+
+/* Somebody's release has granted the hold by a first lease, after `known`. */
+static void place_promised(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                           int64_t first_ms, snib__time known, snib__time now)
+{
+    snib__time lease = snib__hold_lease(e, hold);
+    snib__time first = (snib__time)first_ms * SNIB__MS;
+    if (lease < first)
+        first = lease;
+    snib__time safe = snib__lease_end(known, first);
+    if (safe < now + first / 2 ||
+        hold->lease_ms) { /* little is left, or the lease is not the granter's */
+        place_ask(e, hold, now);
+        return;
+    }
+    hold->flags |= SNIB__FIRST;
+    hold->deadline = safe;
+    place_take(e, hold, token, known, now);
+}
+
+static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t number)
+{
+    struct snib__hold *hold = gate->peers;
+    while (hold && hold->number != number)
+        hold = hold->peer_next;
+    return hold;
+}
+
+/* A message on the process' channel: a grant, or a nudge if it has but a number. */
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+                         snib__time now)
+{
+    char *end;
+    struct snib__hold *hold = place_find(gate, strtoull(text, &end, 10));
+    if (!hold || !hold->op)
+        return; /* it has left; its release is on the way */
+    int64_t token = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+    int64_t first_ms = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
+    if (hold->phase == SNIB__PLACED && first_ms > 0)
+        place_promised(e, hold, token, first_ms, hold->deadline, now);
+    else if (hold->phase == SNIB__PLACED)
+        place_ask(e, hold, now);
+    else if (hold->phase == SNIB__TRYING && first_ms > 0) {
+        /* The request on its way was answered before or after the grant: its reply tells. */
+        hold->flags |= SNIB__PROMISED;
+        hold->fencing = token;
+        hold->acquired_at = (snib__time)first_ms;
+    }
+}
+
+/* Something came on the waiter's own channel: a release of Redisson's, or the subscription is there. */
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+                             const char *what, snib__time now)
+{
+    struct snib__hold *hold = place_find(gate, number);
+    if (strcmp(what, "unsubscribe") == 0 || !hold || !hold->op)
+        return;
+    e->stats.messages += strcmp(what, "message") == 0;
+    if (hold->phase == SNIB__PLACED)
+        place_ask(e, hold, now);
+    else if (hold->phase == SNIB__TRYING)
+        gate->wait->hint = true;
+}
+
+/* ---- answers ---- */
+
+static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        snib__time now)
+{
+    struct snib__op *op = hold->op;
+    struct snib__wait *wait = snib__wait_get(e, hold->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        if (op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(wait, op);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_undo(e, hold, now, now);
+        return false;
+    }
+    hold->phase = SNIB__PLACED;
+    hold->deadline = sent_at; /* not granted yet when this was sent */
+    hold->flags |= SNIB__QUEUES;
+    op->waited = true;
+    if (op->place != SNIB__PLACE_QUEUE)
+        snib__wait_insert(wait, op);
+    return true;
+}
+
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    struct snib__gate *gate = hold->gate;
+    if (verdict->yes) {
+        hold->flags &= (uint16_t)~SNIB__PROMISED;
+        place_take(e, hold, verdict->token, sent_at, now);
+        return;
+    }
+    if (!op) {
+        snib__gate_undo(e, hold, now, now); /* leave the queue */
+        return;
+    }
+    if (op->once) {
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    bool awake = hold->flags & SNIB__AWAKE, promised = hold->flags & SNIB__PROMISED;
+    int64_t first_ms = (int64_t)hold->acquired_at;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
+    hold->acquired_at = 0;
+    if (!place_queue(e, hold, sent_at, now))
+        return;
+    if (promised) {
+        place_promised(e, hold, hold->fencing, first_ms, sent_at, now);
+        return;
+    }
+    if (verdict->foreign)
+        place_listen(e, hold);
+    if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
+        gate->wait->hint = false;
+        place_ask(e, hold, now); /* a grant may not have been heard */
+        return;
+    }
+    if (gate->wait->timer_at == 0 || gate->wait->head == op)
+        snib__wait_sleep(e, gate, verdict->left_ms, false, now);
+}
+
+/* ---- leaving ---- */
+
+/* A waiter in the gate's queue goes; its place at the server is given back. */
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__gate *gate = hold->gate;
+    bool queued = hold->phase == SNIB__PLACED;
+    snib__wait_remove(gate->wait, op);
+    op->hold = NULL;
+    hold->op = NULL;
+    snib__place_left(e, hold);
+    if (queued) /* else its request is on the way, and the answer will find nobody */
+        snib__gate_undo(e, hold, now, now);
+    if (!gate->wait->head)
+        snib__wait_rest(e, gate, now);
+    else if (gate->wait->timer_at == 0)
+        snib__wait_sleep(e, gate, -1, false, now);
+}
+
+/* A release, or a place given back, has granted the lock to another of ours. */
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+                          const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
+{
+    struct snib__hold *next = verdict->next ? place_find(gate, verdict->next) : NULL;
+    if (!next || !next->op)
+        return;
+    if (next->phase == SNIB__PLACED) {
+        e->stats.handovers++;
+        snib__time known = next->deadline > sent_at ? next->deadline : sent_at;
+        place_promised(e, next, verdict->next_token, verdict->next_ms, known, now);
+    } else if (next->phase == SNIB__TRYING) {
+        next->flags |= SNIB__PROMISED;
+        next->fencing = verdict->next_token;
+        next->acquired_at = (snib__time)verdict->next_ms;
+    }
+}

@@ -1,0 +1,122 @@
+/* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
+ *
+ * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
+ * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
+ * readers are in after ten round trips, and a thousand who wait for one permit cost one attempt.
+ */
+#include "engine/internal.h"
+
+#define SHARE_BURST_MAX 64
+
+static void share_try(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__gate *gate = hold->gate;
+    hold->phase = SNIB__TRYING;
+    op->place = SNIB__PLACE_TRY;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
+    if (gate->wait && gate->trying == 0)
+        gate->wait->hint = false;
+    if (snib__chan_on(gate->wait))
+        hold->flags |= SNIB__AWAKE;
+    gate->trying++;
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
+        gate->trying--;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    if (!wait || gate->trying >= wait->burst)
+        return;
+    snib__timer_cancel(e, &wait->timer_at);
+    for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
+        struct snib__op *op = wait->head;
+        snib__wait_remove(wait, op);
+        share_try(e, op, now);
+    }
+    if (!wait->head)
+        snib__wait_rest(e, gate, now);
+}
+
+static void share_queue(struct snib__engine *e, struct snib__op *op)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__wait *wait = snib__wait_get(e, op->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    hold->phase = SNIB__NEW;
+    op->waited = true;
+    snib__wait_insert(wait, op);
+}
+
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    snib__gate_join(op->hold);
+    if (!op->once && gate->wait && gate->wait->head) {
+        share_queue(e, op);
+        return;
+    }
+    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        struct snib__hold *hold = op->hold;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    share_try(e, op, now);
+}
+
+static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                          snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (gate->kind->traits & SNIB__NO_HOLD) {
+        struct snib__op *op = hold->op;
+        if (op)
+            snib__gate_end_op(e, op, SNIB_OK);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        snib__gate_grant(e, hold, token, sent_at, now);
+    }
+    if (!gate->wait || !gate->wait->head)
+        return;
+    if (gate->wait->burst < SHARE_BURST_MAX)
+        gate->wait->burst *= 2;
+    snib__share_advance(e, gate, now);
+}
+
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    if (verdict->yes) {
+        share_granted(e, hold, verdict->token, sent_at, now);
+        return;
+    }
+    bool awake = hold->flags & SNIB__AWAKE;
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        share_queue(e, op);
+    }
+    struct snib__wait *wait = gate->wait;
+    if (!wait || !wait->head)
+        return;
+    wait->burst = 1;
+    if (gate->trying > 0)
+        return; /* the last answer decides */
+    if (!awake && snib__chan_on(wait))
+        snib__share_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}

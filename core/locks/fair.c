@@ -1,0 +1,144 @@
+/* fair.c - Redisson's fair lock (RFairLock), beside core/lua/fair_*.lua and _fair.lua.
+ *
+ * Keys      the lock's name: the mutex' hash
+ *           redisson_lock_queue:{name}     list of waiting owners
+ *           redisson_lock_timeout:{name}   sorted set: owner -> when its place ends
+ *           snib_lock_beats:{name}         hash of our own: which clients live
+ *           redisson_lock_token:{name}     fencing token, if wanted
+ * Channels  redisson_lock__channel:{name}:<client uuid>           of our own, for all waiters of a process
+ *           redisson_lock__channel:{name}:<client uuid>:<number>  Redisson's, one for each waiter
+ */
+#include "engine/internal.h"
+#include "locks/kind.h"
+#include "net/script.h"
+
+#include <string.h>
+
+#define FAIR_CHANNEL "redisson_lock__channel"
+
+static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
+{
+    static const char *const prefixes[] = {"redisson_lock_queue", "redisson_lock_timeout",
+                                           "snib_lock_beats", "redisson_lock_token"};
+    if (snib__arg_name(out, gate) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (snib__arg_prefixed(out, prefixes[i], gate) < 0)
+            return -1;
+    return 0;
+}
+
+static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    const struct snib__wait *wait = hold->gate->wait;
+    bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
+    bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 11) < 0 ||
+        fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||
+        snib__resp_arg_int(out, fenced) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 || snib__resp_arg_int(out, polls) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_ACQUIRE;
+}
+
+static int fair_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_RELEASE, 5, 7) < 0 ||
+        fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_RELEASE;
+}
+
+static int fair_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_RENEW, 3 * n, 4 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0 ||
+            snib__arg_prefixed(out, "redisson_lock_queue", holds[i]->gate) < 0 ||
+            snib__arg_prefixed(out, "redisson_lock_timeout", holds[i]->gate) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return SNIB__SCRIPT_FAIR_RENEW;
+}
+
+static int fair_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_INFO, 3, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, "redisson_lock_queue", gate) < 0 ||
+        snib__arg_prefixed(out, "redisson_lock_token", gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_INFO;
+}
+
+static int fair_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_FORCE, 5, 6) < 0 || fair_keys(out, gate) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_FORCE;
+}
+
+static size_t fair_channel(char *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)blocker;
+    size_t n = snib__name_prefix(out, FAIR_CHANNEL, gate->name, gate->name_len);
+    out[n++] = ':';
+    memcpy(out + n, engine->config.uuid, 36);
+    return n + 36;
+}
+
+static void fair_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
+                          const struct snib__value *reply, uint32_t n,
+                          struct snib__verdict *verdict)
+{
+    (void)hold;
+    verdict->left_ms = -1;
+    if (reply->type == SNIB__RESP_STRING) {
+        verdict->yes = true;
+        verdict->token = snib__reply_number(engine, reply);
+    } else if (n == 3) {
+        verdict->left_ms = reply[1].integer;
+        verdict->foreign = reply[2].integer == 1;
+    }
+}
+
+static void fair_released(const struct snib__engine *engine, const struct snib__hold *hold,
+                          const struct snib__value *reply, uint32_t n,
+                          struct snib__verdict *verdict)
+{
+    (void)hold;
+    if (n != 5)
+        return;
+    verdict->yes = reply[1].integer > 0;
+    verdict->next = (uint64_t)reply[2].integer;
+    verdict->next_ms = reply[3].integer;
+    verdict->next_token = snib__reply_number(engine, &reply[4]);
+}
+
+const struct snib__lock_kind snib__fair = {
+    .kind = SNIB_FAIR,
+    .discipline = SNIB__QUEUED,
+    .acquire = fair_acquire,
+    .release = fair_release,
+    .renew = fair_renew,
+    .info = fair_info,
+    .force = fair_force,
+    .channel = fair_channel,
+    .acquired = fair_acquired,
+    .released = fair_released,
+};

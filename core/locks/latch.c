@@ -1,0 +1,90 @@
+/* latch.c - Redisson's count-down latch (RCountDownLatch), beside core/lua/latch_*.lua.
+ *
+ * Keys      the latch's name: a number above 0, there only while the latch is shut
+ * Channel   redisson_countdownlatch__channel__{name}, with braces whatever the name; messages "1" shut,
+ *           "0" open
+ *
+ * To wait for a latch is to acquire what leaves no hold: a grant means that it is open.
+ */
+#include "engine/internal.h"
+#include "locks/kind.h"
+#include "net/script.h"
+
+#include <string.h>
+
+#define LATCH_CHANNEL "redisson_countdownlatch__channel__"
+
+static size_t latch_channel(char *out, const struct snib__engine *engine,
+                            const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    size_t n = strlen(LATCH_CHANNEL);
+    memcpy(out, LATCH_CHANNEL, n);
+    out[n++] = '{';
+    memcpy(out + n, gate->name, gate->name_len);
+    n += gate->name_len;
+    out[n++] = '}';
+    return n;
+}
+
+static int latch_arg_channel(struct snib__buf *out, const struct snib__gate *gate)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, channel, latch_channel(channel, NULL, gate, 0));
+}
+
+static int latch_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_LATCH_ACQUIRE, 1, 1) < 0 ||
+        snib__arg_name(out, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_LATCH_ACQUIRE;
+}
+
+static int latch_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
+{
+    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
+        latch_arg_channel(out, gate) < 0)
+        return -1;
+    return script;
+}
+
+static int latch_info(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    return latch_ask(out, SNIB__SCRIPT_LATCH_INFO, gate);
+}
+
+static int latch_force(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    return latch_ask(out, SNIB__SCRIPT_LATCH_FORCE, gate);
+}
+
+static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
+                       int64_t n)
+{
+    if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_DOWN)
+        return -4;
+    if (snib__script_begin(out, SNIB__SCRIPT_LATCH_COUNT, 1, 4) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__resp_arg_int(out, what) < 0 ||
+        snib__resp_arg_int(out, n) < 0 || latch_arg_channel(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_LATCH_COUNT;
+}
+
+const struct snib__lock_kind snib__latch = {
+    .kind = SNIB_LATCH,
+    .discipline = SNIB__SHARED,
+    .traits = SNIB__NO_HOLD,
+    .acquire = latch_acquire,
+    .info = latch_info,
+    .force = latch_force,
+    .count = latch_count,
+    .channel = latch_channel,
+    .acquired = snib__verdict_left,
+};

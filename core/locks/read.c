@@ -1,0 +1,112 @@
+/* read.c - the readers' side of Redisson's read/write lock (RReadWriteLock), beside core/lua/read_*.lua.
+ *
+ * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every reader
+ *           and "<owner>:write" for the writer; its TTL is that of the longest lease
+ *           {name}:<owner>:rwlock_timeout:1: there as long as that reader's lease
+ *           snib_writer_waits:{name}: there while a writer waits that new readers wait behind
+ * Channel   redisson_rwlock:{name}, message "1" when the last reader leaves
+ */
+#include "locks/rw.h"
+
+#include "engine/internal.h"
+#include "net/script.h"
+
+#include <string.h>
+
+size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+                        uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, SNIB__RW_CHANNEL, gate->name, gate->name_len);
+}
+
+int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold, const char *name, size_t name_len)
+{
+    static const char tail[] = ":rwlock_timeout:1";
+    char suffix[64 + sizeof tail];
+    size_t n = snib__hold_owner(engine, hold, suffix);
+    memcpy(suffix + n, tail, sizeof tail - 1);
+    char key[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, key,
+                          snib__name_suffix(key, name, name_len, suffix, n + sizeof tail - 1));
+}
+
+static int read_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *hold)
+{
+    return snib__rw_arg_lease_key(out, engine, hold, hold->gate->name, hold->gate->name_len);
+}
+
+static int read_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, 5) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_READ_ACQUIRE;
+}
+
+static int read_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_RELEASE, 2, 4) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_READ_RELEASE;
+}
+
+static int read_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_RENEW, 2 * n, 3 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0 || read_lease_key(out, engine, holds[i]) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return SNIB__SCRIPT_READ_RENEW;
+}
+
+static int read_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
+{
+    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return script;
+}
+
+static int read_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
+{
+    (void)engine;
+    return read_ask(out, SNIB__SCRIPT_READ_INFO, gate);
+}
+
+static int read_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    return read_ask(out, SNIB__SCRIPT_READ_FORCE, gate);
+}
+
+const struct snib__lock_kind snib__read = {
+    .kind = SNIB_READ,
+    .discipline = SNIB__SHARED,
+    .acquire = read_acquire,
+    .release = read_release,
+    .renew = read_renew,
+    .info = read_info,
+    .force = read_force,
+    .channel = snib__rw_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+};

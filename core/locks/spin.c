@@ -1,0 +1,41 @@
+/* spin.c - Redisson's spin lock (RSpinLock), beside core/lua/spin_*.lua.
+ *
+ * The mutex' hash, but no release sends a message, and so all waiters poll.
+ */
+#include "engine/internal.h"
+#include "locks/mutex.h"
+#include "net/script.h"
+
+static int spin_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_RELEASE, 1, 2) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_SPIN_RELEASE;
+}
+
+static int spin_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_FORCE, 1, 1) < 0 || snib__arg_name(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SPIN_FORCE;
+}
+
+const struct snib__lock_kind snib__spin = {
+    .kind = SNIB_SPIN,
+    .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__POLLS,
+    .acquire = snib__mutex_acquire,
+    .release = spin_release,
+    .transfer = snib__mutex_transfer,
+    .renew = snib__mutex_renew,
+    .info = snib__mutex_info,
+    .force = spin_force,
+    .channel = snib__mutex_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_transfer,
+};

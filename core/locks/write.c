@@ -1,0 +1,97 @@
+/* write.c - the writers' side of Redisson's read/write lock (RReadWriteLock), beside
+ * core/lua/write_*.lua.
+ *
+ * Keys      those of read.c; redisson_lock_token:{name} if the lock is fenced
+ * Channel   the readers', message "1" at every release that leaves the process
+ */
+#include "engine/internal.h"
+#include "locks/mutex.h"
+#include "locks/rw.h"
+#include "net/script.h"
+
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before that, see recheck_ms */
+
+static bool write_fenced(const struct snib__hold *hold)
+{
+    return (hold->options & SNIB_LOCK_FENCED) != 0;
+}
+
+static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    uint32_t keys = write_fenced(hold) ? 3 : 2;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_ACQUIRE, keys, keys + 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
+        (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_ACQUIRE;
+}
+
+static int write_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_RELEASE, 1, 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_RELEASE;
+}
+
+static int write_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *from, const struct snib__hold *to)
+{
+    uint32_t keys = write_fenced(to) ? 2 : 1;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_TRANSFER, keys, keys + 4) < 0 ||
+        snib__arg_name(out, from->gate) < 0 ||
+        (keys == 2 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, from->gate) < 0) ||
+        snib__arg_owner(out, engine, from) < 0 || snib__arg_owner(out, engine, to) < 0 ||
+        snib__arg_lease(out, engine, to) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, from->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_TRANSFER;
+}
+
+static int write_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    return snib__args_renew(out, SNIB__SCRIPT_WRITE_RENEW, engine, holds, n, lease_ms);
+}
+
+static int write_info(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_INFO, 2, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_INFO;
+}
+
+static int write_force(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_FORCE, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_FORCE;
+}
+
+const struct snib__lock_kind snib__write = {
+    .kind = SNIB_WRITE,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = write_acquire,
+    .release = write_release,
+    .transfer = write_transfer,
+    .renew = write_renew,
+    .info = write_info,
+    .force = write_force,
+    .channel = snib__rw_channel,
+    .acquired = snib__verdict_token,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_token_transfer,
+};

@@ -1,0 +1,108 @@
+-- What the fair lock's scripts share: the queue and how it moves.
+--
+-- KEYS[1] lock      a hash with the holder's field and a TTL, as the mutex
+-- KEYS[2] queue     a list of owners, the head is next
+-- KEYS[3] places    a sorted set: owner -> when its place ends, ms since the epoch
+-- KEYS[4] beats     a hash of Snib's own: client id -> when it last asked; "push" -> last push
+-- KEYS[5] token     the counter of the fenced lock; used if it exists
+--
+-- Redisson drops a waiter at the head whose place has ended.  It adds its wait to the place of the tail when it
+-- queues, and takes it from all places when it gets the lock.  So a place of ours behind a Redisson waiter
+-- is chained in the same way, which half a millisecond in its number says; all others end 4 s from now.
+-- The first waiter of ours pushes the places from its own on by the time that passes, so that live waiters
+-- keep theirs and a dead one costs seconds.  Among ourselves beats decide: a client silent for 2.5 s is dead.
+local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Ids of Snib clients are UUIDs of version 8.
+local function ours(owner)
+    return string.sub(owner, 15, 15) == '8'
+end
+
+local function client(owner)
+    return string.sub(owner, 1, 36)
+end
+
+local function chained(score)
+    return score and tonumber(score) % 1 ~= 0
+end
+
+local function push(members, from, ms)
+    for i = from, #members do
+        redis.call('zincrby', KEYS[3], ms, members[i])
+    end
+end
+
+-- Drop the waiters at the head who are dead.  Returns the first who is not, or false.
+local function purge()
+    while true do
+        local head = redis.call('lindex', KEYS[2], 0)
+        if not head then
+            return false
+        end
+        local score = redis.call('zscore', KEYS[3], head)
+        if score then
+            local dead = tonumber(score) <= now
+            if ours(head) then
+                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD
+            end
+            if not dead then
+                return head
+            end
+        end
+        redis.call('zrem', KEYS[3], head)
+        redis.call('lpop', KEYS[2])
+    end
+end
+
+-- Take an owner out of the queue, and what its place had added from those behind it.
+local function leave(owner)
+    local score = redis.call('zscore', KEYS[3], owner)
+    if chained(score) then
+        local behind = false
+        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
+            if behind and member ~= owner then
+                redis.call('zincrby', KEYS[3], -PATIENCE, member)
+            end
+            behind = behind or member == owner
+        end
+    end
+    redis.call('zrem', KEYS[3], owner)
+    return redis.call('lrem', KEYS[2], 0, owner)
+end
+
+-- The lock is free: grant it to the first waiter of ours who can hear of it.  A Redisson waiter takes it
+-- itself and is only told.  A winner of the client `mine` is returned instead of told: number, token.
+local function grant(channel, mine)
+    local waiter, at = purge(), 0
+    if waiter and not ours(waiter) then
+        redis.pcall('publish', channel .. ':' .. waiter, '0')
+    end
+    while waiter and ours(waiter) do
+        redis.call('hset', KEYS[1], waiter, 1)
+        redis.call('pexpire', KEYS[1], FIRST)
+        local token = '0'
+        if redis.call('exists', KEYS[5]) == 1 then
+            redis.call('incr', KEYS[5])
+            token = redis.call('get', KEYS[5])
+        end
+        local number = string.sub(waiter, 38)
+        local heard = client(waiter) == mine and 1
+            or redis.pcall('publish', channel .. ':' .. client(waiter), number .. ':' .. token .. ':' .. FIRST)
+        if heard == 0 then
+            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))
+        end
+        if type(heard) == 'number' and heard > 0 then
+            leave(waiter)
+            return client(waiter) == mine and number, token
+        end
+        -- Its process is not subscribed: it is dead, or will ask again.  It keeps its place until then.
+        redis.call('hdel', KEYS[1], waiter)
+        at = at + 1
+        waiter = redis.call('lindex', KEYS[2], at)
+    end
+    if redis.call('exists', KEYS[2]) == 0 then
+        redis.call('del', KEYS[4])
+    end
+end

@@ -1,0 +1,140 @@
+-- Everything that the server knows of one name, whatever kind of lock it is.
+-- KEYS[1] name   KEYS[2] the fair lock's queue, redisson_lock_queue   KEYS[3] its places' ends,
+-- redisson_lock_timeout   KEYS[4] counter of tokens, redisson_lock_token   KEYS[5] taken permits,
+-- {name}:timeout
+-- ARGV the channels whose subscribers are counted
+-- Reply: texts, see snib_client_describe(): the kind first; of holders, readers, permits and waiters at
+-- most 500, then how many more there are.
+local entries_max = 500
+local kind, entries, more = 'other', {}, 0
+local facts = {}
+
+local function entry(...)
+    if #entries < entries_max then
+        entries[#entries + 1] = table.concat({ ... }, ' ')
+    else
+        more = more + 1
+    end
+end
+
+local function fact(word, number)
+    facts[#facts + 1] = word .. ' ' .. number
+end
+
+-- Owners of others can be any bytes; a text of words must not break on them.
+local function plain(owner)
+    return (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))
+end
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+local function remaining(key)
+    return whole(math.max(redis.call('pttl', key), -1))
+end
+
+local function reader(field, count)
+    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+    local longest = 0
+    for i = 1, math.min(tonumber(count) or 0, 10) do
+        longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))
+    end
+    entry('reader', plain(field), whole(longest), plain(count))
+end
+
+local function hash()
+    local mode = redis.call('hget', KEYS[1], 'mode')
+    local owners = 0
+    local cursor = '0'
+    repeat
+        local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)
+        cursor = step[1]
+        local fields = step[2]
+        for i = 1, #fields, 2 do
+            local field, count = fields[i], fields[i + 1]
+            if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then
+                owners = owners + 1
+                local writer, writes = string.gsub(field, ':write', '', 1)
+                if mode and writes == 0 then
+                    reader(field, count)
+                else
+                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), plain(count))
+                end
+            end
+        end
+    until cursor == '0' or #entries >= entries_max
+    if cursor ~= '0' then
+        more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries
+    end
+    if owners > 0 then
+        kind = mode or 'mutex'
+    end
+end
+
+local function permits(value, time)
+    kind = 'permits'
+    local all = redis.call('zcard', KEYS[5])
+    local expired = redis.call('zcount', KEYS[5], '-inf', time)
+    local ids = redis.call('zrange', KEYS[5], expired, expired + entries_max - 1, 'withscores')
+    for i = 1, #ids, 2 do
+        local hex = string.gsub(ids[i], '.', function(byte)
+            return string.format('%02x', string.byte(byte))
+        end)
+        local ends = tonumber(ids[i + 1])
+        entry('permit', string.sub(hex, 1, 32), whole(ends < 922337203685477 and ends - time or -1))
+    end
+    more = all - expired - #entries
+    fact('available', whole(value + expired))
+    fact('total', whole(value + all))
+end
+
+local time = redis.call('time')
+time = time[1] * 1000 + math.floor(time[2] / 1000)
+local what = redis.call('type', KEYS[1]).ok
+if what == 'none' then
+    kind = 'free'
+elseif what == 'hash' then
+    hash()
+elseif what == 'string' then
+    local text = redis.call('getrange', KEYS[1], 0, 127)
+    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then
+        permits(tonumber(text), time)
+    elseif string.find(text, '^%-?%d+$') then
+        kind = 'counter'
+        fact('count', text)
+    elseif redis.call('pttl', KEYS[1]) >= 0 then
+        kind = 'plain'
+        entry('holder', plain(text), remaining(KEYS[1]), 1)
+    end
+end
+-- A fair lock that nobody waits for looks like a mutex.
+if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then
+    kind = 'fair'
+    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do
+        local ends = redis.call('zscore', KEYS[3], owner)
+        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))
+    end
+    more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)
+end
+local token = redis.pcall('get', KEYS[4])
+if type(token) == 'string' then
+    fact('token', plain(token))
+end
+local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))
+local waiting = 0
+for i = 2, #subscribed, 2 do
+    waiting = waiting + subscribed[i]
+end
+fact('waiting', waiting)
+if more > 0 then
+    fact('more', whole(more))
+end
+local texts = { 'kind ' .. kind }
+for _, text in ipairs(entries) do
+    texts[#texts + 1] = text
+end
+for _, text in ipairs(facts) do
+    texts[#texts + 1] = text
+end
+return texts

@@ -1,0 +1,101 @@
+-- with _fair.lua
+-- Acquire the fair lock, or take a place in its queue, or keep it.
+-- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] 1 queue, 0 one try   ARGV[4] 1 with a token
+-- ARGV[5] channel prefix   ARGV[6] 1 if the client cannot subscribe and asks often instead
+-- Reply: a text: granted, the token or 0.  Otherwise two integers: the remaining ms of the holder's lease,
+-- -1 if that is not what to wait for; and 1 if a Redisson client holds the lock or is ahead.
+local owner, lease = ARGV[1], ARGV[2]
+
+local function token(fresh)
+    if ARGV[4] == '1' and fresh then
+        redis.call('incr', KEYS[5])
+    end
+    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'
+end
+
+local function take()
+    redis.call('hset', KEYS[1], owner, 1)
+    local set = redis.pcall('pexpire', KEYS[1], lease)
+    if set ~= 1 then
+        redis.call('hdel', KEYS[1], owner)
+        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+    end
+end
+
+-- The client lives: its places are kept, and pushed if it is the first of ours.
+local function beat()
+    redis.call('hset', KEYS[4], client(owner), now)
+    redis.call('pexpire', KEYS[4], BEATS)
+    local members = redis.call('lrange', KEYS[2], 0, -1)
+    for i, member in ipairs(members) do
+        if ours(member) then
+            if client(member) == client(owner) then
+                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)
+                push(members, i, math.min(now - last, DEAD))
+                redis.call('hset', KEYS[4], 'push', now)
+                return
+            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then
+                return
+            end
+        end
+    end
+end
+
+local left = redis.call('pttl', KEYS[1])
+if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
+    -- An earlier try worked, or a release has granted it; this confirms it with the full lease.
+    return take() or token(false)
+end
+local queued = redis.call('zscore', KEYS[3], owner)
+local head = purge()
+if left == -2 and (not head or head == owner) then
+    -- The token comes first, for it may be refused.
+    local fenced = token(true)
+    local refused = take()
+    if refused then
+        return refused
+    end
+    if head then
+        leave(owner)
+    else
+        redis.call('del', KEYS[4])
+    end
+    return fenced
+end
+if ARGV[3] == '1' then
+    -- The purge may have dropped it.
+    queued = queued and redis.call('zscore', KEYS[3], owner)
+    if queued then
+        beat()
+    else
+        local tail = redis.call('lindex', KEYS[2], -1)
+        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)
+        if tail and (not ours(tail) or chained(score)) then
+            score = math.max(math.floor(score), now) + PATIENCE + 0.5
+        else
+            score = now + PATIENCE
+        end
+        redis.call('hset', KEYS[4], client(owner), now)
+        redis.call('hsetnx', KEYS[4], 'push', now)
+        redis.call('pexpire', KEYS[4], BEATS)
+        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
+        redis.call('rpush', KEYS[2], owner)
+        queued = score
+    end
+    if ARGV[6] == '1' then
+        redis.call('hset', KEYS[4], 'polls ' .. client(owner), 1)
+    end
+    -- Whoever grants us the lock takes a token if there is a counter.
+    if ARGV[4] == '1' then
+        redis.call('setnx', KEYS[5], 0)
+    end
+end
+if left == -2 then
+    grant(ARGV[5])
+    if redis.call('hexists', KEYS[1], owner) == 1 then
+        return take() or token(false)
+    end
+end
+local holder = redis.call('hkeys', KEYS[1])[1]
+local foreign = holder and not ours(holder) or chained(queued)
+return { redis.call('pttl', KEYS[1]), foreign and 1 or 0 }

@@ -1,0 +1,16 @@
+-- with _fair.lua
+-- Delete the fair lock whoever holds it, and let the next in; the queue stays.
+-- ARGV[1] channel prefix
+-- Reply: 1 deleted, 0 there was nothing.  Anything that does not look like a lock is left alone.
+local fields = redis.call('hkeys', KEYS[1])
+if #fields == 0 then
+    return 0
+end
+for i = 1, #fields do
+    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then
+        return redis.error_reply('WRONGTYPE the hash is not a lock')
+    end
+end
+redis.call('del', KEYS[1])
+grant(ARGV[1])
+return 1

@@ -1,0 +1,37 @@
+-- Renew many fair locks, each only if its owner still holds it.
+-- KEYS[3i-2] lock   KEYS[3i-1] queue   KEYS[3i] places   ARGV[1] lease in ms, 0 to check only
+-- ARGV[i + 1] owner of lock i
+-- Reply: as mutex_renew.lua.
+-- Waiters before the first of ours have counted on the lease they saw: a longer one is added to their places.
+-- Those from the first of ours on are pushed by that one.
+local lost = {}
+for i = 1, #KEYS / 3 do
+    local lock, queue, places = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+    local held = redis.pcall('hexists', lock, ARGV[i + 1])
+    if held == 1 then
+        local left = redis.call('pttl', lock)
+        if ARGV[1] ~= '0' then
+            redis.call('pexpire', lock, ARGV[1])
+        end
+        local longer = tonumber(ARGV[1]) - left
+        if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then
+            for _, member in ipairs(redis.call('lrange', queue, 0, -1)) do
+                if string.sub(member, 15, 15) == '8' then
+                    break
+                end
+                redis.call('zincrby', places, longer, member)
+            end
+        end
+    elseif held == 0 then
+        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        redis.call('hdel', lock, ARGV[i + 1])
+        lost[#lost + 1] = i
+        lost[#lost + 1] = redis.call('exists', lock)
+    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
+        lost[#lost + 1] = i
+        lost[#lost + 1] = 1
+    else
+        return held
+    end
+end
+return lost

@@ -1,0 +1,26 @@
+-- Acquire the fenced lock: the mutex' hash, and a counter that rises with every hold.
+-- KEYS[1] lock   KEYS[2] counter of tokens   ARGV[1] owner   ARGV[2] lease in ms
+-- Reply: an array with the token as text (numbers in Lua end at 2^53): granted; otherwise the remaining
+-- ms of the other holder's lease (-1: it has none).
+-- A repeated request finds its own field and is told the same token again.
+local left = redis.call('pttl', KEYS[1])
+local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1
+if left ~= -2 and not mine then
+    return left
+end
+-- The counter comes first: if it is refused, nothing is held.
+local token = mine and redis.call('get', KEYS[2])
+if not token then
+    redis.call('incr', KEYS[2])
+    token = redis.call('get', KEYS[2])
+end
+if tonumber(token) < 1 then
+    return redis.error_reply('ERR the counter of fencing tokens is below 1')
+end
+redis.call('hset', KEYS[1], ARGV[1], 1)
+local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
+if set ~= 1 then
+    redis.call('hdel', KEYS[1], ARGV[1])
+    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+end
+return { token }

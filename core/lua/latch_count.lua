@@ -1,0 +1,32 @@
+-- Ask for or change the count of a latch, which is there only while it is shut.
+-- KEYS[1] latch   ARGV[1] what, as in enum snib_count   ARGV[2] n   ARGV[3] channel
+-- Reply: get: the count; init: 1 done, 0 it was set; down: what is left.
+-- Messages: 1 shut, 0 open.
+local get, init = '1', '2'
+local text = redis.call('get', KEYS[1])
+local value = tonumber(text or 0)
+if not value then
+    return redis.error_reply('WRONGTYPE the string is not a latch')
+end
+if ARGV[1] == get then
+    return value
+end
+if ARGV[1] == init then
+    if text then
+        return 0
+    end
+    redis.call('set', KEYS[1], ARGV[2])
+    redis.pcall('publish', ARGV[3], '1')
+    return 1
+end
+if not text then
+    return 0
+end
+if value > 1 then
+    -- This write changes nothing and is never refused; after it the server, out of memory, takes DECR too.
+    redis.pcall('hdel', KEYS[1], '')
+    return redis.call('decr', KEYS[1])
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[3], '0')
+return 0

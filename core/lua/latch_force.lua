@@ -1,0 +1,14 @@
+-- Delete a latch, which opens it.
+-- KEYS[1] latch   ARGV[1] channel
+-- Reply: 1 deleted, 0 there was nothing.  What is no number is left alone.
+-- Redisson says 1 when it deletes a latch; only the 0 after it lets its waiters go.
+local text = redis.call('get', KEYS[1])
+if text and not tonumber(text) then
+    return redis.error_reply('WRONGTYPE the string is not a latch')
+end
+if redis.call('del', KEYS[1]) == 0 then
+    return 0
+end
+redis.pcall('publish', ARGV[1], '1')
+redis.pcall('publish', ARGV[1], '0')
+return 1

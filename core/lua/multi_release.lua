@@ -1,0 +1,59 @@
+-- Release the members of a multi lock, each with the steps and the message of its own release script.
+-- KEYS two for each member: its lock; of a reader its own lease, else the lock again
+-- ARGV[1] owner   ARGV[2] a letter for each member, as in multi_acquire   ARGV[3...] the channel of each
+-- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.
+local owner, kinds = ARGV[1], ARGV[2]
+
+-- Whether anybody still reads.  The lock's TTL becomes that of the longest lease; with a crowd it stays.
+local function read(lock)
+    local fields = redis.call('hlen', lock)
+    if fields <= 1 or fields > 9 or redis.call('hget', lock, 'mode') ~= 'read' then
+        return fields > 1
+    end
+    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+    local longest = 0
+    local all = redis.call('hgetall', lock)
+    for i = 1, #all, 2 do
+        for hold = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
+            local key = tag .. ':' .. all[i] .. ':rwlock_timeout:' .. hold
+            longest = math.max(longest, redis.call('pttl', key))
+        end
+    end
+    if longest > 0 then
+        redis.call('pexpire', lock, longest)
+    end
+    return longest > 0
+end
+
+-- Release one member; the message to be sent, or nil, and whether it was held.
+local function release(kind, lock, own)
+    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1
+    if kind == 'r' then
+        redis.call('del', own)
+    end
+    if not held or kind == 's' then
+        return nil, held
+    elseif kind == 'm' or kind == 'f' then
+        return '0', true
+    elseif kind == 'r' and read(lock) then
+        return nil, true
+    elseif kind == 'w' and redis.call('hlen', lock) > 1 then
+        redis.call('hset', lock, 'mode', 'read')
+    else
+        redis.call('del', lock)
+    end
+    return '1', true
+end
+
+local messages, held = {}, 0
+for i = 1, #kinds do
+    local message, was = release(string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])
+    messages[i] = message
+    held = held + (was and 1 or 0)
+end
+for i = 1, #kinds do
+    if messages[i] then
+        redis.pcall('publish', ARGV[i + 2], messages[i])
+    end
+end
+return held == 0 and 0 or held == #kinds and 1 or 2

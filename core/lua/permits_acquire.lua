@@ -1,0 +1,62 @@
+-- Take permits that have an id and a lease each: a number of free ones, and a sorted set of the ids that
+-- are taken, by the server's time in ms when their lease ends.
+-- KEYS[1] free permits   KEYS[2] taken ones
+-- ARGV[1] lease in ms   ARGV[2] channel   ARGV[3...] an id of 16 bytes for each permit
+-- Reply: nil taken; -3 there are not so many in all; otherwise the ms until the next lease ends, or -1.
+-- A repeated request finds its ids taken and is granted again.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local text = redis.call('get', KEYS[1])
+local value = tonumber(text or 0)
+if not value then
+    return redis.error_reply('WRONGTYPE the string is no number of permits')
+end
+
+-- What has expired is free again.
+local more = false
+repeat
+    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)
+    if #over > 0 then
+        redis.call('zrem', KEYS[2], unpack(over))
+        value = redis.call('incrby', KEYS[1], #over)
+        more = true
+    end
+until #over < 1000
+
+local function done(reply)
+    if more and value > 0 then
+        redis.pcall('publish', ARGV[2], value)
+    end
+    return reply
+end
+
+local n = #ARGV - 2
+local mine = redis.call('zscore', KEYS[2], ARGV[3])
+if not mine and value < n then
+    if text and n > value + redis.call('zcard', KEYS[2]) then
+        return done(-3)
+    end
+    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')
+    local ends = tonumber(first[2] or 922337203685477)
+    return done(ends < 922337203685477 and ends - now or -1)
+end
+local taken = {}
+for i = 3, #ARGV do
+    taken[#taken + 1] = now + ARGV[1]
+    taken[#taken + 1] = ARGV[i]
+end
+redis.call('zadd', KEYS[2], unpack(taken))
+if not mine then
+    local left = redis.pcall('decrby', KEYS[1], n)
+    if type(left) ~= 'number' then
+        redis.call('zrem', KEYS[2], unpack(ARGV, 3))
+        return left
+    end
+    value = left
+end
+local life = redis.call('pttl', KEYS[1])
+if life > 0 then
+    redis.call('pexpire', KEYS[2], life)
+end
+return done(nil)

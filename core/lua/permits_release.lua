@@ -1,0 +1,21 @@
+-- Give permits back and wake as many waiters.
+-- KEYS[1] free permits   KEYS[2] taken ones   ARGV[1] channel   ARGV[2...] the ids
+-- Reply: 0 one of them was not held any more, the others are free; otherwise 1 + number of receivers of
+-- the message.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held = true
+for i = 2, #ARGV do
+    local ends = redis.call('zscore', KEYS[2], ARGV[i])
+    held = held and ends and tonumber(ends) > now
+end
+local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))
+local receivers = 0
+if back > 0 then
+    local value = redis.call('incrby', KEYS[1], back)
+    receivers = value > 0 and redis.pcall('publish', ARGV[1], value)
+end
+if not held then
+    return 0
+end
+return 1 + (type(receivers) == 'number' and receivers or 0)

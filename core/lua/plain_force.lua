@@ -1,0 +1,12 @@
+-- Delete the plain lock whoever holds it, and wake the waiters.
+-- KEYS[1] lock   ARGV[1] channel
+-- Reply: 1 deleted, 0 there was nothing.  A string without a TTL is somebody's data, not a lock.
+if not redis.call('get', KEYS[1]) then
+    return 0
+end
+if redis.call('pttl', KEYS[1]) < 0 then
+    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[1], '0')
+return 1

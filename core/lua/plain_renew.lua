@@ -1,0 +1,22 @@
+-- Renew many plain locks, each only if its owner still holds it.
+-- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
+-- Reply: an array with two integers for every lock that its owner does not hold: the index i and
+-- 1 (somebody else holds it, or it is no lock any more) or 0 (it is gone).  Empty: all renewed.
+local lost = {}
+for i = 1, #KEYS do
+    local owner = redis.pcall('get', KEYS[i])
+    if owner == ARGV[i + 1] then
+        if ARGV[1] ~= '0' then
+            redis.call('pexpire', KEYS[i], ARGV[1])
+        end
+    else
+        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        local proof = redis.pcall('hdel', KEYS[i], '')
+        if type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) then
+            return proof
+        end
+        lost[#lost + 1] = i
+        lost[#lost + 1] = redis.call('exists', KEYS[i])
+    end
+end
+return lost

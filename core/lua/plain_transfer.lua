@@ -1,0 +1,12 @@
+-- Hand the plain lock from one owner of this client to the next, without a message.
+-- KEYS[1] lock   ARGV[1] old owner   ARGV[2] new owner   ARGV[3] lease in ms
+-- Reply: 1 the new owner holds it (also when an earlier try of this request did it); 0 the old owner
+-- did not hold it.
+local owner = redis.call('get', KEYS[1])
+if owner ~= ARGV[1] then
+    return owner == ARGV[2] and 1 or 0
+end
+-- DEL is not refused when the server is out of memory, and after it SET is not either.
+redis.call('del', KEYS[1])
+redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
+return 1

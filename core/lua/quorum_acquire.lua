@@ -1,0 +1,30 @@
+-- Acquire the mutex for a quorum, if this node may vote.
+-- KEYS[1] lock   KEYS[2] epoch   ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] run id of this server
+-- ARGV[4] quarantine in ms, 0 none
+-- Reply: nil granted; otherwise the remaining ms of the other holder's lease, or of the quarantine.
+-- The epoch says since when this server remembers: "<run id> <ms since the epoch>".  Where it is missing, or another
+-- run of the server wrote it, locks may have been forgotten: no vote until the longest of them has ended.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if tonumber(ARGV[4]) > 0 then
+    local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')
+    if run ~= ARGV[3] then
+        since = now
+        redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))
+    end
+    local wait = tonumber(since) + tonumber(ARGV[4]) - now
+    if wait > 0 then
+        return wait
+    end
+end
+local left = redis.call('pttl', KEYS[1])
+if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    return left
+end
+redis.call('hset', KEYS[1], ARGV[1], 1)
+local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
+if set ~= 1 then
+    redis.call('hdel', KEYS[1], ARGV[1])
+    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+end
+return nil

@@ -1,0 +1,29 @@
+-- Acquire the read side of a read/write lock: a hash with `mode`, a field for every reader and perhaps
+-- "<owner>:write", and for every reader a key that says how long its own lease lasts.
+-- KEYS[1] lock   KEYS[2] this reader's lease   KEYS[3] the mark of writers that wait
+-- ARGV[1] owner   ARGV[2] lease in ms
+-- Reply: nil granted; otherwise the remaining ms to wait for (-1: unknown).
+-- Readers join readers, and an owner joins its own write lock.  The count stays 1: see mutex_acquire.
+local left = redis.call('pttl', KEYS[1])
+local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')
+if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    if mode == 'read' then
+        local mark = redis.call('pttl', KEYS[3])
+        if mark > 0 then
+            return mark
+        end
+    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
+        return left
+    end
+end
+redis.call('set', KEYS[2], 1, 'px', ARGV[2])
+redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)
+-- The lock lives as long as the longest of its holds; without a TTL it must never stay behind.
+if left < tonumber(ARGV[2]) then
+    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])
+    if set ~= 1 then
+        redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])
+        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+    end
+end
+return nil

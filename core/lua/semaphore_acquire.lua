@@ -1,0 +1,13 @@
+-- Take permits of a semaphore, a plain number.
+-- KEYS[1] semaphore   ARGV[1] how many
+-- Reply: nil taken; -1 there are too few.
+-- Nobody can tell whose permits are gone, so the request is sent once.
+local value = tonumber(redis.call('get', KEYS[1]) or 0)
+if not value then
+    return redis.error_reply('WRONGTYPE the string is not a semaphore')
+end
+if value < tonumber(ARGV[1]) then
+    return -1
+end
+redis.call('decrby', KEYS[1], ARGV[1])
+return nil

@@ -1,0 +1,8 @@
+-- Delete a semaphore.  There is nothing to wake anybody for.
+-- KEYS[1] semaphore
+-- Reply: 1 deleted, 0 there was nothing.  What is no number is left alone.
+local text = redis.call('get', KEYS[1])
+if text and not tonumber(text) then
+    return redis.error_reply('WRONGTYPE the string is not a semaphore')
+end
+return redis.call('del', KEYS[1])

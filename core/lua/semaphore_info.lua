@@ -1,0 +1,11 @@
+-- How many permits a semaphore has.
+-- KEYS[1] semaphore   ARGV[1] channel
+-- Reply: -2 there are some, -1 there are none; no owner; their number; subscribed processes (-1 unknown);
+-- no token.
+local text = redis.call('get', KEYS[1])
+local value = tonumber(text or 0)
+if not value then
+    return redis.error_reply('WRONGTYPE the string is not a semaphore')
+end
+local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])
+return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }

@@ -1,0 +1,13 @@
+-- Delete the writer with the reads it took itself, and wake the waiters.
+-- KEYS[1] lock   ARGV[1] channel
+-- Reply: 1 deleted, 0 nobody but perhaps readers is there.  What is no read/write lock is left alone.
+local mode = redis.call('hget', KEYS[1], 'mode')
+if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then
+    return 0
+end
+if mode ~= 'write' then
+    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[1], '1')
+return 1

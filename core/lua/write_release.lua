@@ -1,0 +1,17 @@
+-- Release the write side and wake everybody; an owner that reads as well goes on as a reader.
+-- KEYS[1] lock   ARGV[1] owner   ARGV[2] channel
+-- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
+-- The message is 1, which wakes all waiters of a process: the readers among them come in together.
+if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
+    return 0
+end
+if redis.call('hlen', KEYS[1]) <= 1 then
+    redis.call('del', KEYS[1])
+else
+    redis.call('hset', KEYS[1], 'mode', 'read')
+end
+local receivers = redis.pcall('publish', ARGV[2], '1')
+if type(receivers) ~= 'number' then
+    return 1
+end
+return 1 + receivers

@@ -1,0 +1,27 @@
+-- Renew many write holds, each only if its owner still holds it.
+-- KEYS[i] lock   ARGV[1] lease in ms, 0 to check only   ARGV[i + 1] owner of KEYS[i]
+-- Reply: an array with two integers for every lock that its owner does not hold: the index i and
+-- 1 (the lock is there, or something else under its name) or 0 (it is gone).  Empty: all renewed.
+local lease = tonumber(ARGV[1])
+local lost = {}
+for i = 1, #KEYS do
+    local field = ARGV[i + 1] .. ':write'
+    local held = redis.pcall('hexists', KEYS[i], field)
+    if held == 1 then
+        -- A read hold of the same owner may have a longer lease.
+        if lease > 0 and redis.call('pttl', KEYS[i]) < lease then
+            redis.call('pexpire', KEYS[i], lease)
+        end
+    elseif held == 0 then
+        -- A replica's "not held" is no answer.  This write changes nothing here and is refused there.
+        redis.call('hdel', KEYS[i], field)
+        lost[#lost + 1] = i
+        lost[#lost + 1] = redis.call('exists', KEYS[i])
+    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
+        lost[#lost + 1] = i
+        lost[#lost + 1] = 1
+    else
+        return held
+    end
+end
+return lost
