@@ -95,6 +95,10 @@ struct snib__op {
     bool waited;
     bool done;
     uint64_t owner;
+    struct {                         /* fair: what is known of its place */
+        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
+        int64_t token, first_ms, ms; /* a grant that came while a request was on its way */
+    } fair;
     snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
     struct snib__asked *asked;
     /* the caller's */

@@ -8,9 +8,10 @@
  *                     '--timeout, cancel, error--> RELEASING: the place is given back
  *
  * The release of a hold of ours grants the lock to the first waiter, if that is ours too, and tells its
- * process on the channel of its client id: "<number>:<token>:<first lease in ms>".  Such a grant came after
- * the waiter's last request that was answered "queued", so the lease cannot have begun before that
- * request was sent: the deadline counts from there and needs no further command.  The first lease
+ * process on the channel of its client id.  The two connections have no order between them, so the server's
+ * clock tells whether the grant came after the waiter was last seen waiting (else it is an old one).  If
+ * it did, the lease cannot have begun before that request was sent: the deadline counts from there and
+ * needs no further command.  The first lease
  * is short, because the granter cannot know whether the waiter lives; a hold that outlives a third of
  * it is confirmed, and a grant that came so late that little is left is confirmed before it is given out.
  *
@@ -156,26 +157,38 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     return hold;
 }
 
-/* A message on the process' channel: a grant, or a nudge if it has but a number. */
+/* A grant that has been heard of: take it, ask if it is an old one, or keep it until the reply that is on its
+ * way tells whether it was made before or after. */
+static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
+                        int64_t token, int64_t first_ms, int64_t server_ms, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    if (hold->phase == SNIB__TRYING) {
+        hold->flags |= SNIB__PROMISED;
+        op->fair.token = token;
+        op->fair.first_ms = first_ms;
+        op->fair.ms = server_ms;
+    } else if (hold->phase == SNIB__PLACED) {
+        if (server_ms >= op->fair.queued_ms)
+            place_promised(e, hold, token, first_ms, known, now);
+        else
+            place_ask(e, hold, now);
+    }
+}
+
+/* A message on the process' channel. */
 void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now)
 {
     char *end;
+    int64_t part[3] = {0}; /* token, first lease, server's ms */
     struct snib__hold *hold = place_find(gate, strtoull(text, &end, 10));
     if (!hold || !hold->op)
         return; /* it has left; its release is on the way */
-    int64_t token = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
-    int64_t first_ms = *end == ':' ? strtoll(end + 1, &end, 10) : 0;
-    if (hold->phase == SNIB__PLACED && first_ms > 0)
-        place_promised(e, hold, token, first_ms, hold->deadline, now);
-    else if (hold->phase == SNIB__PLACED)
-        place_ask(e, hold, now);
-    else if (hold->phase == SNIB__TRYING && first_ms > 0) {
-        /* The request on its way was answered before or after the grant: its reply tells. */
-        hold->flags |= SNIB__PROMISED;
-        hold->fencing = token;
-        hold->acquired_at = (snib__time)first_ms;
-    }
+    for (int i = 0; i < 3 && *end == ':'; i++)
+        part[i] = strtoll(end + 1, &end, 10);
+    if (part[1] > 0)
+        place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
 }
 
 /* Something came on the waiter's own channel: a release of Redisson's, or the subscription is there. */
@@ -235,13 +248,12 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     }
     bool awake = hold->flags & SNIB__AWAKE, promised = hold->flags & SNIB__PROMISED;
-    int64_t first_ms = (int64_t)hold->acquired_at;
     hold->flags &= (uint16_t)~SNIB__PROMISED;
-    hold->acquired_at = 0;
+    op->fair.queued_ms = verdict->server_ms;
     if (!place_queue(e, hold, sent_at, now))
         return;
-    if (promised) {
-        place_promised(e, hold, hold->fencing, first_ms, sent_at, now);
+    if (promised && op->fair.ms >= verdict->server_ms) {
+        place_promised(e, hold, op->fair.token, op->fair.first_ms, sent_at, now);
         return;
     }
     if (verdict->foreign)
@@ -282,13 +294,8 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
     struct snib__hold *next = verdict->next ? place_find(gate, verdict->next) : NULL;
     if (!next || !next->op)
         return;
-    if (next->phase == SNIB__PLACED) {
+    if (next->phase == SNIB__PLACED)
         e->stats.handovers++;
-        snib__time known = next->deadline > sent_at ? next->deadline : sent_at;
-        place_promised(e, next, verdict->next_token, verdict->next_ms, known, now);
-    } else if (next->phase == SNIB__TRYING) {
-        next->flags |= SNIB__PROMISED;
-        next->fencing = verdict->next_token;
-        next->acquired_at = (snib__time)verdict->next_ms;
-    }
+    place_heard(e, next, next->deadline > sent_at ? next->deadline : sent_at, verdict->next_token,
+                verdict->next_ms, verdict->server_ms, now);
 }

@@ -111,9 +111,10 @@ static void fair_acquired(const struct snib__engine *engine, const struct snib__
     if (reply->type == SNIB__RESP_STRING) {
         verdict->yes = true;
         verdict->token = snib__reply_number(engine, reply);
-    } else if (n == 3) {
+    } else if (n == 4) {
         verdict->left_ms = reply[1].integer;
         verdict->foreign = reply[2].integer == 1;
+        verdict->server_ms = reply[3].integer;
     }
 }
 
@@ -122,12 +123,13 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
                           struct snib__verdict *verdict)
 {
     (void)hold;
-    if (n != 5)
+    if (n != 6)
         return;
     verdict->yes = reply[1].integer > 0;
     verdict->next = (uint64_t)reply[2].integer;
     verdict->next_ms = reply[3].integer;
     verdict->next_token = snib__reply_number(engine, &reply[4]);
+    verdict->server_ms = reply[5].integer;
 }
 
 const struct snib__lock_kind snib__fair = {

@@ -45,6 +45,7 @@ struct snib__verdict {
     uint64_t next;     /* released, QUEUED: number of the hold of ours that was granted, 0 none */
     int64_t next_ms;   /* its first lease */
     int64_t next_token;
+    int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
 };
 
 struct snib__lock_kind {

@@ -28,6 +28,16 @@ local function chained(score)
     return score and tonumber(score) % 1 ~= 0
 end
 
+-- A queue that nobody serves any more must end: with the last place in it, and some seconds.
+local function expire()
+    local tail = redis.call('lindex', KEYS[2], -1)
+    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now
+    local left = string.format('%d', math.max(last - now, 0) + BEATS)
+    redis.call('pexpire', KEYS[2], left)
+    redis.call('pexpire', KEYS[3], left)
+    redis.call('pexpire', KEYS[4], BEATS)
+end
+
 local function push(members, from, ms)
     for i = from, #members do
         redis.call('zincrby', KEYS[3], ms, members[i])
@@ -74,9 +84,12 @@ end
 
 -- The lock is free: grant it to the first waiter of ours who can hear of it.  A Redisson waiter takes it
 -- itself and is only told.  A winner of the client `mine` is returned instead of told: number, token.
+-- The message is "<number>:<token>:<first lease>:<now>".
 local function grant(channel, mine)
     local waiter, at = purge(), 0
     if waiter and not ours(waiter) then
+        redis.call('persist', KEYS[2])
+        redis.call('persist', KEYS[3])
         redis.pcall('publish', channel .. ':' .. waiter, '0')
     end
     while waiter and ours(waiter) do
@@ -89,7 +102,8 @@ local function grant(channel, mine)
         end
         local number = string.sub(waiter, 38)
         local heard = client(waiter) == mine and 1
-            or redis.pcall('publish', channel .. ':' .. client(waiter), number .. ':' .. token .. ':' .. FIRST)
+            or redis.pcall('publish', channel .. ':' .. client(waiter), 
+                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))
         if heard == 0 then
             heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))
         end

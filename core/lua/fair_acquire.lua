@@ -2,8 +2,8 @@
 -- Acquire the fair lock, or take a place in its queue, or keep it.
 -- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] 1 queue, 0 one try   ARGV[4] 1 with a token
 -- ARGV[5] channel prefix   ARGV[6] 1 if the client cannot subscribe and asks often instead
--- Reply: a text: granted, the token or 0.  Otherwise two integers: the remaining ms of the holder's lease,
--- -1 if that is not what to wait for; and 1 if a Redisson client holds the lock or is ahead.
+-- Reply: a text: granted, the token or 0.  Otherwise integers: the remaining ms of the holder's lease, negative
+-- if that is not what to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
 local owner, lease = ARGV[1], ARGV[2]
 
 local function token(fresh)
@@ -25,7 +25,7 @@ end
 -- The client lives: its places are kept, and pushed if it is the first of ours.
 local function beat()
     redis.call('hset', KEYS[4], client(owner), now)
-    redis.call('pexpire', KEYS[4], BEATS)
+    expire()
     local members = redis.call('lrange', KEYS[2], 0, -1)
     for i, member in ipairs(members) do
         if ours(member) then
@@ -77,9 +77,9 @@ if ARGV[3] == '1' then
         end
         redis.call('hset', KEYS[4], client(owner), now)
         redis.call('hsetnx', KEYS[4], 'push', now)
-        redis.call('pexpire', KEYS[4], BEATS)
         redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
         redis.call('rpush', KEYS[2], owner)
+        expire()
         queued = score
     end
     if ARGV[6] == '1' then
@@ -98,4 +98,4 @@ if left == -2 then
 end
 local holder = redis.call('hkeys', KEYS[1])[1]
 local foreign = holder and not ours(holder) or chained(queued)
-return { redis.call('pttl', KEYS[1]), foreign and 1 or 0 }
+return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }

@@ -2,7 +2,7 @@
 -- Release the fair lock, or give back a place in its queue, and let the next in.
 -- ARGV[1] owner   ARGV[2] channel prefix
 -- Reply: {1 released, 2 it had a place, 0 nothing was there; the number of the waiter of the same client who
--- has the lock now, or 0; its first lease in ms; its token as a text}.
+-- has the lock now, or 0; its first lease in ms; its token as a text; the server's ms}.
 local released = redis.call('hdel', KEYS[1], ARGV[1])
 if released == 0 and leave(ARGV[1]) > 0 then
     released = 2
@@ -11,4 +11,4 @@ local number, token = false, '0'
 if redis.call('exists', KEYS[1]) == 0 then
     number, token = grant(ARGV[2], client(ARGV[1]))
 end
-return { released, tonumber(number or 0), FIRST, number and token or '0' }
+return { released, tonumber(number or 0), FIRST, number and token or '0', now }
