@@ -1,4 +1,5 @@
 /* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
+#include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
 
@@ -66,6 +67,10 @@ static int client_check_options(snib_client_options *o, snib_error *err)
 
 static void client_done(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes)
 {
+    if (op->member) {
+        snib__carrier_done(driver, op);
+        return;
+    }
     if (op->sink) {
         snib__queue_push(op->sink, op, wakes);
         return;
@@ -78,8 +83,9 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
 static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
                         struct snib__wakes *wakes)
 {
-    (void)driver;
-    if (hold->sink)
+    if (hold->tell == SNIB__TELL_CARRIER)
+        snib__carrier_lost(driver, hold);
+    else if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
 }
 
@@ -124,11 +130,14 @@ static int client_build(struct snib__client *client, const snib_client_options *
     };
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
     client->patience = config.patience;
+    client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms;
     client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
+    client->driver.outer = snib__carrier_news;
+    client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }

@@ -1,4 +1,5 @@
 /* lock.c - locks: naming one, acquiring, asking about it. */
+#include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
 #include "locks/kind.h"
@@ -18,7 +19,7 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-static int lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096))
@@ -50,6 +51,32 @@ static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error
     return SNIB_OK;
 }
 
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+                     const snib_lock_options *options)
+{
+    *lock = (struct snib__lock){.client = client,
+                                .kind = kind,
+                                .flags = options->flags,
+                                .lease_ms = options->lease_ms,
+                                .max_hold_ms = options->max_hold_ms};
+    if (lock->max_hold_ms == 0)
+        lock->max_hold_ms = client->max_hold_ms;
+    if (lock->max_hold_ms < 0 || kind == SNIB_SEMAPHORE)
+        lock->max_hold_ms = 0;
+}
+
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
+{
+    snib__client_ref(lock->client);
+    snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
+    if (!handle) {
+        snib__lock_destroy(lock);
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    }
+    *out_lock = handle;
+    return SNIB_OK;
+}
+
 static int lock_new(struct snib__client *client, int32_t kind, const char *name, size_t name_len,
                     const snib_lock_options *options, snib_lock **out_lock, snib_error *err)
 {
@@ -60,23 +87,15 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
     if (!code)
-        code = lock_options(options, &o, err);
+        code = snib__lock_options(options, &o, err);
     if (!code)
         code = lock_options_fit(&o, kind, err);
     if (code)
         return code;
-    struct snib__lock *lock = malloc(sizeof *lock);
+    struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    *lock = (struct snib__lock){.client = client,
-                                .kind = kind,
-                                .flags = o.flags,
-                                .lease_ms = o.lease_ms,
-                                .max_hold_ms = o.max_hold_ms};
-    if (lock->max_hold_ms == 0)
-        lock->max_hold_ms = client->max_hold_ms;
-    if (lock->max_hold_ms < 0 || kind == SNIB_SEMAPHORE)
-        lock->max_hold_ms = 0;
+    snib__lock_fill(lock, client, kind, &o);
     snib__driver_enter(&client->driver);
     bool closed = client->stopped;
     lock->gate = closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
@@ -85,14 +104,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
         free(lock);
         return snib__fail(err, closed ? SNIB_ECLOSED : SNIB_ENOMEM, 0, NULL);
     }
-    snib__client_ref(client);
-    snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
-    if (!handle) {
-        snib__lock_destroy(lock);
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    }
-    *out_lock = handle;
-    return SNIB_OK;
+    return snib__lock_handle(lock, out_lock, err);
 }
 
 int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t name_len,
@@ -116,6 +128,8 @@ void snib__lock_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);
     snib__driver_leave(&client->driver);
+    if (lock->parts)
+        snib__parts_unref(lock->parts);
     free(lock);
     snib__client_unref(client);
 }
@@ -165,7 +179,9 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
         .permits = call->permits,
         .options = (uint8_t)lock->flags,
     };
-    struct snib__op *op = snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    struct snib__op *op =
+        lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
+                    : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
     if (op && !op->done && op->hold) {
         op->hold->sink = queue;
         op->hold->token = call->token;

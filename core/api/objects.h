@@ -18,6 +18,7 @@ struct snib__client {
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     snib__time patience;
+    int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
@@ -27,7 +28,8 @@ struct snib__client {
 struct snib__lock {
     struct snib__client *client;
     struct snib__gate *gate;
-    int32_t kind; /* enum snib_kind, or SNIB__MULTI */
+    struct snib__parts *parts; /* of a group lock; NULL else */
+    int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
     uint32_t flags;
     int64_t lease_ms;
     int64_t max_hold_ms;
@@ -53,7 +55,9 @@ struct snib__queue {
 };
 
 #define SNIB__LOG_MAX 256
-#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of the lost */
+/* hold->tell */
+#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of the lost */
+#define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
 
 /* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
  * returned with the code in *out_code.  Give back with snib__handle_put(). */
@@ -64,6 +68,13 @@ struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
+
+/* lock.c's, for locks of locks: options checked and with defaults; a lock's fields; its handle (which owns the
+ * lock, or has freed it when the code is not SNIB_OK). */
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+                     const snib_lock_options *options);
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
 bool snib__client_forked(const struct snib__client *client);
 void snib__client_ref(struct snib__client *client);

@@ -105,7 +105,7 @@ static int question_ask(snib_lock *handle, int32_t kind, const struct question *
         snib__handle_put(handle);
         return code;
     }
-    if ((kind && lock->kind != kind) || lock->kind == SNIB__MULTI)
+    if ((kind && lock->kind != kind) || lock->kind >= SNIB__MULTI)
         code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
     else
         code = q->op == SNIB__OP_COUNT ? question_count_fits(kind, q, err) : SNIB_OK;

@@ -28,6 +28,9 @@ struct cli {
     char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
     int64_t wait_ms;  /* run: -1 no limit */
     int64_t lease_ms; /* run: 0 the default */
+    int64_t permits;  /* run: how many there are to be; 0 if not given */
+    int32_t kind;     /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
+    uint32_t flags;   /* SNIB_LOCK_* */
     enum cli_on_loss on_loss;
     bool is_json;
     bool is_forced;
@@ -39,8 +42,14 @@ int cli_info(const struct cli *cli);
 int cli_list(const struct cli *cli);
 int cli_release(const struct cli *cli);
 
-/* cli_open - open a client and a lock of the command line's; returns 0 or an exit code, told. */
-int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lock);
+/* cli_open - open a client of the command line's; returns 0 or an exit code, told. */
+int cli_open(const struct cli *cli, snib_client **out_client);
+
+/* cli_open_lock - the lock of the command line's, as one of this kind; as cli_open(). */
+int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock);
+
+/* cli_usage - tell "what" and "which" as a misuse and return the exit code of that. */
+int cli_usage(const struct cli *cli, const char *what, const char *which);
 
 /* cli_fail - tell an error on stderr and return its exit code. */
 int cli_fail(const struct cli *cli, const snib_error *err);
@@ -50,6 +59,35 @@ int cli_fail_errno(const struct cli *cli, const char *what);
 
 /* cli_tell - write one line to stderr: "snib: text", or an object with --json. */
 void cli_tell(const struct cli *cli, const char *event, const char *text);
+
+/* What the server knows of one name.  Numbers that it did not tell are CLI_UNTOLD. */
+#define CLI_UNTOLD INT64_MIN
+
+struct description {
+    char text[1 << 16]; /* as snib_client_describe() gives it */
+    size_t used;
+    const char *kind;
+    int64_t token;
+    int64_t available;
+    int64_t total;
+    int64_t count;
+    int64_t waiting;
+    int64_t more;
+};
+
+/* One of its rows: "holder", "reader", "permit" or "waiter". */
+struct row {
+    char word[8];
+    char owner[512]; /* or the permit's id */
+    int64_t left_ms; /* until the lease, or a waiter's place, ends; -1 never */
+    int64_t count;   /* holder, reader; else 1 */
+};
+
+/* cli_describe - ask for a description; returns 0 or a negative code. */
+int cli_describe(snib_client *client, const char *name, struct description *out, snib_error *err);
+
+/* cli_next_row - the row after *at, which is NULL at first; false if there is none. */
+bool cli_next_row(const struct description *description, const char **at, struct row *out);
 
 /* cli_printable - s with everything that is no printable UTF-8 as \xNN; to be freed. */
 char *cli_printable(const char *s);

@@ -14,17 +14,30 @@
 #include <wctype.h>
 
 static const char help[] =
-    "usage: snib run NAME [--wait TIME] [--lease TIME] [--on-loss term|kill|ignore]\n"
-    "                -- COMMAND ARG...\n"
+    "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--lease TIME]\n"
+    "                [--on-loss term|kill|ignore] -- COMMAND ARG...\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
-    "       snib release --force NAME\n"
+    "       snib release --force [KIND] NAME\n"
     "\n"
     "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
-    "  info     show who holds the lock NAME\n"
-    "  list     list the locks that exist now; PATTERN as in Redis' SCAN, such as 'orders:*'\n"
+    "  info     show what NAME is, who holds it and who waits\n"
+    "  list     list the locks that exist now with their kinds; PATTERN as in Redis' SCAN,\n"
+    "           such as 'orders:*'\n"
     "  release  delete the lock NAME, whoever holds it\n"
     "\n"
+    "KIND is what the lock is; at most one:\n"
+    "  --fair          first come, first served between all processes\n"
+    "  --read          one of many readers\n"
+    "  --write         the only writer, and no reader\n"
+    "  --permits N     one of N permits, if their number was never set; release: without N\n"
+    "  --spin          as Redisson's spin lock: waiters poll, releases tell nobody\n"
+    "  --plain         as redis-py, redsync and node-redlock have it: a string\n"
+    "  --semaphore, --latch  release only\n"
+    "Without it run takes a mutex, and release what it finds.\n"
+    "\n"
+    "  --fenced        SNIB_TOKEN in COMMAND's environment: a number greater than any earlier\n"
+    "                  holder's; for a mutex, --fair and --write\n"
     "  --wait TIME     wait so long for the lock: 10s, 500ms, 2m, 1h; 0 one try; default no limit\n"
     "  --lease TIME    if snib or its machine dies, the lock is free after so long; default 30s\n"
     "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, after 5 s SIGKILL;\n"
@@ -49,6 +62,15 @@ enum option_id {
     OPTION_WAIT = 256,
     OPTION_LEASE,
     OPTION_ON_LOSS,
+    OPTION_FENCED,
+    OPTION_FAIR, /* the first kind */
+    OPTION_READ,
+    OPTION_WRITE,
+    OPTION_PERMITS,
+    OPTION_SPIN,
+    OPTION_PLAIN,
+    OPTION_SEMAPHORE,
+    OPTION_LATCH, /* the last kind */
     OPTION_FORCE,
     OPTION_URL,
     OPTION_JSON,
@@ -56,10 +78,19 @@ enum option_id {
     OPTION_VERSION
 };
 
-static const struct option options[] = {
+static struct option options[] = {
     {"wait", required_argument, NULL, OPTION_WAIT},
     {"lease", required_argument, NULL, OPTION_LEASE},
     {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
+    {"fenced", no_argument, NULL, OPTION_FENCED},
+    {"fair", no_argument, NULL, OPTION_FAIR},
+    {"read", no_argument, NULL, OPTION_READ},
+    {"write", no_argument, NULL, OPTION_WRITE},
+    {"permits", required_argument, NULL, OPTION_PERMITS}, /* release: none, see take_command() */
+    {"spin", no_argument, NULL, OPTION_SPIN},
+    {"plain", no_argument, NULL, OPTION_PLAIN},
+    {"semaphore", no_argument, NULL, OPTION_SEMAPHORE},
+    {"latch", no_argument, NULL, OPTION_LATCH},
     {"force", no_argument, NULL, OPTION_FORCE},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -68,18 +99,23 @@ static const struct option options[] = {
     {0},
 };
 
-/* A command and the options that only some commands have. */
+#define BIT(option) (1U << ((option)-256))
+#define RUN_OPTIONS (BIT(OPTION_WAIT) | BIT(OPTION_LEASE) | BIT(OPTION_ON_LOSS))
+#define KIND_OPTIONS (BIT(OPTION_LATCH + 1) - BIT(OPTION_FENCED))
+#define RELEASE_ONLY (BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH) | BIT(OPTION_FORCE))
+#define EVERYWHERE (BIT(OPTION_URL) | BIT(OPTION_JSON) | BIT(OPTION_HELP) | BIT(OPTION_VERSION))
+
+/* A command and the options it knows. */
 static const struct command {
     const char *name;
     int (*run)(const struct cli *cli);
-    bool has_run_options;
-    bool has_force;
     bool needs_name;
+    unsigned options;
 } commands[] = {
-    {"run", cli_run, true, false, true},
-    {"info", cli_info, false, false, true},
-    {"list", cli_list, false, false, false},
-    {"release", cli_release, false, true, true},
+    {"run", cli_run, true, EVERYWHERE | RUN_OPTIONS | (KIND_OPTIONS & ~RELEASE_ONLY)},
+    {"info", cli_info, true, EVERYWHERE},
+    {"list", cli_list, false, EVERYWHERE},
+    {"release", cli_release, true, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
 };
 
 /* ---- Telling --------------------------------------------------------------------------------- */
@@ -155,7 +191,7 @@ int cli_fail_errno(const struct cli *cli, const char *what)
     return EXIT_USAGE;
 }
 
-static int usage(const struct cli *cli, const char *what, const char *which)
+int cli_usage(const struct cli *cli, const char *what, const char *which)
 {
     char text[256];
     snprintf(text, sizeof text, "%s%s; snib --help tells more", what, which);
@@ -165,7 +201,7 @@ static int usage(const struct cli *cli, const char *what, const char *which)
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lock)
+int cli_open(const struct cli *cli, snib_client **out_client)
 {
     snib_client_options client_options;
     snib_error err;
@@ -173,14 +209,19 @@ int cli_open(const struct cli *cli, snib_client **out_client, snib_lock **out_lo
     client_options.lease_ms = cli->lease_ms;
     const char *password = getenv("SNIB_PASSWORD");
     client_options.password = password && *password ? password : NULL;
-    if (snib_client_open(cli->url, &client_options, out_client, &err) != SNIB_OK)
-        return cli_fail(cli, &err);
-    if (out_lock && snib_lock_new(*out_client, SNIB_MUTEX, cli->name, strlen(cli->name), NULL,
-                                  out_lock, &err) != SNIB_OK) {
-        snib_client_free(*out_client);
-        return cli_fail(cli, &err);
-    }
-    return 0;
+    int result = snib_client_open(cli->url, &client_options, out_client, &err);
+    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
+}
+
+int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock)
+{
+    snib_lock_options lock_options;
+    snib_error err;
+    snib_lock_options_init(&lock_options, sizeof lock_options);
+    lock_options.flags = cli->flags;
+    int result =
+        snib_lock_new(client, kind, cli->name, strlen(cli->name), &lock_options, out_lock, &err);
+    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
 }
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
@@ -203,6 +244,15 @@ static int64_t read_time_ms(const char *text)
     return -1;
 }
 
+/* Read a number from 1 to 2147483647.  0 if it is none. */
+static int64_t read_count(const char *text)
+{
+    char *end;
+    errno = 0;
+    intmax_t number = isdigit((unsigned char)text[0]) ? strtoimax(text, &end, 10) : 0;
+    return number > 0 && number <= INT32_MAX && *end == '\0' ? number : 0;
+}
+
 static bool read_on_loss(const char *text, enum cli_on_loss *out)
 {
     static const char *const names[] = {"term", "kill", "ignore"};
@@ -215,20 +265,58 @@ static bool read_on_loss(const char *text, enum cli_on_loss *out)
     return false;
 }
 
+static const char *option_name(int id)
+{
+    size_t i = 0;
+    while (options[i].val != id)
+        i++;
+    return options[i].name;
+}
+
+/* Take an option that says what kind the lock is of. */
+static int take_kind(int id, struct cli *cli)
+{
+    static const int32_t kinds[] = {SNIB_FAIR, SNIB_READ,  SNIB_WRITE,     SNIB_PERMITS,
+                                    SNIB_SPIN, SNIB_PLAIN, SNIB_SEMAPHORE, SNIB_LATCH};
+    int32_t kind = kinds[id - OPTION_FAIR];
+    if (cli->kind && cli->kind != kind)
+        return cli_usage(cli, "a lock is of one kind only, so not also --", option_name(id));
+    cli->kind = kind;
+    return 0;
+}
+
 /* Take one option.  Returns 0, or an exit code that has been told. */
 static int take_option(int id, const char *value, struct cli *cli)
 {
     switch (id) {
     case OPTION_WAIT:
         cli->wait_ms = read_time_ms(value);
-        return cli->wait_ms >= 0 ? 0 : usage(cli, "--wait needs a time such as 10s, not ", value);
+        return cli->wait_ms >= 0 ? 0
+                                 : cli_usage(cli, "--wait needs a time such as 10s, not ", value);
     case OPTION_LEASE:
         cli->lease_ms = read_time_ms(value);
-        return cli->lease_ms > 0 ? 0 : usage(cli, "--lease needs a time such as 30s, not ", value);
+        return cli->lease_ms > 0 ? 0
+                                 : cli_usage(cli, "--lease needs a time such as 30s, not ", value);
     case OPTION_ON_LOSS:
         if (!read_on_loss(value, &cli->on_loss))
-            return usage(cli, "--on-loss needs term, kill or ignore, not ", value);
+            return cli_usage(cli, "--on-loss needs term, kill or ignore, not ", value);
         return 0;
+    case OPTION_FENCED:
+        cli->flags = SNIB_LOCK_FENCED;
+        return 0;
+    case OPTION_PERMITS:
+        cli->permits = value ? read_count(value) : 0;
+        if (value && cli->permits == 0)
+            return cli_usage(cli, "--permits needs a number from 1 to 2147483647, not ", value);
+        return take_kind(id, cli);
+    case OPTION_FAIR:
+    case OPTION_READ:
+    case OPTION_WRITE:
+    case OPTION_SPIN:
+    case OPTION_PLAIN:
+    case OPTION_SEMAPHORE:
+    case OPTION_LATCH:
+        return take_kind(id, cli);
     case OPTION_FORCE:
         cli->is_forced = true;
         return 0;
@@ -239,35 +327,57 @@ static int take_option(int id, const char *value, struct cli *cli)
         cli->is_json = true;
         return 0;
     default:
-        return usage(cli, "an unknown option, or one without its value: ", value);
+        return cli_usage(cli, "an unknown option, or one without its value: ", value);
     }
 }
 
-static const struct command *find_command(const char *name)
+/* Take the first argument, the command.  Returns 0, or an exit code that has been told. */
+static int take_command(const char *name, const struct cli *cli, const struct command **out)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    return NULL;
+            *out = &commands[i];
+    if (!*out)
+        return cli_usage(cli, "no such command: ", name);
+    for (struct option *option = options; option->name; option++)
+        if (option->val == OPTION_PERMITS && (*out)->run == cli_release)
+            option->has_arg = no_argument;
+    return 0;
+}
+
+/* What kind of lock it is, all options told.  Returns 0 or an exit code that has been told. */
+static int settle_kind(struct cli *cli, const struct command *command)
+{
+    bool is_fenced = cli->flags & SNIB_LOCK_FENCED;
+    if (is_fenced && cli->kind == 0) {
+        cli->kind = SNIB_FENCED;
+        cli->flags = 0;
+    } else if (is_fenced && cli->kind != SNIB_FAIR && cli->kind != SNIB_WRITE) {
+        return cli_usage(cli, "--fenced goes with --fair, --write or no kind", "");
+    } else if (cli->kind == 0 && command->run == cli_run) {
+        cli->kind = SNIB_MUTEX;
+    }
+    return 0;
 }
 
 /* Is what was given what the command takes?  Returns 0 or an exit code that has been told. */
 static int check(const struct cli *cli, const struct command *command, unsigned given)
 {
-    unsigned run_options =
-        1U << (OPTION_WAIT - 256) | 1U << (OPTION_LEASE - 256) | 1U << (OPTION_ON_LOSS - 256);
-    bool is_run = command->run == cli_run;
-    if (!command->has_run_options && (given & run_options))
-        return usage(cli, "--wait, --lease and --on-loss belong to run, not to ", command->name);
-    if (command->has_force != cli->is_forced)
-        return usage(cli, command->has_force ? "without --force there is no " : "no --force for ",
-                     command->name);
+    char text[64];
+    for (const struct option *option = options; option->name; option++) {
+        if (!(given & BIT(option->val) & ~command->options))
+            continue;
+        snprintf(text, sizeof text, "there is no --%s for ", option->name);
+        return cli_usage(cli, text, command->name);
+    }
+    if (command->run == cli_release && !cli->is_forced)
+        return cli_usage(cli, "without --force there is no release", "");
     if (command->needs_name && !cli->name)
-        return usage(cli, "a lock's name is missing after ", command->name);
-    if (is_run && !cli->command)
-        return usage(cli, "a command is missing; write it after --", "");
-    if (!is_run && cli->command)
-        return usage(cli, "only run takes a command after --, not ", command->name);
+        return cli_usage(cli, "a lock's name is missing after ", command->name);
+    if (command->run == cli_run && !cli->command)
+        return cli_usage(cli, "a command is missing; write it after --", "");
+    if (command->run != cli_run && cli->command)
+        return cli_usage(cli, "only run takes a command after --, not ", command->name);
     return 0;
 }
 
@@ -302,21 +412,23 @@ int main(int argc, char **argv)
         if (id != 1)
             code = take_option(id, id == '?' ? argv[optind - 1] : optarg, &cli);
         else if (!command)
-            code = (command = find_command(optarg)) ? 0 : usage(&cli, "no such command: ", optarg);
+            code = take_command(optarg, &cli, &command);
         else if (!cli.name)
             cli.name = optarg;
         else
-            code = usage(&cli, "one argument too many: ", optarg);
+            code = cli_usage(&cli, "one argument too many: ", optarg);
         if (code != 0)
             return code;
         if (id >= 256)
-            given |= 1U << (id - 256);
+            given |= BIT(id);
     }
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)
-        return usage(&cli, "a command is missing: run, info, list or release", "");
+        return cli_usage(&cli, "a command is missing: run, info, list or release", "");
     int code = check(&cli, command, given);
+    if (code == 0)
+        code = settle_kind(&cli, command);
     if (code == 0)
         code = command->run(&cli);
     return finish(&cli, code);

@@ -35,6 +35,9 @@
 #define GRACE_MS 5000 /* between SIGTERM and SIGKILL */
 #define CLOSE_MS 1000 /* for telling the server that we go */
 
+/* What an operation's end is about. */
+enum token { TOKEN_ACQUIRE = 1, TOKEN_COUNT };
+
 struct run {
     const struct cli *cli;
     snib_client *client;
@@ -270,6 +273,36 @@ static int take_signals(struct run *run)
     return code;
 }
 
+/* Begin to acquire.  Returns -1, or an exit code, told. */
+static int acquire(struct run *run)
+{
+    snib_error err;
+    int result = snib_lock_acquire_submit(run->lock, 0, run->cli->wait_ms, run->queue,
+                                          TOKEN_ACQUIRE, NULL, &err);
+    return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
+}
+
+/* The same, but permits want a number first, unless they have one. */
+static int begin(struct run *run)
+{
+    snib_error err;
+    if (run->cli->kind != SNIB_PERMITS)
+        return acquire(run);
+    int result = snib_permits_count_submit(run->lock, SNIB_COUNT_INIT, run->cli->permits,
+                                           run->queue, TOKEN_COUNT, NULL, &err);
+    return result == SNIB_OK ? -1 : cli_fail(run->cli, &err);
+}
+
+/* An operation ended well.  Returns an exit code if snib is to end, else -1. */
+static int on_done(struct run *run, const snib_event *event)
+{
+    if (event->token == TOKEN_COUNT)
+        return acquire(run);
+    run->hold = event->hold;
+    int code = start_command(run);
+    return code == 0 ? -1 : code;
+}
+
 /* Take all events that came.  Returns an exit code if snib is to end, else -1. */
 static int take_events(struct run *run)
 {
@@ -278,21 +311,19 @@ static int take_events(struct run *run)
     int n = snib_queue_drain(run->queue, events, sizeof events / sizeof events[0], &err);
     if (n < 0)
         return cli_fail(run->cli, &err);
-    for (int i = 0; i < n; i++) {
+    int code = -1;
+    for (int i = 0; i < n && code < 0; i++) {
         if (events[i].kind == SNIB_EVENT_LOST) {
             on_lost(run, snib_reason_text(events[i].reason));
         } else if (events[i].kind == SNIB_EVENT_DONE && events[i].code != SNIB_OK) {
             err = (snib_error){.code = events[i].code, .os_error = events[i].os_error};
             snprintf(err.text, sizeof err.text, "%s", events[i].text);
-            return cli_fail(run->cli, &err);
+            code = cli_fail(run->cli, &err);
         } else if (events[i].kind == SNIB_EVENT_DONE) {
-            run->hold = events[i].hold;
-            int code = start_command(run);
-            if (code != 0)
-                return code;
+            code = on_done(run, &events[i]);
         }
     }
-    return -1;
+    return code;
 }
 
 /* Wait for the lock, then for the command.  Returns the exit code. */
@@ -339,14 +370,18 @@ int cli_run(const struct cli *cli)
     snib_error err;
     if (open_signals(&run) < 0)
         return cli_fail_errno(cli, "signals");
-    int code = cli_open(cli, &run.client, &run.lock);
+    int code = cli_open(cli, &run.client);
     if (code != 0)
         return code;
+    code = cli_open_lock(cli, run.client, cli->kind, &run.lock);
+    if (code != 0) {
+        snib_client_free(run.client);
+        return code;
+    }
     run.terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
-    if (snib_queue_new(run.client, &run.queue, &err) != SNIB_OK ||
-        snib_lock_acquire_submit(run.lock, 0, cli->wait_ms, run.queue, 1, NULL, &err) != SNIB_OK)
-        code = cli_fail(cli, &err);
-    else
+    code =
+        snib_queue_new(run.client, &run.queue, &err) == SNIB_OK ? begin(&run) : cli_fail(cli, &err);
+    if (code < 0)
         code = loop(&run);
     if (run.child > 0) /* a failure of our own: nothing runs unwatched */
         kill(-run.child, SIGKILL);

@@ -18,62 +18,127 @@ static void print_json(cJSON *object)
     cJSON_Delete(object);
 }
 
+/* An exact number: a token may be more than a double can say. */
+static void add_number(cJSON *object, const char *name, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    if (value != CLI_UNTOLD)
+        cJSON_AddRawToObject(object, name, text);
+}
+
 static void add_number_or_null(cJSON *object, const char *name, int64_t value)
 {
-    if (value < 0)
+    if (value == CLI_UNTOLD || value == -1)
         cJSON_AddNullToObject(object, name);
     else
-        cJSON_AddNumberToObject(object, name, (double)value);
+        add_number(object, name, value);
 }
 
 /* ---- info ------------------------------------------------------------------------------------ */
 
-static void print_info(const struct cli *cli, const snib_lock_info_data *info)
+static bool is_held(const struct description *description)
 {
-    char *owner = cli_printable(info->owner);
-    if (cli->is_json) {
-        cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "name", cli->name);
-        cJSON_AddBoolToObject(object, "held", info->held);
-        cJSON_AddStringToObject(object, "owner", owner);
-        add_number_or_null(object, "remaining_ms", info->remaining_ms);
-        cJSON_AddNumberToObject(object, "count", (double)info->count);
-        add_number_or_null(object, "waiting", info->waiting);
-        print_json(object);
-        free(owner);
-        return;
+    const char *at = NULL;
+    struct row row;
+    while (cli_next_row(description, &at, &row))
+        if (strcmp(row.word, "waiter") != 0)
+            return true;
+    return false;
+}
+
+/* The rows of this word, as an array. */
+static void add_rows(cJSON *object, const char *name, const struct description *description,
+                     const char *word)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    const char *at = NULL;
+    struct row row;
+    while (cli_next_row(description, &at, &row)) {
+        if (strcmp(row.word, word) != 0)
+            continue;
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, strcmp(word, "permit") == 0 ? "id" : "owner", row.owner);
+        add_number_or_null(item, "remaining_ms", row.left_ms);
+        if (strcmp(word, "holder") == 0 || strcmp(word, "reader") == 0)
+            add_number(item, "count", row.count);
+        cJSON_AddItemToArray(array, item);
     }
-    if (info->held) {
-        printf("%s: held by %s, count %" PRId64 ", ", cli->name, owner, info->count);
-        if (info->remaining_ms < 0)
-            printf("no lease");
-        else
-            printf("lease ends in %" PRId64 ".%03" PRId64 " s", info->remaining_ms / 1000,
-                   info->remaining_ms % 1000);
-    } else {
-        printf("%s: free", cli->name);
-    }
-    free(owner);
-    if (info->waiting < 0)
-        printf(", waiting processes unknown\n");
+}
+
+static void print_info_json(const struct cli *cli, const struct description *description)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", cli->name);
+    cJSON_AddStringToObject(object, "kind", description->kind);
+    cJSON_AddBoolToObject(object, "held", is_held(description));
+    add_rows(object, "holders", description, "holder");
+    add_rows(object, "readers", description, "reader");
+    add_rows(object, "permits", description, "permit");
+    add_rows(object, "waiters", description, "waiter");
+    add_number(object, "token", description->token);
+    add_number(object, "available", description->available);
+    add_number(object, "total", description->total);
+    add_number(object, "count", description->count);
+    add_number_or_null(object, "waiting", description->waiting);
+    add_number(object, "more", description->more);
+    print_json(object);
+}
+
+static void print_row(const struct row *row)
+{
+    bool is_waiter = strcmp(row->word, "waiter") == 0;
+    printf("  %s %s", row->word, row->owner);
+    if (row->count != 1)
+        printf(", count %" PRId64, row->count);
+    if (row->left_ms < 0)
+        puts(is_waiter ? ", place without an end" : ", no lease");
     else
-        printf(", %" PRId64 " waiting process%s\n", info->waiting, info->waiting == 1 ? "" : "es");
+        printf(", %s ends in %" PRId64 ".%03" PRId64 " s\n", is_waiter ? "place" : "lease",
+               row->left_ms / 1000, row->left_ms % 1000);
+}
+
+/* The name and its numbers in one line, then a line for each who holds or waits in order. */
+static void print_info(const struct cli *cli, const struct description *description)
+{
+    const char *at = NULL;
+    struct row row;
+    printf("%s: %s", cli->name, description->kind);
+    if (description->available != CLI_UNTOLD)
+        printf(", %" PRId64, description->available);
+    if (description->available != CLI_UNTOLD && description->total != CLI_UNTOLD)
+        printf(" of %" PRId64, description->total);
+    if (description->available != CLI_UNTOLD)
+        printf(" free");
+    if (description->count != CLI_UNTOLD)
+        printf(", %" PRId64, description->count);
+    if (description->token != CLI_UNTOLD)
+        printf(", last token %" PRId64, description->token);
+    if (description->waiting == CLI_UNTOLD || description->waiting < 0)
+        puts(", waiting processes unknown");
+    else
+        printf(", %" PRId64 " waiting process%s\n", description->waiting,
+               description->waiting == 1 ? "" : "es");
+    while (cli_next_row(description, &at, &row))
+        print_row(&row);
+    if (description->more != CLI_UNTOLD)
+        printf("  and %" PRId64 " more\n", description->more);
 }
 
 int cli_info(const struct cli *cli)
 {
+    static struct description description;
     snib_client *client;
-    snib_lock *lock;
-    snib_lock_info_data info = {.size = sizeof info};
     snib_error err;
-    int code = cli_open(cli, &client, &lock);
+    int code = cli_open(cli, &client);
     if (code != 0)
         return code;
-    if (snib_lock_info(lock, &info, &err) == SNIB_OK)
-        print_info(cli, &info);
-    else
+    if (cli_describe(client, cli->name, &description, &err) != SNIB_OK)
         code = cli_fail(cli, &err);
-    snib_lock_free(lock);
+    else if (cli->is_json)
+        print_info_json(cli, &description);
+    else
+        print_info(cli, &description);
     snib_client_free(client);
     return code;
 }
@@ -94,7 +159,16 @@ static void names_add(struct names *names, const char *name)
         if (!names->items)
             abort();
     }
-    names->items[names->used++] = cli_printable(name);
+    names->items[names->used] = strdup(name);
+    if (!names->items[names->used++])
+        abort();
+}
+
+static void names_free(struct names *names)
+{
+    for (size_t i = 0; i < names->used; i++)
+        free(names->items[i]);
+    free(names->items);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -102,80 +176,168 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Print in order, each name once; a scan may give one twice. */
-static void print_names(const struct cli *cli, struct names *names)
-{
-    cJSON *array = cli->is_json ? cJSON_CreateArray() : NULL;
-    if (names->used > 0)
-        qsort(names->items, names->used, sizeof *names->items, compare_names);
-    for (size_t i = 0; i < names->used; i++) {
-        if (i > 0 && strcmp(names->items[i - 1], names->items[i]) == 0)
-            continue;
-        if (array)
-            cJSON_AddItemToArray(array, cJSON_CreateString(names->items[i]));
-        else
-            puts(names->items[i]);
-    }
-    if (array)
-        print_json(array);
-}
-
-int cli_list(const struct cli *cli)
+/* Find all names, in order; a scan may give one twice. */
+static int find_names(const struct cli *cli, snib_client *client, struct names *names)
 {
     static char buffer[1 << 16];
-    snib_client *client;
-    snib_error err;
-    struct names names = {0};
     const char *pattern = cli->name ? cli->name : "";
     uint64_t cursor = 0;
-    int code = cli_open(cli, &client, NULL);
-    if (code != 0)
-        return code;
+    snib_error err;
     do {
         size_t used = 0;
         uint32_t count = 0;
         if (snib_client_list(client, pattern, strlen(pattern), &cursor, buffer, sizeof buffer,
-                             &used, &count, &err) != SNIB_OK) {
-            code = cli_fail(cli, &err);
-            break;
-        }
+                             &used, &count, &err) != SNIB_OK)
+            return cli_fail(cli, &err);
         for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1)
-            names_add(&names, at);
+            names_add(names, at);
     } while (cursor != 0);
+    if (names->used > 0)
+        qsort(names->items, names->used, sizeof *names->items, compare_names);
+    return 0;
+}
+
+static void print_name(const char *name, const char *kind, cJSON *array)
+{
+    char *printable = cli_printable(name);
+    if (array) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "name", printable);
+        cJSON_AddStringToObject(item, "kind", kind);
+        cJSON_AddItemToArray(array, item);
+    } else {
+        printf("%-8s %s\n", kind, printable);
+    }
+    free(printable);
+}
+
+/* Print each name once with its kind.  Names of other programs may be none of ours. */
+static int print_names(const struct cli *cli, snib_client *client, const struct names *names,
+                       cJSON *array)
+{
+    static struct description description;
+    snib_error err;
+    for (size_t i = 0; i < names->used; i++) {
+        if (i > 0 && strcmp(names->items[i - 1], names->items[i]) == 0)
+            continue;
+        int result = cli_describe(client, names->items[i], &description, &err);
+        if (result != SNIB_OK && result != SNIB_ENAME)
+            return cli_fail(cli, &err);
+        if (result == SNIB_ENAME)
+            print_name(names->items[i], "other", array);
+        else if (strcmp(description.kind, "free") != 0) /* else it has ended meanwhile */
+            print_name(names->items[i], description.kind, array);
+    }
+    return 0;
+}
+
+int cli_list(const struct cli *cli)
+{
+    snib_client *client;
+    struct names names = {0};
+    int code = cli_open(cli, &client);
+    if (code != 0)
+        return code;
+    cJSON *array = cli->is_json ? cJSON_CreateArray() : NULL;
+    code = find_names(cli, client, &names);
     if (code == 0)
-        print_names(cli, &names);
-    for (size_t i = 0; i < names.used; i++)
-        free(names.items[i]);
-    free(names.items);
+        code = print_names(cli, client, &names, array);
+    if (array && code == 0)
+        print_json(array);
+    else
+        cJSON_Delete(array);
+    names_free(&names);
     snib_client_free(client);
     return code;
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
 
-int cli_release(const struct cli *cli)
+/* Is it surely a lock's, "<uuid>:<number>"?  Any other program's string has another form. */
+static bool is_owner(const char *text)
 {
-    snib_client *client;
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:";
+    size_t i = 0;
+    for (; form[i]; i++)
+        if (form[i] == 'x' ? !strchr("0123456789abcdef", text[i]) || !text[i] : text[i] != form[i])
+            return false;
+    return text[i] != '\0' && strspn(text + i, "0123456789") == strlen(text + i);
+}
+
+/* The kind to release: the one asked for, or what is there.  0 if it was told why there is none. */
+static int32_t find_kind(const struct cli *cli, const struct description *description)
+{
+    static const struct {
+        const char *name;
+        int32_t kind;
+    } kinds[] = {{"fair", SNIB_FAIR},
+                 {"read", SNIB_READ},
+                 {"write", SNIB_WRITE},
+                 {"plain", SNIB_PLAIN},
+                 {"permits", SNIB_PERMITS}};
+    const char *at = NULL;
+    struct row row;
+    if (strcmp(description->kind, "counter") == 0) {
+        cli_usage(cli,
+                  "this number may be anything; say --semaphore, --permits or --latch if it "
+                  "is one",
+                  "");
+        return 0;
+    }
+    if (strcmp(description->kind, "plain") == 0 &&
+        !(cli_next_row(description, &at, &row) && is_owner(row.owner))) {
+        cli_usage(cli, "this string may be anything; say --plain if it is a lock", "");
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, description->kind) == 0)
+            return kinds[i].kind;
+    return SNIB_MUTEX;
+}
+
+static void print_released(const struct cli *cli, bool is_released)
+{
+    if (cli->is_json) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "name", cli->name);
+        cJSON_AddBoolToObject(object, "released", is_released);
+        print_json(object);
+    } else {
+        printf("%s: %s\n", cli->name, is_released ? "released" : "nothing was held");
+    }
+}
+
+/* Force one kind's release.  Returns the exit code. */
+static int release(const struct cli *cli, snib_client *client, int32_t kind)
+{
     snib_lock *lock;
     snib_error err;
-    int code = cli_open(cli, &client, &lock);
+    int code = cli_open_lock(cli, client, kind, &lock);
     if (code != 0)
         return code;
     int result = snib_lock_force_release(lock, &err);
-    if (result != SNIB_OK && result != SNIB_NOT_HELD) {
+    snib_lock_free(lock);
+    if (result != SNIB_OK && result != SNIB_NOT_HELD)
+        return cli_fail(cli, &err);
+    print_released(cli, result == SNIB_OK);
+    return result == SNIB_OK ? 0 : EXIT_NOTHING;
+}
+
+int cli_release(const struct cli *cli)
+{
+    static struct description description;
+    snib_client *client;
+    snib_error err;
+    int32_t kind = cli->kind;
+    int code = cli_open(cli, &client);
+    if (code != 0)
+        return code;
+    if (!kind && cli_describe(client, cli->name, &description, &err) != SNIB_OK) {
         code = cli_fail(cli, &err);
     } else {
-        code = result == SNIB_OK ? 0 : EXIT_NOTHING;
-        if (cli->is_json) {
-            cJSON *object = cJSON_CreateObject();
-            cJSON_AddStringToObject(object, "name", cli->name);
-            cJSON_AddBoolToObject(object, "released", result == SNIB_OK);
-            print_json(object);
-        } else {
-            printf("%s: %s\n", cli->name, result == SNIB_OK ? "released" : "nothing was held");
-        }
+        kind = kind ? kind : find_kind(cli, &description);
+        code = kind ? release(cli, client, kind) : EXIT_USAGE;
     }
-    snib_lock_free(lock);
     snib_client_free(client);
     return code;
 }

@@ -75,6 +75,8 @@ void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wak
         n = write(d->wake_fd, &one, sizeof one);
     if (wakes->hold_watchers)
         snib__unpark_all(&d->hold_word);
+    if (wakes->carriers)
+        d->steps(wakes->carriers);
     (void)n; /* an eventfd at its limit is readable all the same */
 }
 
@@ -97,6 +99,12 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
     while ((hold = snib__engine_take_lost(d->engine)))
         d->lost(d, hold, wakes);
+    for (struct snib__outer *outer; (outer = snib__engine_take_outer(d->engine));)
+        d->outer(d, outer);
+    if (!wakes->carriers) {
+        wakes->carriers = d->carriers;
+        d->carriers = NULL;
+    }
     while ((text = snib__engine_take_log(d->engine, &level)))
         d->log(d, level, text, wakes);
     if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {

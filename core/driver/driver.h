@@ -48,6 +48,7 @@ struct snib__wakes {
     _Atomic uint32_t *words[SNIB__WAKES_MAX];
     uint32_t fds_n;
     int fds[8];
+    void *carriers; /* of group locks, to be stepped */
     bool thread;
     bool hold_watchers;
 };
@@ -55,12 +56,13 @@ struct snib__wakes {
 static inline void snib__wakes_begin(struct snib__wakes *wakes)
 {
     wakes->n = wakes->fds_n = 0;
+    wakes->carriers = NULL;
     wakes->thread = wakes->hold_watchers = false;
 }
 
 static inline bool snib__wakes_any(const struct snib__wakes *wakes)
 {
-    return wakes->n || wakes->fds_n || wakes->thread || wakes->hold_watchers;
+    return wakes->n || wakes->fds_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
@@ -95,6 +97,9 @@ struct snib__driver {
     /* the API's: what to do with what has ended */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
+    void (*outer)(struct snib__driver *driver, struct snib__outer *outer);
+    void (*steps)(void *carriers); /* outside */
+    void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
 };

@@ -123,7 +123,7 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 /* The caller's hold is lost; what the server has of it is given back by another of its number. */
 static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    struct snib__hold *rest = snib__hold_again(e, hold);
+    struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
     if (rest)
         snib__gate_release(e, rest, now);
     hold->count = 0;

@@ -62,6 +62,17 @@ snib__time snib__engine_deadline(const struct snib__engine *engine);
 
 /* ---- operations ---- */
 
+/* hold->phase: its way */
+enum snib__phase {
+    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
+    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
+    SNIB__PLACED, /* fair: the server has a place of it */
+    SNIB__HELD,
+    SNIB__RELEASING, /* a release is on its way, or has to be repeated */
+    SNIB__LOST,      /* the holder was or will be told; the key may still be there */
+    SNIB__GONE       /* released */
+};
+
 enum snib__op_kind {
     SNIB__OP_ACQUIRE = 1,
     SNIB__OP_RELEASE,
@@ -105,17 +116,19 @@ struct snib__op {
     void *handle;
     void *sink;
     uint64_t token;
+    uint32_t member; /* from 1: of a group, which is the sink; 0: none */
     _Atomic uint32_t word;
     bool awaited; /* a thread waits, or will, for it */
     bool busy;    /* a thread is waiting for it now */
 };
 
 struct snib__acquire {
-    uint64_t owner;      /* 0 fresh */
-    snib__time wait;     /* SNIB__NEVER no limit, 0 one try */
-    snib__time lease;    /* 0: renewed */
-    snib__time max_hold; /* 0: none */
-    uint32_t permits;    /* PERMITS, SEMAPHORE: how many */
+    uint64_t owner;            /* 0 fresh */
+    snib__time wait;           /* SNIB__NEVER no limit, 0 one try */
+    snib__time lease;          /* 0: renewed */
+    snib__time max_hold;       /* 0: none */
+    struct snib__outer *outer; /* of a gate of kind SNIB__OUTER: who carries it */
+    uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
     uint32_t
         vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
     uint8_t options; /* SNIB_LOCK_* */
@@ -125,6 +138,8 @@ struct snib__acquire {
 struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
                                   size_t n);
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
+/* Its name, not ended by a NUL; constant. */
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
@@ -190,14 +205,19 @@ struct snib__hold {
     uint32_t timer_at; /* place in the heap, 0 = not in it */
     uint32_t count;    /* re-entries: releases to come */
     int64_t fencing;   /* token, 0 none */
-    uint32_t permits;  /* of a semaphore; their ids are made of `number` and those that follow it */
-    uint32_t vote_ms;  /* as in snib__acquire */
-    uint16_t flags;    /* engine */
-    uint8_t options;   /* SNIB_LOCK_* */
-    uint8_t phase;     /* enum snib__phase */
-    uint8_t reason;    /* enum snib_reason */
-    uint8_t tell;      /* caller's: wants the lost event */
-    uint32_t users;    /* caller's */
+    union {
+        struct {
+            uint32_t permits; /* their ids are made of `number` and those that follow it */
+            uint32_t vote_ms; /* as in snib__acquire */
+        };
+        struct snib__outer *outer; /* SNIB__OUTER */
+    };
+    uint16_t flags;  /* engine */
+    uint8_t options; /* SNIB_LOCK_* */
+    uint8_t phase;   /* enum snib__phase */
+    uint8_t reason;  /* enum snib_reason */
+    uint8_t tell;    /* caller's: wants the lost event */
+    uint32_t users;  /* caller's */
     /* the caller's */
     void *handle;
     void *sink;
@@ -208,6 +228,9 @@ struct snib__hold {
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
+/* A hold that was renewed has a fixed lease from now on. */
+void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+                    snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
@@ -216,12 +239,41 @@ void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* The next hold that became lost and wants it told (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
+/* ---- locks of locks of several clients: outer.c ---- */
+
+/* Part of whoever carries such a hold. */
+struct snib__outer {
+    struct snib__outer *next;
+    struct snib__hold *hold; /* while not ended */
+    int32_t reason;          /* of its loss */
+    bool listed;
+    bool ended; /* the hold is not his any more: lost, or ended by himself */
+};
+
+/* The next carrier to whose hold something has happened: acquired for, left, timed, released, lost. */
+struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
+bool snib__outer_wanted(const struct snib__outer *outer);    /* somebody waits for it */
+bool snib__outer_releasing(const struct snib__outer *outer); /* he is to release it */
+/* granted: false: nobody wants it any more, or it is too late. */
+bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+                         snib__time deadline, snib__time now);
+void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer,
+                          snib__time deadline, snib__time now);
+void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
+                      snib__time now);
+/* refused, or released: with that result */
+void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+                       snib__time now);
+/* To be told again at a time, while acquiring. */
+void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
+
 /* ---- the whole ---- */
 
 /* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
 /* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
+uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Records for the log: the next one with its level, or NULL. */

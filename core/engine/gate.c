@@ -89,6 +89,12 @@ void *snib__gate_home(const struct snib__gate *gate)
     return gate->home;
 }
 
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
+{
+    *out_len = gate->name_len;
+    return gate->name;
+}
+
 void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
@@ -324,14 +330,18 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
-    hold->permits = how->permits ? how->permits : 1;
-    e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
-    hold->vote_ms = how->vote_ms;
+    if (!snib__outer_is(gate)) {
+        hold->permits = how->permits ? how->permits : 1;
+        e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
+        hold->vote_ms = how->vote_ms;
+    }
     hold->options = how->options;
     hold->op = op;
     op->hold = hold;
     if (gate_exclusive(gate))
         gate_acquire(e, op, now);
+    else if (snib__outer_is(gate))
+        snib__outer_acquire(e, op, how->outer);
     else if (gate->kind->discipline == SNIB__SHARED)
         snib__share_acquire(e, op, now);
     else
@@ -488,6 +498,10 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     if (op->kind == SNIB__OP_RELEASE)
         return true; /* the release goes on, only nobody waits for it */
     struct snib__gate *gate = hold->gate;
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return true;
+    }
     snib__gate_ref(gate);
     if (gate->kind->discipline == SNIB__QUEUED && op->place == SNIB__PLACE_QUEUE) {
         hold->op = op;
@@ -512,8 +526,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* ---- releasing ---- */
 
-static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
-                          snib__time now)
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
 {
     struct snib__op *op = hold->op;
     snib__timer_cancel(e, &hold->timer_at);
@@ -580,6 +594,10 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     e->moves++;
     hold->phase = SNIB__RELEASING;
     hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return;
+    }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
     if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {
@@ -609,7 +627,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         *out_code = SNIB_LOST;
         /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
         struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
-                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
+                                          snib__outer_is(hold->gate)
                                       ? NULL
                                       : snib__hold_again(e, hold);
         hold->count = 0;
@@ -655,7 +674,7 @@ void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, s
         return;
     }
     snib__gate_ref(gate);
-    gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_released(e, hold, SNIB_LOST, now);
     snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
 }
@@ -692,7 +711,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
-    gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
     } else if (yield && wait && wait->head && !gate->active) {
@@ -717,7 +736,7 @@ void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
     snib__gate_ref(gate);
     if (verdict.yes && verdict.handed) {
         e->stats.handovers++;
-        gate_released(e, hold, SNIB_OK, now);
+        snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
@@ -728,7 +747,7 @@ void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error) { /* nothing was changed: the plain release is harder to refuse */
             snib__gate_send_release(e, hold, now);
         } else {
-            gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
+            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
         }
     }
@@ -745,7 +764,7 @@ static void gate_unknown(struct snib__engine *e, const struct snib__request *req
     struct snib__gate *gate = hold->gate;
     snib__gate_ref(gate);
     if (request->kind == SNIB__REQ_RELEASE) {
-        gate_released(e, hold, SNIB_EUNREACHABLE, now);
+        snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
     } else {
         gate->trying--;
         if (hold->op)

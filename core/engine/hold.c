@@ -71,6 +71,9 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
         ends = hold->deadline > now ? now + (hold->deadline - now) / 3 : now;
+    else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
+        ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
+                                                    : hold->deadline;
     else if (hold->lease_ms && hold->deadline != SNIB__NEVER)
         ends = hold->deadline;
     if (hold->max_hold_ms && hold->acquired_at + hold->max_hold_ms * SNIB__MS < ends)
@@ -79,6 +82,21 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         snib__timer_cancel(e, &hold->timer_at);
     else if (snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
         hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
+}
+
+/* A hold under the watchdog gets a fixed lease from now on. */
+void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                    snib__time now)
+{
+    if (hold->phase != SNIB__HELD)
+        return;
+    snib__hold_stop(e, hold);
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS);
+    hold->flags |= SNIB__FIRST; /* until it is confirmed */
+    if (snib__lease_end(now, lease) < hold->deadline)
+        hold->deadline = snib__lease_end(now, lease);
+    snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now);
+    snib__hold_arm(e, hold, now);
 }
 
 static void hold_count_loss(struct snib__engine *e, int reason)
@@ -107,11 +125,14 @@ static void hold_count_loss(struct snib__engine *e, int reason)
 
 static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
 {
-    int shown = gate->name_len < 100 ? gate->name_len : 100;
-    while (shown < gate->name_len && (gate->name[shown] & 0xc0) == 0x80)
+    bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
+    const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
+    int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
+    while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", shown, gate->name,
-                     shown < gate->name_len ? "..." : "", snib_reason_text(reason));
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was lost: %s", shown, name,
+                     shown < length ? "..." : "", many ? " and its others" : "",
+                     snib_reason_text(reason));
 }
 
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
@@ -121,6 +142,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->phase = SNIB__LOST;
     e->moves++;
     hold->reason = (uint8_t)reason;
+    if (snib__outer_is(gate))
+        snib__outer_tell(e, hold);
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
@@ -170,6 +193,8 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__gate_retry_release(e, hold, now);
         return;
     }
+    if (snib__outer_is(hold->gate))
+        snib__outer_tell(e, hold);
     if (hold->phase != SNIB__HELD)
         return;
     if (hold->max_hold_ms && now >= hold->acquired_at + hold->max_hold_ms * SNIB__MS) {
@@ -180,6 +205,8 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     } else if (hold->flags & SNIB__FIRST) {
         snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
         snib__hold_arm(e, hold, now); /* to try again, or to lose it */
+    } else if (snib__outer_is(hold->gate)) {
+        snib__hold_arm(e, hold, now);
     }
 }
 
@@ -192,6 +219,8 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     if (now >= hold->deadline)
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
+    if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
+        return hold->deadline - now < e->config.lease * 2 / 5 ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;

@@ -7,6 +7,7 @@
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
+ * outer.c     holds that are carried outside: of locks of locks of several clients
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
  * node.c      the links of a node: connect, back-off, sending, dispatch of replies
@@ -22,17 +23,6 @@
 #define SNIB__BATCH_MAX 100
 #define SNIB__MARGIN                                                                               \
     (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
-
-/* A hold's way. */
-enum snib__phase {
-    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
-    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
-    SNIB__PLACED, /* fair: the server has a place of it */
-    SNIB__HELD,
-    SNIB__RELEASING, /* a release is on its way, or has to be repeated */
-    SNIB__LOST,      /* the holder was or will be told; the key may still be there */
-    SNIB__GONE       /* released */
-};
 
 /* hold->flags */
 enum {
@@ -57,6 +47,7 @@ enum snib__place {
     SNIB__PLACE_NONE,
     SNIB__PLACE_QUEUE, /* in its gate's queue */
     SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
+    SNIB__PLACE_OUTER, /* carried outside */
     SNIB__PLACE_ASK    /* a question of its own is sent or to be sent */
 };
 
@@ -193,9 +184,10 @@ struct snib__engine {
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
-    uint32_t releasing;       /* holds in phase RELEASING */
-    uint64_t moves;           /* steps of holds towards their end */
-    struct snib__timer *heap; /* from index 1 */
+    struct snib__outer *outers; /* to be told */
+    uint32_t releasing;         /* holds in phase RELEASING */
+    uint64_t moves;             /* steps of holds towards their end */
+    struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
     struct snib__hold *free_holds;
     struct snib__op *free_ops;
@@ -262,6 +254,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
                       snib__time sent_at, snib__time now);
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now);
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now);
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 
 /* share.c */
@@ -343,6 +337,12 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
 
+/* outer.c */
+bool snib__outer_is(const struct snib__gate *gate);
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code);
+
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
                      struct snib__op *op); /* script, -1, -2 none */
@@ -350,7 +350,6 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
-uint64_t snib__engine_random(struct snib__engine *e, uint64_t below);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -199,6 +199,8 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
+        if (snib__outer_is(op->gate))
+            continue;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, code);

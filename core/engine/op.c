@@ -213,7 +213,7 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
 /* The moment at which an operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    if (e->node.down_since == SNIB__NEVER)
+    if (e->node.down_since == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
     snib__time from = op->started > e->node.down_since ? op->started : e->node.down_since;
     return from + e->config.patience;
@@ -258,7 +258,7 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 
 bool snib__op_in_flight(const struct snib__op *op)
 {
-    return !op->done && op->place != SNIB__PLACE_QUEUE;
+    return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
 }
 
 void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)

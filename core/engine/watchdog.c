@@ -237,7 +237,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
 
 static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase == SNIB__HELD && hold->lease_ms && hold->deadline != SNIB__NEVER)
+    if (hold->phase == SNIB__HELD && hold->gate->kind->renew && hold->lease_ms &&
+        hold->deadline != SNIB__NEVER)
         snib__watchdog_single(e, hold, 0, now);
 }
 

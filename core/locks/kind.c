@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct snib__lock_kind snib__outer = {
+    .kind = SNIB__OUTER, .discipline = SNIB__SHARED, .traits = SNIB__POLLS};
+
 const struct snib__lock_kind *snib__kind_of(int32_t kind)
 {
     static const struct snib__lock_kind *const kinds[] = {
         &snib__mutex, &snib__fair,      &snib__read,    &snib__write, &snib__fenced, &snib__spin,
-        &snib__plain, &snib__semaphore, &snib__permits, &snib__latch, &snib__multi};
+        &snib__plain, &snib__semaphore, &snib__permits, &snib__latch, &snib__multi,  &snib__outer};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i]->kind == kind)
             return kinds[i];

@@ -85,10 +85,11 @@ struct snib__lock_kind {
 };
 
 #define SNIB__MULTI 11 /* of locks of one client; the gate's name lists the members, see multi.c */
-#define SNIB__KINDS 12
+#define SNIB__OUTER 12 /* of locks of several clients, carried by core/api/group.c */
+#define SNIB__KINDS 13
 
 extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
-    snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi;
+    snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
 
 /* The kind of a number of enum snib_kind or SNIB__MULTI, or NULL. */
 const struct snib__lock_kind *snib__kind_of(int32_t kind);

@@ -93,13 +93,16 @@ local function grant(channel, mine)
         redis.pcall('publish', channel .. ':' .. waiter, '0')
     end
     while waiter and ours(waiter) do
-        redis.call('hset', KEYS[1], waiter, 1)
-        redis.call('pexpire', KEYS[1], FIRST)
+        -- A counter that refuses must not stop another's release: then the waiter asks, and is told.
         local token = '0'
         if redis.call('exists', KEYS[5]) == 1 then
-            redis.call('incr', KEYS[5])
+            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then
+                return
+            end
             token = redis.call('get', KEYS[5])
         end
+        redis.call('hset', KEYS[1], waiter, 1)
+        redis.call('pexpire', KEYS[1], FIRST)
         local number = string.sub(waiter, 38)
         local heard = client(waiter) == mine and 1
             or redis.pcall('publish', channel .. ':' .. client(waiter), 

@@ -179,6 +179,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
         if (conn->kill_id != 0)
             bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
+        bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");

@@ -5,7 +5,7 @@
  *
  * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
  * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
+ * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H

@@ -1,0 +1,451 @@
+/* group.c - locks of locks of several clients: what locks/group.c decides is carried out here.
+ *
+ *     home client: the group's operation and hold, seen by the caller   \
+ *     member clients: an operation and a hold each, with the carrier as sink  >  one carrier an acquisition
+ *
+ * A client's thread that finds news for a carrier notes them under the carrier's mutex while it is inside
+ * that client, lists the carrier, and takes its steps once it is outside: a step enters one client at a
+ * time and holds no other mutex meanwhile.  One thread at a time steps a carrier; others leave it a note.
+ */
+#include "api/group.h"
+
+#include "locks/group.h"
+#include "locks/kind.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct carrier_member {
+    struct snib__op *op;     /* acquiring or releasing */
+    struct snib__hold *hold; /* ours */
+};
+
+struct carrier {
+    struct snib__outer outer; /* first: the home engine knows the carrier by it */
+    struct snib__parts *parts;
+    struct snib__client *home;
+    snib__time wait_until, lease;
+    bool once;
+    _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
+    pthread_mutex_t mutex;
+    /* below: guarded by the mutex */
+    struct carrier *next; /* in a list of those to be stepped */
+    uint32_t debts;       /* references to be given back by the next step, outside of all clients */
+    bool listed, stepping, again;
+    bool finished;          /* the home's hold is not ours any more */
+    bool fixed;             /* the members' leases are what the caller wants */
+    snib__time pause_until; /* PAUSING; 0: not yet set */
+    struct snib__group group;
+    struct carrier_member members[];
+};
+
+/* ---- life ---- */
+
+static void parts_ref(struct snib__parts *parts)
+{
+    atomic_fetch_add(&parts->refs, 1);
+}
+
+void snib__parts_unref(struct snib__parts *parts)
+{
+    if (atomic_fetch_sub(&parts->refs, 1) != 1)
+        return;
+    for (uint32_t i = 0; i < parts->n; i++) {
+        struct snib__client *client = parts->part[i].client;
+        if (!client || snib__client_forked(client))
+            continue;
+        snib__driver_enter(&client->driver);
+        snib__gate_put(client->driver.engine, parts->part[i].gate);
+        snib__driver_leave(&client->driver);
+        snib__client_unref(client);
+    }
+    free(parts);
+}
+
+static void carrier_ref(struct carrier *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+}
+
+/* Outside of all clients: the last reference ends the carrier, and its clients' with it. */
+static void carrier_unref(struct carrier *c, uint32_t n)
+{
+    if (atomic_fetch_sub(&c->refs, n) != n)
+        return;
+    struct snib__client *home = c->home;
+    snib__parts_unref(c->parts);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+    snib__client_unref(home);
+}
+
+/* Inside: the carrier is to be stepped by whoever leaves this client; the step gives back `debts`
+ * references as well. */
+static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_t debts)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool listed = c->listed;
+    c->listed = true;
+    c->debts += debts;
+    pthread_mutex_unlock(&c->mutex);
+    if (listed)
+        return;
+    carrier_ref(c);
+    c->next = driver->carriers;
+    driver->carriers = c;
+}
+
+/* Inside: nobody else knows it, and none of its references is the last. */
+static void carrier_discard(struct carrier *c)
+{
+    atomic_fetch_sub(&c->parts->refs, 1);
+    snib__client_unref(c->home);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+                                       snib__time now, int32_t *out_code)
+{
+    struct snib__parts *parts = lock->parts;
+    struct carrier *c = calloc(1, sizeof *c + parts->n * sizeof c->members[0]);
+    *out_code = SNIB_ENOMEM;
+    if (!c)
+        return NULL;
+    if (pthread_mutex_init(&c->mutex, NULL) != 0) {
+        free(c);
+        return NULL;
+    }
+    parts_ref(parts);
+    snib__client_ref(lock->client);
+    c->parts = parts;
+    c->home = lock->client;
+    c->once = how->wait == 0;
+    c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    c->lease = how->lease;
+    atomic_store(&c->refs, 1);
+    snib__group_begin(&c->group, parts->majority, c->once, parts->n);
+    struct snib__acquire outer = *how;
+    outer.outer = &c->outer;
+    outer.lease = 0; /* the members have it */
+    if (c->once)
+        outer.wait = SNIB__NEVER; /* one try is one round, however long the nodes take */
+    struct snib__op *op =
+        snib__engine_acquire(lock->client->driver.engine, lock->gate, &outer, now, out_code);
+    if (!c->outer.hold) /* re-entered, out of memory, closed: nothing was begun */
+        carrier_discard(c);
+    return op;
+}
+
+/* ---- members ---- */
+
+/* Inside the member's client. */
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
+{
+    struct carrier *c = op->sink;
+    uint32_t i = op->member - 1;
+    struct snib__hold *unwanted = NULL;
+    pthread_mutex_lock(&c->mutex);
+    struct carrier_member *member = &c->members[i];
+    bool current = member->op == op;
+    if (current)
+        member->op = NULL;
+    if (op->kind == SNIB__OP_RELEASE) {
+        unwanted = member->hold;
+        member->hold = NULL;
+        snib__group_member_given(&c->group, i, op->code);
+    } else if (op->code == SNIB_OK && !current) {
+        unwanted = op->hold;
+    } else if (current) {
+        member->hold = op->code == SNIB_OK ? op->hold : NULL;
+        if (member->hold)
+            carrier_ref(c);
+        snib__group_member_done(&c->group, i, op->code, op->hold ? op->hold->deadline : 0);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    if (unwanted) {
+        unwanted->sink = NULL;
+        unwanted->tell = 0;
+        snib__hold_drop(driver->engine, unwanted, snib__now());
+    }
+    bool hold_too = op->kind == SNIB__OP_RELEASE && unwanted;
+    snib__op_free(driver->engine, op);
+    carrier_list(driver, c, 1 + hold_too);
+}
+
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
+{
+    struct carrier *c = hold->sink;
+    pthread_mutex_lock(&c->mutex);
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        if (c->members[i].hold == hold)
+            snib__group_member_lost(&c->group, i, hold->reason);
+    pthread_mutex_unlock(&c->mutex);
+    carrier_list(driver, c, 0);
+}
+
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
+{
+    carrier_list(driver, (struct carrier *)outer, 0);
+}
+
+/* ---- what the group wishes for a member ---- */
+
+/* Inside the member's client. */
+static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    int32_t code = SNIB_ECLOSED;
+    snib__time wait = c->parts->majority || c->once  ? 0
+                      : c->wait_until == SNIB__NEVER ? SNIB__NEVER
+                      : c->wait_until > now          ? c->wait_until - now
+                                                     : 0;
+    struct snib__acquire how = {.wait = wait,
+                                .lease = c->parts->majority ? c->lease : 0,
+                                .permits = 1,
+                                .vote_ms = c->parts->vote_ms};
+    if (client->stopped)
+        return code;
+    if (snib__driver_start(&client->driver) != 0)
+        return SNIB_ESYSTEM;
+    struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
+    if (!op)
+        return code;
+    carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    if (op->hold) {
+        op->hold->sink = c;
+        op->hold->tell = SNIB__TELL_CARRIER;
+    }
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    c->members[i].hold = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (!hold)
+        return;
+    int32_t code;
+    hold->sink = NULL;
+    if (hold->phase == SNIB__LOST) /* the server may still have it */
+        snib__engine_release(engine, hold, now, &code);
+    snib__hold_drop(engine, hold, now);
+    carrier_unref(c, 1); /* never the last: the step has one */
+}
+
+static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__op *op = c->members[i].op;
+    c->members[i].op = NULL; /* its result is nobody's */
+    pthread_mutex_unlock(&c->mutex);
+    if (op)
+        snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
+}
+
+static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    int32_t code = SNIB_LOST;
+    struct snib__hold *hold = c->members[i].hold;
+    struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
+    if (!op) {
+        carrier_drop(c, i, now);
+        return code;
+    }
+    carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+/* Do one thing that the group wishes; false: there is nothing. */
+static bool carrier_wish(struct carrier *c)
+{
+    uint32_t i;
+    pthread_mutex_lock(&c->mutex);
+    int wish = snib__group_wish(&c->group, &i);
+    pthread_mutex_unlock(&c->mutex);
+    if (wish == SNIB__GROUP_NOTHING)
+        return false;
+    struct snib__client *client = c->parts->part[i].client;
+    int32_t code = SNIB_AGAIN;
+    snib__driver_enter(&client->driver);
+    snib__time now = snib__now();
+    if (wish == SNIB__GROUP_TRY)
+        code = carrier_try(c, i, now);
+    else if (wish == SNIB__GROUP_DROP)
+        carrier_drop(c, i, now);
+    else if (wish == SNIB__GROUP_CANCEL)
+        carrier_cancel(c, i, now);
+    else
+        code = carrier_give(c, i, now);
+    snib__driver_leave(&client->driver);
+    if (code == SNIB_AGAIN)
+        return true;
+    pthread_mutex_lock(&c->mutex);
+    if (wish == SNIB__GROUP_TRY)
+        snib__group_member_done(&c->group, i, code, 0);
+    else
+        snib__group_member_given(&c->group, i, code);
+    c->again = true;
+    pthread_mutex_unlock(&c->mutex);
+    return true;
+}
+
+/* ---- the caller's side ---- */
+
+/* Look how long the members are safe by now; they have been renewed since. */
+static void carrier_look(struct carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__hold *hold = c->members[i].hold;
+        if (hold)
+            snib__group_member_extended(&c->group, i, hold->deadline);
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+}
+
+/* A fixed lease of all: the members were collected under the watchdog, now theirs begins. */
+static void carrier_fix_leases(struct carrier *c)
+{
+    bool needed = c->lease && !c->parts->majority && !c->fixed;
+    c->fixed = true;
+    for (uint32_t i = 0; needed && i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        if (c->members[i].hold)
+            snib__hold_fix(client->driver.engine, c->members[i].hold, c->lease, snib__now());
+        snib__driver_leave(&client->driver);
+    }
+}
+
+/* What the caller has done: given up, released, lost by a time of its own. */
+static void carrier_hear(struct carrier *c, snib__time now)
+{
+    struct snib__group *group = &c->group;
+    if (c->outer.ended)
+        snib__group_abandon(group);
+    else if (snib__outer_releasing(&c->outer))
+        snib__group_release(group);
+    else if (group->phase <= SNIB__GROUP_PAUSING && !snib__outer_wanted(&c->outer))
+        snib__group_abandon(group);
+    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
+        snib__group_pause_over(group);
+    if (group->phase != SNIB__GROUP_PAUSING)
+        c->pause_until = 0;
+}
+
+/* What the group has come to. */
+static void carrier_tell(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    struct snib__group *group = &c->group;
+    if (group->phase == SNIB__GROUP_HELD) {
+        snib__time deadline = snib__group_deadline(group);
+        if (!snib__outer_wanted(&c->outer))
+            snib__outer_extended(engine, &c->outer, deadline, now);
+        else if (!snib__outer_granted(engine, &c->outer, deadline, now))
+            snib__group_fail(group, SNIB_EUNREACHABLE); /* the answers came too late */
+    }
+    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
+        c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
+        snib__outer_wake(engine, &c->outer, c->pause_until);
+    }
+    if (group->phase != SNIB__GROUP_ENDED)
+        return;
+    if (group->reason)
+        snib__outer_lost(engine, &c->outer, group->reason, now);
+    snib__outer_ended(engine, &c->outer, group->code, now);
+    c->finished = true;
+}
+
+static void carrier_home(struct carrier *c)
+{
+    struct snib__driver *driver = &c->home->driver;
+    pthread_mutex_lock(&c->mutex);
+    bool held = c->group.phase == SNIB__GROUP_HELD, finished = c->finished;
+    pthread_mutex_unlock(&c->mutex);
+    if (finished)
+        return;
+    if (held) {
+        carrier_fix_leases(c);
+        carrier_look(c);
+    }
+    snib__driver_enter(driver);
+    pthread_mutex_lock(&c->mutex);
+    snib__time now = snib__now();
+    carrier_hear(c, now);
+    carrier_tell(c, now);
+    finished = c->finished;
+    pthread_mutex_unlock(&c->mutex);
+    snib__driver_leave(driver);
+    if (finished)
+        carrier_unref(c, 1); /* the home's; never the last: the step has one */
+}
+
+/* ---- steps ---- */
+
+/* Outside of every client. */
+static void carrier_step(struct carrier *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool mine = !c->stepping;
+    uint32_t debts = c->debts;
+    c->debts = 0;
+    c->listed = false;
+    c->again = true;
+    c->stepping = true;
+    pthread_mutex_unlock(&c->mutex);
+    while (mine) {
+        pthread_mutex_lock(&c->mutex);
+        mine = c->again;
+        c->again = false;
+        c->stepping = mine;
+        pthread_mutex_unlock(&c->mutex);
+        if (!mine)
+            break;
+        carrier_home(c);
+        while (carrier_wish(c))
+            ;
+    }
+    carrier_unref(c, 1 + debts); /* the list's, and what is owed */
+}
+
+/* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
+void snib__carrier_steps(void *list)
+{
+    static _Thread_local struct carrier *waiting;
+    static _Thread_local bool busy;
+    for (struct carrier *c = list, *next; c; c = next) {
+        next = c->next;
+        c->next = waiting;
+        waiting = c;
+    }
+    if (busy)
+        return;
+    busy = true;
+    while (waiting) {
+        struct carrier *c = waiting;
+        waiting = c->next;
+        carrier_step(c);
+    }
+    busy = false;
+}

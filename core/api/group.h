@@ -1,0 +1,34 @@
+/* group.h - locks of locks of several clients: what the rest of the API knows of them. */
+#ifndef SNIB__API_GROUP_H
+#define SNIB__API_GROUP_H
+
+#include "api/objects.h"
+
+struct snib__part {
+    struct snib__client *client; /* a reference */
+    struct snib__gate *gate;     /* a reference */
+};
+
+/* What a group lock and its acquisitions share. */
+struct snib__parts {
+    _Atomic uint32_t refs;
+    bool majority;
+    uint32_t vote_ms;
+    uint32_t n;
+    struct snib__part part[];
+};
+
+/* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+                                       snib__time now, int32_t *out_code);
+
+/* The driver's callbacks.  Inside, of the member's client or the home client. */
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
+/* Outside: what was listed inside. */
+void snib__carrier_steps(void *list);
+
+void snib__parts_unref(struct snib__parts *parts);
+
+#endif

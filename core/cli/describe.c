@@ -1,0 +1,82 @@
+/* describe.c - what snib_client_describe() says, taken apart: numbers and rows. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The text after the one at `at`, or the first if at is NULL; NULL at the end. */
+static const char *next_text(const struct description *description, const char *at)
+{
+    at = at ? at + strlen(at) + 1 : description->text;
+    return at < description->text + description->used ? at : NULL;
+}
+
+/* What follows "word " in text, or NULL. */
+static const char *after(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    return strncmp(text, word, n) == 0 && text[n] == ' ' ? text + n + 1 : NULL;
+}
+
+static void take_number(const char *text, struct description *out)
+{
+    const struct {
+        const char *word;
+        int64_t *number;
+    } numbers[] = {
+        {"token", &out->token}, {"available", &out->available}, {"total", &out->total},
+        {"count", &out->count}, {"waiting", &out->waiting},     {"more", &out->more},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const char *rest = after(text, numbers[i].word);
+        if (rest)
+            *numbers[i].number = strtoll(rest, NULL, 10);
+    }
+}
+
+int cli_describe(snib_client *client, const char *name, struct description *out, snib_error *err)
+{
+    uint32_t count = 0;
+    out->used = 0;
+    out->kind = "free";
+    out->token = out->available = out->total = out->count = out->waiting = out->more = CLI_UNTOLD;
+    int result = snib_client_describe(client, name, strlen(name), out->text, sizeof out->text,
+                                      &out->used, &count, err);
+    if (result != SNIB_OK)
+        return result;
+    for (const char *at = NULL; (at = next_text(out, at));) {
+        const char *kind = after(at, "kind");
+        if (kind)
+            out->kind = kind;
+        take_number(at, out);
+    }
+    return SNIB_OK;
+}
+
+/* Cut the last word off and return it as a number. */
+static int64_t cut_number(char *text)
+{
+    char *blank = strrchr(text, ' ');
+    if (!blank)
+        return 0;
+    *blank = '\0';
+    return strtoll(blank + 1, NULL, 10);
+}
+
+bool cli_next_row(const struct description *description, const char **at, struct row *out)
+{
+    static const char *const words[] = {"holder", "reader", "permit", "waiter"};
+    while ((*at = next_text(description, *at))) {
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+            const char *rest = after(*at, words[i]);
+            if (!rest || strlen(rest) >= sizeof out->owner)
+                continue;
+            strcpy(out->word, words[i]);
+            strcpy(out->owner, rest);
+            out->count = i < 2 ? cut_number(out->owner) : 1;
+            out->left_ms = cut_number(out->owner);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,132 @@
+/* outer.c - holds and operations that are carried outside of this engine: of locks made of locks of several
+ * clients.  To the API they are like all others: cancelled, timed out, waited for, lost and released
+ * in the same way.  What happens to them is told to whoever carries them (core/api/group.c), and
+ * what he makes of it comes back through the functions here.
+ */
+#include "engine/internal.h"
+
+bool snib__outer_is(const struct snib__gate *gate)
+{
+    return gate && gate->kind->kind == SNIB__OUTER;
+}
+
+/* Something has happened to the hold: its carrier is to look. */
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
+{
+    struct snib__outer *outer = hold->outer;
+    if (!outer)
+        return;
+    if (hold->phase == SNIB__LOST) { /* from here on it is the caller's alone */
+        outer->ended = true;
+        outer->reason = hold->reason;
+        hold->outer = NULL;
+    }
+    if (outer->listed)
+        return;
+    outer->listed = true;
+    outer->next = e->outers;
+    e->outers = outer;
+}
+
+struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
+{
+    struct snib__outer *outer = e->outers;
+    if (outer) {
+        e->outers = outer->next;
+        outer->listed = false;
+    }
+    return outer;
+}
+
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_join(hold);
+    hold->outer = outer;
+    outer->hold = hold;
+    hold->phase = SNIB__TRYING;
+    op->place = SNIB__PLACE_OUTER;
+    op->waited = true;
+    snib__outer_tell(e, hold);
+    if (snib__op_arm(e, op) < 0)
+        snib__op_fail_outer(e, op, SNIB_ENOMEM);
+}
+
+/* The operation ends without the hold; its carrier is told and ends the hold. */
+void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_end_op(e, op, code);
+    snib__outer_tell(e, hold);
+}
+
+bool snib__outer_wanted(const struct snib__outer *outer)
+{
+    return !outer->ended && outer->hold->op && outer->hold->phase == SNIB__TRYING;
+}
+
+bool snib__outer_releasing(const struct snib__outer *outer)
+{
+    return !outer->ended && outer->hold->phase == SNIB__RELEASING;
+}
+
+bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                         snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    if (!snib__outer_wanted(outer) || deadline <= now)
+        return false;
+    struct snib__op *op = hold->op;
+    hold->phase = SNIB__HELD;
+    hold->deadline = deadline;
+    hold->acquired_at = now;
+    hold->count = 1;
+    hold->op = NULL;
+    hold->flags |= SNIB__HANDED;
+    e->stats.acquisitions++;
+    e->stats.held++;
+    snib__histogram_add(e->stats.wait_time, now - op->started);
+    snib__hold_arm(e, hold, now);
+    snib__op_done(e, op, SNIB_OK);
+    return true;
+}
+
+void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                          snib__time now)
+{
+    if (outer->ended || outer->hold->phase != SNIB__HELD || deadline <= outer->hold->deadline)
+        return;
+    outer->hold->deadline = deadline;
+    snib__hold_arm(e, outer->hold, now);
+}
+
+void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
+                      snib__time now)
+{
+    if (!outer->ended && outer->hold->phase == SNIB__HELD)
+        snib__hold_lose(e, outer->hold, reason, now);
+}
+
+void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+                       snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    if (outer->ended)
+        return;
+    outer->ended = true;
+    hold->outer = NULL;
+    if (hold->phase == SNIB__RELEASING) {
+        snib__gate_released(e, hold, code, now);
+    } else {
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, code);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
+{
+    if (!outer->ended && outer->hold->phase == SNIB__TRYING &&
+        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when) < 0)
+        snib__outer_tell(e, outer->hold); /* at once, then */
+}

@@ -1,0 +1,258 @@
+/* group.c - see group.h.
+ *
+ *     IDLE --wish TRY--> ASKED --granted--> HELD --wish GIVE--> GIVING --> IDLE
+ *                          |                  '--wish DROP--> IDLE
+ *                          '--refused--> REFUSED        '--lost--> LOST --wish DROP--> IDLE
+ *                          '--wish CANCEL--> IDLE
+ *
+ * A member whose hold was lost is dropped too, which gives back what its server may still have of it.
+ */
+#include "locks/group.h"
+
+#include "snib.h"
+
+#include <string.h>
+
+enum group_state {
+    GROUP_IDLE,
+    GROUP_ASKED,
+    GROUP_REFUSED,
+    GROUP_HELD,
+    GROUP_UNWANTED, /* held or lost, to be dropped */
+    GROUP_DOUBTED,  /* asked, to be cancelled */
+    GROUP_GIVING,
+    GROUP_GIVEN
+};
+
+#define GROUP_PAUSE (10 * SNIB__MS)
+#define GROUP_PAUSE_MAX (200 * SNIB__MS)
+
+static uint32_t group_count(const struct snib__group *group, int state)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        n += group->members[i].state == state;
+    return n;
+}
+
+static void group_set(struct snib__group *group, uint32_t i, int state)
+{
+    group->members[i].state = (uint8_t)state;
+    group->members[i].wished = false;
+}
+
+/* Let go of everything. */
+static void group_undo(struct snib__group *group)
+{
+    for (uint32_t i = 0; i < group->n; i++) {
+        int state = group->members[i].state;
+        if (state == GROUP_HELD)
+            group_set(group, i, GROUP_UNWANTED);
+        else if (state == GROUP_ASKED && group->members[i].wished)
+            group_set(group, i, GROUP_DOUBTED);
+        else if (state != GROUP_UNWANTED && state != GROUP_DOUBTED)
+            group_set(group, i, GROUP_IDLE);
+    }
+}
+
+static void group_end(struct snib__group *group, int32_t code)
+{
+    group_undo(group);
+    group->phase = SNIB__GROUP_ENDED;
+    group->code = code;
+}
+
+static void group_ask(struct snib__group *group)
+{
+    group->phase = SNIB__GROUP_COLLECTING;
+    group->failure = 0;
+    group->round++;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->majority || i == 0)
+            group_set(group, i, GROUP_ASKED);
+}
+
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
+{
+    memset(group, 0, sizeof *group);
+    group->majority = majority;
+    group->once = once;
+    group->n = n;
+    group->need = majority ? n / 2 + 1 : n;
+    group_ask(group);
+}
+
+/* The round cannot succeed any more. */
+static void group_fail_round(struct snib__group *group)
+{
+    bool hopeless = group->failure < 0 || !group->majority || group->once;
+    if (hopeless) {
+        group_end(group, group->failure);
+        return;
+    }
+    group_undo(group);
+    group->phase = SNIB__GROUP_PAUSING;
+}
+
+static void group_refused(struct snib__group *group, uint32_t i, int32_t code)
+{
+    group_set(group, i, GROUP_REFUSED);
+    uint32_t refused = group_count(group, GROUP_REFUSED);
+    /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
+    if (group->failure == 0 || (group->failure < 0 && code > 0))
+        group->failure = code;
+    if (refused > group->n - group->need)
+        group_fail_round(group);
+}
+
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+                             snib__time deadline)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->state != GROUP_ASKED) { /* nobody waited for this answer */
+        group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+        return;
+    }
+    if (code != SNIB_OK) {
+        if (group->phase == SNIB__GROUP_COLLECTING)
+            group_refused(group, i, code);
+        else
+            group_set(group, i, GROUP_REFUSED);
+        return;
+    }
+    group_set(group, i, GROUP_HELD);
+    member->deadline = deadline;
+    if (group->phase != SNIB__GROUP_COLLECTING)
+        return;
+    if (group_count(group, GROUP_HELD) >= group->need)
+        group->phase = SNIB__GROUP_HELD;
+    else if (!group->majority)
+        group_set(group, i + 1, GROUP_ASKED);
+}
+
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
+{
+    if (group->members[i].state != GROUP_HELD)
+        return;
+    group_set(group, i, GROUP_UNWANTED);
+    if (group->phase == SNIB__GROUP_COLLECTING && !group->majority) {
+        group->failure = SNIB_LOST; /* of what was collected: from the beginning */
+        group_undo(group);
+        group_ask(group);
+    } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
+        group->reason = reason;
+        group_end(group, SNIB_LOST);
+    }
+}
+
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
+{
+    if (group->members[i].state == GROUP_HELD)
+        group->members[i].deadline = deadline;
+}
+
+/* The release's result: released if as many as were needed were, else lost, or the error. */
+static void group_judge(struct snib__group *group)
+{
+    if (group_count(group, GROUP_GIVING) > 0)
+        return;
+    group->phase = SNIB__GROUP_ENDED;
+    group->code = group_count(group, GROUP_GIVEN) >= group->need ? SNIB_OK
+                  : group->failure                               ? group->failure
+                                                                 : SNIB_LOST;
+}
+
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
+{
+    if (group->members[i].state != GROUP_GIVING)
+        return;
+    group_set(group, i, code == SNIB_OK ? GROUP_GIVEN : GROUP_IDLE);
+    if (code < 0 && group->failure == 0)
+        group->failure = code;
+    group_judge(group);
+}
+
+void snib__group_abandon(struct snib__group *group)
+{
+    if (group->phase != SNIB__GROUP_ENDED)
+        group_end(group, SNIB_CANCELLED);
+}
+
+void snib__group_fail(struct snib__group *group, int32_t code)
+{
+    group_end(group, code);
+}
+
+void snib__group_release(struct snib__group *group)
+{
+    if (group->phase != SNIB__GROUP_HELD)
+        return;
+    group->phase = SNIB__GROUP_GIVING;
+    group->failure = 0;
+    for (uint32_t i = 0; i < group->n; i++) {
+        if (group->members[i].state == GROUP_HELD)
+            group_set(group, i, GROUP_GIVING);
+        else if (group->members[i].state == GROUP_ASKED)
+            group_set(group, i, GROUP_DOUBTED);
+    }
+    group_judge(group);
+}
+
+void snib__group_pause_over(struct snib__group *group)
+{
+    if (group->phase == SNIB__GROUP_PAUSING)
+        group_ask(group);
+}
+
+int snib__group_wish(struct snib__group *group, uint32_t *out_member)
+{
+    static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
+                                     [GROUP_UNWANTED] = SNIB__GROUP_DROP,
+                                     [GROUP_DOUBTED] = SNIB__GROUP_CANCEL,
+                                     [GROUP_GIVING] = SNIB__GROUP_GIVE,
+                                     [GROUP_GIVEN] = SNIB__GROUP_NOTHING};
+    for (uint32_t i = 0; i < group->n; i++) {
+        struct snib__group_member *member = &group->members[i];
+        int wish = wishes[member->state];
+        if (wish == SNIB__GROUP_NOTHING || member->wished)
+            continue;
+        member->wished = true;
+        if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
+            member->state = GROUP_IDLE;
+        *out_member = i;
+        return wish;
+    }
+    return SNIB__GROUP_NOTHING;
+}
+
+snib__time snib__group_deadline(const struct snib__group *group)
+{
+    /* The need-th largest of the held members' deadlines: all of them are needed, or most. */
+    snib__time best = 0;
+    for (uint32_t i = 0; i < group->n; i++) {
+        snib__time candidate = group->members[i].deadline;
+        uint32_t as_long = 0;
+        if (group->members[i].state != GROUP_HELD)
+            continue;
+        for (uint32_t j = 0; j < group->n; j++)
+            as_long +=
+                group->members[j].state == GROUP_HELD && group->members[j].deadline >= candidate;
+        if (as_long >= group->need && candidate > best)
+            best = candidate;
+    }
+    return best;
+}
+
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
+{
+    uint32_t doublings = group->round < 5 ? group->round : 5;
+    snib__time most = GROUP_PAUSE << doublings;
+    if (most > GROUP_PAUSE_MAX)
+        most = GROUP_PAUSE_MAX;
+    return GROUP_PAUSE / 2 + random % most;
+}
+
+bool snib__group_has(const struct snib__group *group, uint32_t i)
+{
+    return group->members[i].state == GROUP_HELD || group->members[i].state == GROUP_GIVING;
+}
