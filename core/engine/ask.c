@@ -163,6 +163,15 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     return SNIB__SCRIPT_LIST;
 }
 
+/* Whether we are among the holders of a lock that many may hold. */
+static bool ask_shares(const struct snib__gate *gate)
+{
+    const struct snib__hold *hold = gate->peers;
+    while (hold && hold->phase != SNIB__HELD)
+        hold = hold->peer_next;
+    return hold != NULL;
+}
+
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
                         const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
@@ -184,7 +193,9 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
-    answer->mine = length > 36 && memcmp(owner, e->config.uuid, 36) == 0;
+    answer->mine = (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
+                   (answer->held && op->gate->kind->discipline == SNIB__SHARED &&
+                    ask_shares(op->gate));
     return SNIB_OK;
 }
 

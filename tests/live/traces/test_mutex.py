@@ -1,0 +1,136 @@
+"""Mutex, fenced, spin and plain locks."""
+
+from __future__ import annotations
+
+import pytest
+from scripts import MARK, MUTEX, PLAIN, TOKEN, TOLD, A, B, C, Scripts, near, refused
+
+
+def test_mutex(run: Scripts) -> None:
+    assert run("mutex_acquire", "k", A, 30000) is None
+    # The count stays 1: Snib counts re-entries itself, and so a repeat is harmless.
+    assert run("mutex_acquire", "k", A, 10000) is None
+    assert run.state() == {"k": {A: "1"}}
+    run.near("k", 10000)
+    near(run("mutex_acquire", "k", B, 30000), 10000)
+    assert run("mutex_release", "k", B, MUTEX) == 0
+    assert run.heard() == []
+    left, owner, count, waiting, token = run("mutex_info", "k", MUTEX)
+    assert (owner, count, waiting, token) == (A, 1, 0, "")
+    assert run("mutex_transfer", "k", A, B, 20000) == 1
+    assert run("mutex_transfer", "k", A, B, 20000) == 1, "a repeat"
+    assert run("mutex_transfer", "k", A, C, 20000) == 0
+    assert run("mutex_renew", ["k", "x"], 40000, A, B) == [1, 1, 2, 0]
+    assert run("mutex_renew", "k", 40000, B) == []
+    run.near("k", 40000)
+    assert run("mutex_renew", "k", 0, B) == [], "only a question"
+    run.near("k", 40000)
+    assert run.heard() == []
+    assert run("mutex_release", "k", B, MUTEX) == TOLD
+    assert run.heard() == [(MUTEX, "0")]
+    assert run("mutex_release", "k", B, MUTEX) == 0
+    assert run.heard() == []
+    assert run.state() == {}
+
+
+def test_mutex_force(run: Scripts) -> None:
+    assert run("mutex_force", "k", MUTEX) == 0
+    run("mutex_acquire", "k", A, 30000)
+    assert run("mutex_force", "k", MUTEX) == 1
+    assert run.heard() == [(MUTEX, "0")]
+    run("write_acquire", ["k", MARK], A, 30000, 0)
+    refused(run("mutex_force", "k", MUTEX), "WRONGTYPE")
+    assert run.redis.exists("k")
+
+
+def test_fenced(run: Scripts) -> None:
+    keys = ["k", TOKEN]
+    assert run("fenced_acquire", keys, A, 30000) == ["1"]
+    # Redisson's re-entry takes a new token; ours repeats a request, whose answer must not change.
+    assert run("fenced_acquire", keys, A, 30000) == ["1"]
+    assert run.state() == {"k": {A: "1"}, TOKEN: "1"}
+    near(run("fenced_acquire", keys, B, 30000), 30000)
+    assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["2"]
+    assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["2"], "a repeat"
+    assert run("fenced_transfer", keys, A, C, 20000, MUTEX) == 0
+    run.near("k", 20000)
+    assert run("mutex_info", keys, MUTEX)[1:] == [B, 1, 0, "2"]
+    assert run("mutex_release", "k", B, MUTEX) == TOLD
+    assert run.state() == {TOKEN: "2"}
+    assert run.redis.pttl(TOKEN) == -1
+    assert run("fenced_acquire", keys, C, 30000) == ["3"]
+
+
+def test_fenced_counter_is_exact(run: Scripts) -> None:
+    run.redis.set(TOKEN, 2**53 + 1)
+    assert run("fenced_acquire", ["k", TOKEN], A, 30000) == [str(2**53 + 2)]
+    assert run("fenced_transfer", ["k", TOKEN], A, B, 30000, MUTEX) == [str(2**53 + 3)]
+
+
+@pytest.mark.parametrize("counter", [str(2**63 - 1), "text", "-5"])
+def test_fenced_counter_refuses(run: Scripts, counter: str) -> None:
+    run.redis.set(TOKEN, counter)
+    refused(run("fenced_acquire", ["k", TOKEN], A, 30000), "")
+    assert list(run.state()) == [TOKEN], "nothing is held"
+    run("mutex_acquire", "k", A, 30000)
+    assert run("fenced_transfer", ["k", TOKEN], A, B, 30000, MUTEX) == 2
+    assert list(run.state()) == [TOKEN]
+    assert run.heard() == [(MUTEX, "0")]
+
+
+def test_spin(run: Scripts) -> None:
+    run("mutex_acquire", "k", A, 30000)
+    assert run("spin_release", "k", B) == 0
+    assert run("spin_release", "k", A) == 1
+    assert run("spin_release", "k", A) == 0
+    assert run("spin_force") == 0
+    run("mutex_acquire", "k", A, 30000)
+    assert run("spin_force") == 1
+    run.redis.hset("k", "field", 1)
+    refused(run("spin_force"), "WRONGTYPE")
+    assert run.heard() == [], "a spin lock tells nobody"
+
+
+def test_plain(run: Scripts) -> None:
+    assert run("plain_acquire", "k", A, 30000) is None
+    assert run("plain_acquire", "k", A, 20000) is None, "a repeat"
+    assert run.state() == {"k": A}
+    run.near("k", 20000)
+    left, foreign = run("plain_acquire", "k", B, 30000)
+    near(left, 20000)
+    assert foreign == 0
+    assert run("plain_release", "k", B, PLAIN) == 0
+    assert run("plain_transfer", "k", A, B, 25000) == 1
+    assert run("plain_transfer", "k", A, B, 25000) == 1, "a repeat"
+    assert run("plain_transfer", "k", A, C, 25000) == 0
+    assert run.state() == {"k": B}
+    assert run("plain_renew", ["k", "k", "x"], 40000, B, A, A) == [2, 1, 3, 0]
+    assert run("plain_renew", "k", 0, B) == [], "only a question"
+    run.near("k", 40000)
+    left, *rest = run("plain_info", "k", PLAIN)
+    assert rest == [B, 1, 0, ""]
+    assert run.heard() == []
+    assert run("plain_release", "k", B, PLAIN) == TOLD
+    assert run.heard() == [(PLAIN, "0")]
+    assert run("plain_release", "k", B, PLAIN) == 0
+    assert run("plain_info", "k", PLAIN) == [-2, "", 0, 0, ""]
+    assert run.state() == {}
+
+
+def test_plain_of_others(run: Scripts) -> None:
+    run.redis.set("k", b"5f\x00\xe9 token", px=30000)
+    left, foreign = run("plain_acquire", "k", A, 30000)
+    near(left, 30000)
+    assert foreign == 1
+    assert run("plain_info", "k", PLAIN)[1] == "5f?? token"
+    assert run("plain_renew", "k", 0, A) == [1, 1]
+    assert run("plain_force", "k", PLAIN) == 1
+    assert run.heard() == [(PLAIN, "0")]
+    assert run("plain_force", "k", PLAIN) == 0
+    run.redis.set("k", "data")
+    assert run("plain_acquire", "k", A, 30000) == [-1, 1]
+    refused(run("plain_force", "k", PLAIN), "WRONGTYPE")
+    run.redis.delete("k")
+    run("mutex_acquire", "k", A, 30000)
+    refused(run("plain_acquire", "k", A, 30000), "WRONGTYPE")
+    assert run("plain_renew", "k", 30000, A) == [1, 1]
