@@ -193,9 +193,9 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
-    answer->mine = (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
-                   (answer->held && op->gate->kind->discipline == SNIB__SHARED &&
-                    ask_shares(op->gate));
+    answer->mine =
+        (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
+        (answer->held && op->gate->kind->discipline == SNIB__SHARED && ask_shares(op->gate));
     return SNIB_OK;
 }
 

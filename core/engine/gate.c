@@ -24,6 +24,7 @@
 #define GATE_CHAIN_MAX                                                                             \
     (10 * SNIB__MS)                 /* hand-overs in a row may keep other processes out this long */
 #define GATE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define GATE_PLACE (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
 
 /* ---- the table of gates ---- */
 
@@ -205,7 +206,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__wait_remove(wait, op);
         gate_try(e, op->hold, now);
     }
-    if (wait && !wait->head)
+    if (wait && !wait->head && !gate->active)
         snib__wait_rest(e, gate, now);
 }
 
@@ -390,8 +391,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now)
 {
-    if (hold->gate->kind->traits &
-        SNIB__UNOWNED) { /* who took it cannot be told: nothing to undo */
+    /* Who took it cannot be told, or it is nothing that could be given back. */
+    if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
         snib__gate_forget_hold(e, hold);
         return;
     }
@@ -474,7 +475,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
             gate_refused(e, hold, &verdict, now);
     }
     struct snib__wait *wait = gate->wait;
-    if (wait && !wait->head && !gate_exclusive(gate))
+    if (wait && !wait->head && !gate_exclusive(gate) && !gate->trying)
         snib__wait_rest(e, gate, now);
     else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
         snib__wait_sleep(e, gate, -1, false, now);
@@ -508,10 +509,13 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         op->hold = hold;
         snib__place_leave(e, op, now);
     } else if (op->place == SNIB__PLACE_QUEUE) {
+        bool first = gate->wait->head == op;
         snib__wait_remove(gate->wait, op);
         snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
+        else if (first && !gate_exclusive(gate)) /* the next may want less */
+            snib__wait_try(e, gate->wait, now);
     } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
                hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
         snib__node_forget(e, hold); /* it was never sent */
@@ -663,7 +667,10 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */
 static bool gate_lapsed(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
-    return now > hold->deadline + snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += GATE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
 }
 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -815,6 +822,11 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     hold->flags |= SNIB__RESENT;
     hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
+    if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
+        gate->trying--;
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
         hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
         hold->phase = SNIB__RELEASING;

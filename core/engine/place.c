@@ -139,8 +139,9 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
     if (lease < first)
         first = lease;
     snib__time safe = snib__lease_end(known, first);
-    if (safe < now + first / 2 ||
-        hold->lease_ms) { /* little is left, or the lease is not the granter's */
+    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
+    /* Little is left, or the lease is not the granter's. */
+    if (safe < now + first / 2 || hold->lease_ms || untold) {
         place_ask(e, hold, now);
         return;
     }

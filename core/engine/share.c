@@ -38,7 +38,7 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
         snib__wait_remove(wait, op);
         share_try(e, op, now);
     }
-    if (!wait->head)
+    if (!wait->head && gate->trying == 0)
         snib__wait_rest(e, gate, now);
 }
 

@@ -5,6 +5,9 @@
  *           "0" open
  *
  * To wait for a latch is to acquire what leaves no hold: a grant means that it is open.
+ *
+ * In a cluster Redisson's latches cannot have a tag, because its channel, a key of its scripts, belongs to
+ * another slot then.  Ours go the same way, so that nobody waits for what Java cannot open.
  */
 #include "engine/internal.h"
 #include "locks/kind.h"
@@ -33,20 +36,29 @@ static int latch_arg_channel(struct snib__buf *out, const struct snib__gate *gat
     return snib__resp_arg(out, channel, latch_channel(channel, NULL, gate, 0));
 }
 
+/* The command and its keys; a name with a tag is refused by the servers of a cluster. */
+static int latch_begin(struct snib__buf *out, int script, const struct snib__gate *gate,
+                       uint32_t more)
+{
+    bool tagged = memchr(gate->name, '{', gate->name_len) != NULL;
+    uint32_t keys = tagged ? 2 : 1;
+    if (snib__script_begin(out, script, keys, keys + more) < 0 || snib__arg_name(out, gate) < 0)
+        return -1;
+    return tagged ? latch_arg_channel(out, gate) : 0;
+}
+
 static int latch_acquire(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
     (void)engine;
-    if (snib__script_begin(out, SNIB__SCRIPT_LATCH_ACQUIRE, 1, 1) < 0 ||
-        snib__arg_name(out, hold->gate) < 0)
-        return -1;
-    return SNIB__SCRIPT_LATCH_ACQUIRE;
+    return latch_begin(out, SNIB__SCRIPT_LATCH_ACQUIRE, hold->gate, 0) < 0
+               ? -1
+               : SNIB__SCRIPT_LATCH_ACQUIRE;
 }
 
 static int latch_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
 {
-    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
-        latch_arg_channel(out, gate) < 0)
+    if (latch_begin(out, script, gate, 1) < 0 || latch_arg_channel(out, gate) < 0)
         return -1;
     return script;
 }
@@ -70,9 +82,9 @@ static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int
 {
     if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_DOWN)
         return -4;
-    if (snib__script_begin(out, SNIB__SCRIPT_LATCH_COUNT, 1, 4) < 0 ||
-        snib__arg_name(out, gate) < 0 || snib__resp_arg_int(out, what) < 0 ||
-        snib__resp_arg_int(out, n) < 0 || latch_arg_channel(out, gate) < 0)
+    if (latch_begin(out, SNIB__SCRIPT_LATCH_COUNT, gate, 3) < 0 ||
+        snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
+        latch_arg_channel(out, gate) < 0)
         return -1;
     return SNIB__SCRIPT_LATCH_COUNT;
 }

@@ -44,7 +44,9 @@ end
 local left = redis.call('pttl', KEYS[1])
 if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     -- An earlier try worked, or a release has granted it; this confirms it with the full lease.
-    return take() or token(false)
+    -- A counter that has gone meanwhile begins again.
+    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'
+    return take() or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
 local head = purge()

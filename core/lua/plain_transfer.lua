@@ -3,8 +3,11 @@
 -- Reply: 1 the new owner holds it (also when an earlier try of this request did it); 0 the old owner
 -- did not hold it.
 local owner = redis.call('get', KEYS[1])
-if owner ~= ARGV[1] then
-    return owner == ARGV[2] and 1 or 0
+if owner == ARGV[2] then
+    -- The engine counts the lease from this request.
+    return redis.call('pexpire', KEYS[1], ARGV[3])
+elseif owner ~= ARGV[1] then
+    return 0
 end
 -- DEL is not refused when the server is out of memory, and after it SET is not either.
 redis.call('del', KEYS[1])

@@ -9,6 +9,10 @@ if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
     if redis.call('hexists', KEYS[1], field) == 0 then
         return 0
     end
+    -- The engine counts the lease from this request; a longer one is a read hold's.
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
+        redis.call('pexpire', KEYS[1], ARGV[3])
+    end
     return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1
 end
 local reads = redis.call('hlen', KEYS[1]) > 1

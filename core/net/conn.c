@@ -24,6 +24,7 @@ static const struct {
     /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"CROSSSLOT", SNIB_ENAME}, /* one name's, or a multi lock's, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
