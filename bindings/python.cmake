@@ -21,7 +21,7 @@ add_custom_command(
     VERBATIM)
 
 Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
-    ${snib_wrapper} ${snib_bindings}/python_calls.c)
+    ${snib_wrapper} ${snib_bindings}/python_calls.c ${snib_bindings}/python_family.c)
 # Generated code keeps to rules of its own.
 set_source_files_properties(${snib_wrapper} PROPERTIES COMPILE_OPTIONS "-w")
 target_include_directories(_core PRIVATE ${snib_bindings} ${snib_include})

@@ -13,11 +13,9 @@
 #include <unistd.h>
 
 enum {
-    slice_first_ms = 70,   /* in the fast path; below 50 ms the core needs a timer for it */
-    slice_main_ms = 50,    /* how late the main thread may look for signals after that */
+    slice_main_ms = 50,    /* how late the main thread looks for signals after the first slice */
     slice_other_ms = 1000, /* other threads never run signal handlers */
-    events_max = 64,       /* events of one drain: a loop should have other things to do */
-    list_bytes = 64 * 1024
+    events_max = 64        /* events of one drain: a loop should have other things to do */
 };
 
 /* ---- Handles --------------------------------------------------------------------------------- */
@@ -109,12 +107,12 @@ static PyObject *raise_result(int32_t code, const char *text, int32_t os_error)
     return NULL;
 }
 
-static PyObject *raise_error(const snib_error *err)
+PyObject *snib__py_raise_error(const snib_error *err)
 {
     return raise_result(err->code, err->text, err->os_error);
 }
 
-static PyObject *raise_event(const snib_event *event)
+PyObject *snib__py_raise_event(const snib_event *event)
 {
     return raise_result(event->code, event->text, event->os_error);
 }
@@ -149,6 +147,20 @@ int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t 
     }
     *out_text = text;
     *out_len = (size_t)len;
+    return 0;
+}
+
+int snib__py_permits(PyObject *object, uint32_t *out_count)
+{
+    long long count = PyLong_AsLongLong(object);
+
+    if (count == -1 && PyErr_Occurred())
+        return -1;
+    if (count < 0 || count > UINT32_MAX) {
+        snib__py_raise(SNIB_EPERMITS, snib_code_text(SNIB_EPERMITS), 0);
+        return -1;
+    }
+    *out_count = (uint32_t)count;
     return 0;
 }
 
@@ -192,23 +204,23 @@ static int finish(snib_op *op, snib_event *event)
         Py_END_ALLOW_THREADS
     }
     if (rc != SNIB_OK) {
-        raise_error(&err);
+        snib__py_raise_error(&err);
         return -1;
     }
     return 0;
 }
 
 /* Waits for what a submit without a queue started, and raises what it or its result says. */
-static int finish_submit(int rc, snib_op *op, snib_event *event, const snib_error *err)
+int snib__py_finish_submit(int rc, snib_op *op, snib_event *event, const snib_error *err)
 {
     if (rc != SNIB_OK) {
-        raise_error(err);
+        snib__py_raise_error(err);
         return -1;
     }
     return finish(op, event);
 }
 
-static int check_count(Py_ssize_t given, Py_ssize_t wanted)
+int snib__py_check_count(Py_ssize_t given, Py_ssize_t wanted)
 {
     if (given == wanted)
         return 0;
@@ -218,34 +230,17 @@ static int check_count(Py_ssize_t given, Py_ssize_t wanted)
 
 /* ---- Blocking calls -------------------------------------------------------------------------- */
 
-/* acquire(lock, owner, wait_ms) -> hold, or None if the wait ended first */
-static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* What the start of an acquisition came to: a hold, None if the wait ended first, or an exception;
+ * after SNIB_AGAIN the operation is waited for. */
+PyObject *snib__py_acquired(int rc, snib_hold *hold, snib_op *op, const snib_error *err)
 {
-    snib_lock *lock;
-    snib_hold *hold = NULL;
-    snib_op *op = NULL;
     snib_event event;
-    snib_error err;
-    uint64_t owner;
-    int64_t wait_ms;
-    int rc;
 
-    (void)module;
-    if (check_count(count, 3))
-        return NULL;
-    lock = snib__py_lock_get(args[0]);
-    owner = PyLong_AsUnsignedLongLong(args[1]);
-    wait_ms = PyLong_AsLongLong(args[2]);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS rc =
-        snib_lock_acquire_begin(lock, owner, wait_ms, slice_first_ms, NULL, 0, &hold, &op, &err);
-    Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
-    {
+    if (rc == SNIB_AGAIN) {
         if (finish(op, &event))
             return NULL;
         if (event.code < 0 || event.code == SNIB_CANCELLED)
-            return raise_event(&event);
+            return snib__py_raise_event(&event);
         rc = event.code;
         hold = event.hold;
     }
@@ -253,7 +248,31 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
         return snib__py_hold_new(hold);
     if (rc == SNIB_BUSY || rc == SNIB_TIMEDOUT)
         Py_RETURN_NONE;
-    return raise_error(&err);
+    return snib__py_raise_error(err);
+}
+
+/* acquire(lock, owner, wait_ms) -> hold, or None if the wait ended first */
+static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    snib_lock *lock;
+    snib_hold *hold = NULL;
+    snib_op *op = NULL;
+    snib_error err;
+    uint64_t owner;
+    int64_t wait_ms;
+    int rc;
+
+    (void)module;
+    if (snib__py_check_count(count, 3))
+        return NULL;
+    lock = snib__py_lock_get(args[0]);
+    owner = PyLong_AsUnsignedLongLong(args[1]);
+    wait_ms = PyLong_AsLongLong(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS rc = snib_lock_acquire_begin(
+        lock, owner, wait_ms, snib__py_slice_first_ms, NULL, 0, &hold, &op, &err);
+    Py_END_ALLOW_THREADS return snib__py_acquired(rc, hold, op, &err);
 }
 
 /* release(hold) */
@@ -266,17 +285,18 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
-    Py_BEGIN_ALLOW_THREADS rc = snib_hold_release_begin(hold, slice_first_ms, NULL, 0, &op, &err);
+    Py_BEGIN_ALLOW_THREADS rc =
+        snib_hold_release_begin(hold, snib__py_slice_first_ms, NULL, 0, &op, &err);
     Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)
     {
         if (finish(op, &event))
             return NULL;
         if (event.code != SNIB_OK)
-            return raise_event(&event);
+            return snib__py_raise_event(&event);
         rc = SNIB_OK;
     }
     if (rc != SNIB_OK)
-        return raise_error(&err);
+        return snib__py_raise_error(&err);
     Py_RETURN_NONE;
 }
 
@@ -290,27 +310,27 @@ static PyObject *call_ping(PyObject *module, PyObject *const *args, Py_ssize_t c
     int rc;
 
     (void)module;
-    if (check_count(count, 2))
+    if (snib__py_check_count(count, 2))
         return NULL;
     wait_ms = PyLong_AsLongLong(args[1]);
     if (PyErr_Occurred())
         return NULL;
     rc = snib_client_ping_submit(snib__py_client_get(args[0]), wait_ms, NULL, 0, &op, &err);
-    if (finish_submit(rc, op, &event, &err))
+    if (snib__py_finish_submit(rc, op, &event, &err))
         return NULL;
     if (event.code != SNIB_OK)
-        return raise_event(&event);
+        return snib__py_raise_event(&event);
     Py_RETURN_NONE;
 }
 
 static PyObject *info_tuple(const snib_event *event)
 {
-    return Py_BuildValue("NLLLNs", PyBool_FromLong(event->held), (long long)event->remaining_ms,
+    return Py_BuildValue("NLLLNsL", PyBool_FromLong(event->held), (long long)event->remaining_ms,
                          (long long)event->count, (long long)event->waiting,
-                         PyBool_FromLong(event->mine), event->text);
+                         PyBool_FromLong(event->mine), event->text, (long long)event->fencing);
 }
 
-/* lock_info(lock) -> (held, remaining_ms, count, waiting, mine, owner) */
+/* lock_info(lock) -> (held, remaining_ms, count, waiting, mine, owner, token) */
 static PyObject *call_lock_info(PyObject *module, PyObject *object)
 {
     snib_op *op = NULL;
@@ -319,10 +339,10 @@ static PyObject *call_lock_info(PyObject *module, PyObject *object)
     int rc = snib_lock_info_submit(snib__py_lock_get(object), NULL, 0, &op, &err);
 
     (void)module;
-    if (finish_submit(rc, op, &event, &err))
+    if (snib__py_finish_submit(rc, op, &event, &err))
         return NULL;
     if (event.code != SNIB_OK)
-        return raise_event(&event);
+        return snib__py_raise_event(&event);
     return info_tuple(&event);
 }
 
@@ -335,10 +355,10 @@ static PyObject *call_lock_force_release(PyObject *module, PyObject *object)
     int rc = snib_lock_force_release_submit(snib__py_lock_get(object), NULL, 0, &op, &err);
 
     (void)module;
-    if (finish_submit(rc, op, &event, &err))
+    if (snib__py_finish_submit(rc, op, &event, &err))
         return NULL;
     if (event.code != SNIB_OK && event.code != SNIB_NOT_HELD)
-        return raise_event(&event);
+        return snib__py_raise_event(&event);
     return PyBool_FromLong(event.code == SNIB_OK);
 }
 
@@ -351,7 +371,7 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
     int rc = SNIB_TIMEDOUT;
 
     (void)module;
-    if (check_count(count, 2))
+    if (snib__py_check_count(count, 2))
         return NULL;
     hold = snib__py_hold_get(args[0]);
     timeout_ms = PyLong_AsLongLong(args[1]);
@@ -366,7 +386,7 @@ static PyObject *call_hold_wait(PyObject *module, PyObject *const *args, Py_ssiz
             break;
     }
     if (rc < 0)
-        return raise_error(&err);
+        return snib__py_raise_error(&err);
     return PyBool_FromLong(rc == SNIB_LOST);
 }
 
@@ -380,28 +400,28 @@ static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_s
     int rc;
 
     (void)module;
-    if (check_count(count, 2))
+    if (snib__py_check_count(count, 2))
         return NULL;
     client = snib__py_client_get(args[0]);
     timeout_ms = PyLong_AsLongLong(args[1]);
     if (PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS rc = snib_client_close(client, timeout_ms, &err);
-    Py_END_ALLOW_THREADS if (rc != SNIB_OK) return raise_error(&err);
+    Py_END_ALLOW_THREADS if (rc != SNIB_OK) return snib__py_raise_error(&err);
     Py_RETURN_NONE;
 }
 
-static PyObject *names_list(const char *names, uint32_t count)
+PyObject *snib__py_texts(const char *texts, uint32_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
 
     for (uint32_t i = 0; list && i < count; i++) {
-        size_t len = strlen(names);
-        PyObject *name = PyUnicode_DecodeUTF8(names, (Py_ssize_t)len, "replace");
+        size_t len = strlen(texts);
+        PyObject *text = PyUnicode_DecodeUTF8(texts, (Py_ssize_t)len, "replace");
 
-        if (!name || PyList_SetItem(list, (Py_ssize_t)i, name))
+        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text))
             Py_CLEAR(list);
-        names += len + 1;
+        texts += len + 1;
     }
     return list;
 }
@@ -421,34 +441,35 @@ static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ss
     int rc;
 
     (void)module;
-    if (check_count(count, 3) || snib__py_text(args[1], SNIB_EINVAL, &pattern, &pattern_len))
+    if (snib__py_check_count(count, 3) ||
+        snib__py_text(args[1], SNIB_EINVAL, &pattern, &pattern_len))
         return NULL;
     client = snib__py_client_get(args[0]);
     cursor = PyLong_AsUnsignedLongLong(args[2]);
     if (PyErr_Occurred())
         return NULL;
-    buffer = PyMem_Malloc(list_bytes);
+    buffer = PyMem_Malloc(snib__py_list_bytes);
     if (!buffer)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS rc = snib_client_list(client, pattern, pattern_len, &cursor, buffer,
-                                                 list_bytes, &used, &found, &err);
-    Py_END_ALLOW_THREADS if (rc == SNIB_OK) names = names_list(buffer, found);
-    else raise_error(&err);
+                                                 snib__py_list_bytes, &used, &found, &err);
+    Py_END_ALLOW_THREADS if (rc == SNIB_OK) names = snib__py_texts(buffer, found);
+    else snib__py_raise_error(&err);
     PyMem_Free(buffer);
     return names ? Py_BuildValue("KN", (unsigned long long)cursor, names) : NULL;
 }
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* What a finished operation is worth: a hold, an exception, an info's tuple or None.  An info whose
- * numbers are all 0 (free, nobody waits) gives None too; the caller knows what it asked. */
+/* What a finished operation is worth: a hold, an exception, an info's tuple or None.  A count comes
+ * as an info.  An info whose numbers are all 0 gives None too; the caller knows what it asked. */
 static PyObject *event_value(const snib_event *event)
 {
     if (event->hold && event->kind == SNIB_EVENT_DONE)
         return snib__py_hold_new(event->hold);
     if (event->code != SNIB_OK)
         return make_error(event->code, event->text, event->os_error);
-    if (event->held || event->waiting)
+    if (event->held || event->count || event->waiting || event->fencing)
         return info_tuple(event);
     Py_RETURN_NONE;
 }
@@ -478,7 +499,7 @@ static PyObject *call_queue_fd(PyObject *module, PyObject *object)
     int fd = snib_queue_fd(snib__py_queue_get(object), &err);
 
     (void)module;
-    return fd < 0 ? raise_error(&err) : PyLong_FromLong(fd);
+    return fd < 0 ? snib__py_raise_error(&err) : PyLong_FromLong(fd);
 }
 
 /* queue_drain(queue) -> list of events, see event_tuple() */
@@ -491,7 +512,7 @@ static PyObject *call_queue_drain(PyObject *module, PyObject *object)
 
     (void)module;
     if (count < 0)
-        return raise_error(&err);
+        return snib__py_raise_error(&err);
     list = PyList_New(count);
     for (int i = 0; i < count; i++) {
         PyObject *tuple = list ? event_tuple(&events[i]) : NULL;
@@ -561,24 +582,21 @@ static PyObject *call_client_stats(PyObject *module, PyObject *object)
 
     (void)module;
     if (snib_client_stats(snib__py_client_get(object), &data, &err) != SNIB_OK)
-        return raise_error(&err);
+        return snib__py_raise_error(&err);
     return Py_BuildValue("NNN", numbers_tuple(&data.acquisitions, count),
                          numbers_tuple(data.wait_time, SNIB_HISTOGRAM_BUCKETS),
                          numbers_tuple(data.hold_time, SNIB_HISTOGRAM_BUCKETS));
 }
 
-/* METH_FASTCALL has a signature of its own. */
-#define FAST(call) (PyCFunction)(void (*)(void))(call)
-
 PyMethodDef snib__py_calls[] = {
-    {"acquire", FAST(call_acquire), METH_FASTCALL, NULL},
+    {"acquire", SNIB__PY_FAST(call_acquire), METH_FASTCALL, NULL},
     {"release", call_release, METH_O, NULL},
-    {"ping", FAST(call_ping), METH_FASTCALL, NULL},
+    {"ping", SNIB__PY_FAST(call_ping), METH_FASTCALL, NULL},
     {"lock_info", call_lock_info, METH_O, NULL},
     {"lock_force_release", call_lock_force_release, METH_O, NULL},
-    {"hold_wait", FAST(call_hold_wait), METH_FASTCALL, NULL},
-    {"client_close", FAST(call_client_close), METH_FASTCALL, NULL},
-    {"client_list", FAST(call_client_list), METH_FASTCALL, NULL},
+    {"hold_wait", SNIB__PY_FAST(call_hold_wait), METH_FASTCALL, NULL},
+    {"client_close", SNIB__PY_FAST(call_client_close), METH_FASTCALL, NULL},
+    {"client_list", SNIB__PY_FAST(call_client_list), METH_FASTCALL, NULL},
     {"queue_fd", call_queue_fd, METH_O, NULL},
     {"queue_drain", call_queue_drain, METH_O, NULL},
     {"queue_cork", call_queue_cork, METH_O, NULL},

@@ -37,7 +37,37 @@ int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t 
 /* The same for what C takes up to a NUL; None gives NULL. */
 int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text);
 
-/* The calls that SWIG would make slower or could not express; see python_calls.c. */
-extern PyMethodDef snib__py_calls[];
+/* A number of permits.  Returns -1 with an exception if it is none that C could carry. */
+int snib__py_permits(PyObject *object, uint32_t *out_count);
+
+/* ---- Blocking calls -------------------------------------------------------------------------- */
+
+enum {
+    snib__py_slice_first_ms = 70, /* in the fast path; below 50 ms the core needs a timer for it */
+    snib__py_list_bytes = 64 * 1024
+};
+
+int snib__py_check_count(Py_ssize_t given, Py_ssize_t wanted);
+
+/* Each sets the exception and returns NULL. */
+PyObject *snib__py_raise_error(const snib_error *err);
+PyObject *snib__py_raise_event(const snib_event *event);
+
+/* Waits for what a submit without a queue started.  Returns -1 with an exception set. */
+int snib__py_finish_submit(int rc, snib_op *op, snib_event *event, const snib_error *err);
+
+/* The hold, None, or NULL with an exception, for what an acquire_begin() came to. */
+PyObject *snib__py_acquired(int rc, snib_hold *hold, snib_op *op, const snib_error *err);
+
+/* A list of texts that lie one after another, each ended by a NUL. */
+PyObject *snib__py_texts(const char *texts, uint32_t count);
+
+/* ---- The calls that SWIG would make slower or could not express ------------------------------ */
+
+/* METH_FASTCALL has a signature of its own. */
+#define SNIB__PY_FAST(call) (PyCFunction)(void (*)(void))(call)
+
+extern PyMethodDef snib__py_calls[];        /* python_calls.c: what every kind of lock has */
+extern PyMethodDef snib__py_family_calls[]; /* python_family.c: permits, semaphores, latches */
 
 #endif

@@ -1,11 +1,25 @@
 /* snib.i - the private module snib._core: functions over handles, numbers, text and tuples.
  *
  * Nothing is generated but what this file names; the classes of the package are written by hand.
- * Calls that block, sit on the hot path or return structs are in python_calls.c. */
+ * Calls that block, sit on the hot path or return structs are in python_calls.c and
+ * python_family.c. */
 %module(package="snib") _core
 
 %{
 #include "python_calls.h"
+
+enum { members_max = 100 }; /* of snib_multi_new() */
+
+static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms, uint32_t flags)
+{
+    snib_lock_options options;
+
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.max_hold_ms = max_hold_ms;
+    options.flags = flags;
+    return options;
+}
 %}
 
 /* The exceptions belong to the interpreter that set them. */
@@ -14,7 +28,7 @@
         PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
         return -1;
     }
-    if (PyModule_AddFunctions(m, snib__py_calls))
+    if (PyModule_AddFunctions(m, snib__py_calls) || PyModule_AddFunctions(m, snib__py_family_calls))
         return -1;
 %}
 
@@ -54,6 +68,22 @@
 %handle(hold)
 %handle(queue)
 %handle(op)
+
+%typemap(in) uint32_t count {
+    if (snib__py_permits($input, &$1))
+        SWIG_fail;
+}
+
+/* The members of one lock over several: a tuple.  The core refuses what does not fit. */
+%typemap(in) (snib_lock *const *locks, uint32_t n) (snib_lock *members[members_max + 1]) {
+    if (!PyTuple_Check($input)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of locks");
+        SWIG_fail;
+    }
+    for ($2 = 0; $2 <= members_max && $2 < (uint32_t)PyTuple_Size($input); $2++)
+        members[$2] = snib__py_lock_get(PyTuple_GetItem($input, (Py_ssize_t)$2));
+    $1 = members;
+}
 
 /* A submit without its queue would never be heard of again. */
 %typemap(in) snib_queue *queue {
@@ -111,6 +141,8 @@
 /* Options cross as arguments; 0 and NULL take the core's defaults. */
 %rename("client_open") snib__py_client_open;
 %rename("lock_new") snib__py_lock_new_named;
+%rename("multi_new") snib__py_multi_new;
+%rename("quorum_new") snib__py_quorum_new;
 %inline %{
 static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t connect_timeout_ms,
                                 int64_t reply_timeout_ms, int64_t patience_ms, int64_t recheck_ms,
@@ -134,16 +166,30 @@ static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t conne
     return snib_client_open(url, &options, out_client, err);
 }
 
-static int snib__py_lock_new_named(snib_client *client, const char *name, size_t name_len,
-                                   int64_t lease_ms, int64_t max_hold_ms, snib_lock **out_lock,
-                                   snib_error *err)
+static int snib__py_lock_new_named(snib_client *client, int32_t kind, const char *name,
+                                   size_t name_len, int64_t lease_ms, int64_t max_hold_ms,
+                                   uint32_t flags, snib_lock **out_lock, snib_error *err)
 {
-    snib_lock_options options;
+    snib_lock_options options = snib__py_options(lease_ms, max_hold_ms, flags);
 
-    snib_lock_options_init(&options, sizeof options);
-    options.lease_ms = lease_ms;
-    options.max_hold_ms = max_hold_ms;
-    return snib_lock_new(client, SNIB_MUTEX, name, name_len, &options, out_lock, err);
+    return snib_lock_new(client, kind, name, name_len, &options, out_lock, err);
+}
+
+static int snib__py_multi_new(snib_lock *const *locks, uint32_t n, int64_t lease_ms,
+                              int64_t max_hold_ms, snib_lock **out_lock, snib_error *err)
+{
+    snib_lock_options options = snib__py_options(lease_ms, max_hold_ms, 0);
+
+    return snib_multi_new(locks, n, &options, out_lock, err);
+}
+
+static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t lease_ms,
+                               int64_t max_hold_ms, uint32_t flags, snib_lock **out_lock,
+                               snib_error *err)
+{
+    snib_lock_options options = snib__py_options(lease_ms, max_hold_ms, flags);
+
+    return snib_quorum_new(locks, n, &options, out_lock, err);
 }
 %}
 
@@ -160,6 +206,12 @@ static int snib__py_lock_new_named(snib_client *client, const char *name, size_t
 %wrap(lock_acquire_submit)
 %wrap(lock_info_submit)
 %wrap(lock_force_release_submit)
+%wrap(permits_acquire_submit)
+%wrap(permits_count_submit)
+%wrap(semaphore_acquire_submit)
+%wrap(semaphore_count_submit)
+%wrap(latch_count_submit)
+%wrap(latch_wait_submit)
 %wrap(hold_state)
 %wrap(hold_check)
 %wrap(hold_remaining_ms)

@@ -19,6 +19,8 @@ const (
 	ErrInvalidOption   Code = -6  // an option is out of range or unknown
 	ErrNotSupported    Code = -7  // this build or this kind of lock cannot do that
 	ErrQueueInUse      Code = -8  // another thread is reading the queue; a queue has one consumer at a time
+	ErrUpgrade         Code = -9  // the owner holds the read lock; release it before taking the write lock
+	ErrPermits         Code = -10 // the number of permits is out of range or more than there are
 	ErrNoMemory        Code = -20 // out of memory
 	ErrLimitReached    Code = -21 // a limit of the client is reached; wait for operations to end or raise it
 	ErrSystem          Code = -22 // the operating system refused a request

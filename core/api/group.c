@@ -128,7 +128,6 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
     struct snib__acquire outer = *how;
     outer.outer = &c->outer;
-    outer.lease = 0; /* the members have it */
     if (c->once)
         outer.wait = SNIB__NEVER; /* one try is one round, however long the nodes take */
     struct snib__op *op =
@@ -345,7 +344,8 @@ static void carrier_hear(struct carrier *c, snib__time now)
         snib__group_abandon(group);
     else if (snib__outer_releasing(&c->outer))
         snib__group_release(group);
-    else if (group->phase <= SNIB__GROUP_PAUSING && !snib__outer_wanted(&c->outer))
+    else if (!snib__outer_wanted(&c->outer) &&
+             (group->phase <= SNIB__GROUP_PAUSING || c->outer.hold->phase == SNIB__TRYING))
         snib__group_abandon(group);
     else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
         snib__group_pause_over(group);

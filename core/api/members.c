@@ -1,7 +1,7 @@
 /* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
  *
  * Members are put into an order that every process comes to, by server, then name: who takes locks in one
- * order cannot wait in a circle.  Members of one client whose kinds one script can take are one part;
+ * order cannot wait in a circle.  Neighbours of one client whose kinds one script can take are one part;
  * if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
  */
 #include "api/group.h"
@@ -53,8 +53,6 @@ static int members_by_order(const void *a, const void *b)
 {
     const struct member *one = a, *other = b;
     int order = strcmp(one->server, other->server);
-    if (order == 0) /* what one script takes comes first, and together */
-        order = (one->letter == 0) - (other->letter == 0);
     if (order == 0)
         order = members_by_name(one, other);
     return order ? order : one->lock->kind - other->lock->kind;

@@ -245,6 +245,7 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 struct snib__outer {
     struct snib__outer *next;
     struct snib__hold *hold; /* while not ended */
+    snib__time span;         /* the longest it was safe for, ahead */
     int32_t reason;          /* of its loss */
     bool listed;
     bool ended; /* the hold is not his any more: lost, or ended by himself */

@@ -220,7 +220,10 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
     if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
-        return hold->deadline - now < e->config.lease * 2 / 5 ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
+        return hold->lease_ms == 0 && hold->outer &&
+                       hold->deadline - now < hold->outer->span * 2 / 5
+                   ? SNIB_HOLD_AT_RISK
+                   : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;

@@ -79,6 +79,7 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     struct snib__op *op = hold->op;
     hold->phase = SNIB__HELD;
     hold->deadline = deadline;
+    outer->span = deadline - now;
     hold->acquired_at = now;
     hold->count = 1;
     hold->op = NULL;
@@ -97,6 +98,8 @@ void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, sni
     if (outer->ended || outer->hold->phase != SNIB__HELD || deadline <= outer->hold->deadline)
         return;
     outer->hold->deadline = deadline;
+    if (deadline - now > outer->span)
+        outer->span = deadline - now;
     snib__hold_arm(e, outer->hold, now);
 }
 

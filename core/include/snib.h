@@ -292,9 +292,9 @@ SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
 
 /* snib_multi_new - all of several locks, or none, as one lock.
  *
- * Members of one client and of the kinds mutex, fenced, spin, read and write are taken by one command;
- * all others one after another, always in the same order whatever the order here, so that two processes
- * cannot wait for each other in a circle.  The hold is lost as soon as one member's is; its token is 0.
+ * Members are taken in the order of their servers and names, whatever the order here, so that two
+ * processes cannot wait for each other in a circle; neighbours of one client and of the kinds mutex,
+ * fenced, spin, read and write by one command.  The hold is lost as soon as one member's is; its token is 0.
  *
  * locks    1 to 100; any kinds but semaphore and latch; also of different clients.  Leases, limits and
  *          flags of their own are ignored in favour of these options.  They may be freed afterwards.
@@ -462,7 +462,7 @@ typedef struct snib_lock_info_data {
     int64_t token;   /* the fencing token given out last; 0 none */
 } snib_lock_info_data;
 
-/* snib_lock_info - ask the server who holds the lock.
+/* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
  * Blocks   for at most the client's patience. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,

@@ -8,7 +8,10 @@
         hold.check()  # raises snib.Lost if the hold can no longer be trusted
 
 A lock has the habits of threading.Lock, one from client.rlock() those of threading.RLock; times are
-seconds.  snib.aio has the same names for asyncio.  All exceptions are under snib.Error.
+seconds.  A client also has fair_lock(), fenced_lock(), rwlock(), spin_lock(), plain_lock(),
+semaphore(), permits() and latch(); MultiLock and QuorumLock are one lock over several.  snib.aio
+has the same names for asyncio, snib.fencing what checks tokens.  All exceptions are under
+snib.Error.
 """
 
 from __future__ import annotations
@@ -19,13 +22,30 @@ from typing import TYPE_CHECKING, Any
 from . import _codes, _core, _errors
 from ._client import Stats
 from ._codes import *  # noqa: F403
+from ._describe import Description, Holder, Permit, Waiter
 from ._error import Error
 from ._hold import LockInfo, State
-from ._lock import Client, Hold, Lock, Loss, RLock
+from ._lock import (
+    FairLock,
+    FencedLock,
+    Hold,
+    Lock,
+    Loss,
+    PlainLock,
+    ReadLock,
+    RLock,
+    RWLock,
+    SpinLock,
+    WriteLock,
+)
+from ._permits import Latch, Permits, Semaphore
 from ._queue import Event, Queue
+from ._several import MultiLock, QuorumLock
+from ._sync import Client
 
 if TYPE_CHECKING:
     from . import aio as aio
+    from . import fencing as fencing
 
 _core.set_errors(_errors.make)
 
@@ -36,24 +56,41 @@ connect = Client
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aio":  # asyncio is slow to import and many programs do without
-        return importlib.import_module("snib.aio")
+    if name in ("aio", "fencing"):  # asyncio is slow to import and many programs do without
+        return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 
 
 __all__ = [
     "Client",
+    "Description",
     "Error",
     "Event",
+    "FairLock",
+    "FencedLock",
     "Hold",
+    "Holder",
+    "Latch",
     "Lock",
     "LockInfo",
     "Loss",
+    "MultiLock",
+    "Permit",
+    "Permits",
+    "PlainLock",
     "Queue",
+    "QuorumLock",
     "RLock",
+    "RWLock",
+    "ReadLock",
+    "Semaphore",
+    "SpinLock",
     "State",
     "Stats",
+    "Waiter",
+    "WriteLock",
     "aio",
     "connect",
+    "fencing",
 ]
 __all__ += _codes.__all__

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from . import _core
 from ._codes import InvalidOption
 from ._error import Error
+from ._hold import shown_module
 from ._times import lease_ms, option_ms
 
 T = TypeVar("T")
@@ -134,15 +135,17 @@ class BaseClient:
         return Stats(*values)
 
     def _lock_handle(
-        self, name: str, lease: float | None, max_hold: float | None
+        self, kind: int, name: str, lease: float | None, max_hold: float | None, flags: int
     ) -> _core.LockHandle:
-        return _core.lock_new(self._handle, name, lease_ms(lease), option_ms("max_hold", max_hold))
+        return _core.lock_new(
+            self._handle, kind, name, lease_ms(lease), option_ms("max_hold", max_hold), flags
+        )
 
     def _after_fork(self) -> None:
         """In a child: let go of what belongs to the parent."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__module__.removesuffix('._lock')}.Client {self.id}>"
+        return f"<{shown_module(self)}.Client {self.id}>"
 
 
 def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:

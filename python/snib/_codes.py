@@ -108,6 +108,18 @@ class QueueInUse(UsageError):
     code = -8
 
 
+class UpgradeRefused(UsageError):
+    """The owner holds the read lock; release it before taking the write lock."""
+
+    code = -9
+
+
+class InvalidPermits(UsageError):
+    """The number of permits is out of range or more than there are."""
+
+    code = -10
+
+
 class NoMemory(ResourceError, MemoryError):
     """Out of memory."""
 
@@ -237,6 +249,8 @@ BY_CODE: dict[int, type[Error]] = {
     InvalidOption.code: InvalidOption,
     NotSupported.code: NotSupported,
     QueueInUse.code: QueueInUse,
+    UpgradeRefused.code: UpgradeRefused,
+    InvalidPermits.code: InvalidPermits,
     NoMemory.code: NoMemory,
     LimitReached.code: LimitReached,
     SystemFailure.code: SystemFailure,
@@ -270,6 +284,7 @@ __all__ = [
     "InvalidLease",
     "InvalidName",
     "InvalidOption",
+    "InvalidPermits",
     "InvalidURL",
     "LimitReached",
     "Loading",
@@ -290,6 +305,7 @@ __all__ = [
     "SystemFailure",
     "Timeout",
     "Unreachable",
+    "UpgradeRefused",
     "UsageError",
     "WrongType",
 ]

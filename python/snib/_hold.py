@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import _core
+from ._codes import Busy, Timeout
+from ._error import Error
 
 if TYPE_CHECKING:
     from ._client import BaseClient
+
+_FOREVER = 2**63 - 1  # milliseconds
 
 
 class State(enum.IntEnum):
@@ -27,18 +32,29 @@ class LockInfo:
 
     held: bool
     remaining: float | None  # seconds until the lease ends; None: it never would
-    count: int  # the hold count on the wire
-    waiting: int | None  # processes that wait for its wake-ups, if known
+    count: int  # the hold count on the wire; readers; free permits; a latch's count
+    waiting: int | None  # processes that wait for its wake-ups, or in its queue, if known
     mine: bool  # held through this client
     owner: str  # "<client id>:<number>", "" if free
+    token: int = 0  # the fencing token given out last; 0 none
 
 
 def make_info(info: _core.Info | None) -> LockInfo:
     if info is None:
         return LockInfo(False, 0.0, 0, 0, False, "")
-    held, remaining_ms, count, waiting, mine, owner = info
+    held, remaining_ms, count, waiting, mine, owner, token = info
     remaining = None if remaining_ms < 0 else remaining_ms / 1000
-    return LockInfo(held, remaining, count, None if waiting < 0 else waiting, mine, owner)
+    return LockInfo(held, remaining, count, None if waiting < 0 else waiting, mine, owner, token)
+
+
+def refusal(name: str, busy: str, wait: int) -> Error:
+    """Why a wait that may last so many milliseconds ended without a hold."""
+    return Timeout(f"{name!r} was not free in time") if wait else Busy(busy.format(name))
+
+
+def shown_module(shown: object) -> str:
+    """The module that programs import a class from: without the private ones."""
+    return type(shown).__module__.partition("._")[0]
 
 
 class BaseHold:
@@ -76,12 +92,16 @@ class BaseHold:
         return _core.reason_text(reason) if reason else None
 
     def remaining(self) -> float:
-        """Seconds for which the hold is safe as things stand; 0.0 when lost or released."""
-        return _core.hold_remaining_ms(self._handle) / 1000
+        """Seconds for which the hold is safe as things stand; 0.0 when lost or released.
+
+        Infinity for a hold that cannot be lost, which only a semaphore's is.
+        """
+        milliseconds = _core.hold_remaining_ms(self._handle)
+        return math.inf if milliseconds == _FOREVER else milliseconds / 1000
 
     def check(self) -> None:
         """Return while the hold is safe; raise Lost, or NotHeld after the release."""
         _core.hold_check(self._handle)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__module__.removesuffix('._lock')}.Hold of {self._client!r}>"
+        return f"<{shown_module(self)}.Hold of {self._client!r}>"

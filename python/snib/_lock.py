@@ -1,18 +1,18 @@
-"""Clients and locks for programs with threads."""
+"""Locks for programs with threads."""
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import threading
 from threading import get_ident
 from types import TracebackType
+from typing import ClassVar
 
-from . import _core
-from ._client import BaseClient, in_thread
-from ._codes import Busy, NotHeld, Timeout
+from . import _core, _kinds
+from ._client import BaseClient
+from ._codes import NotHeld
 from ._error import Error
-from ._hold import BaseHold, LockInfo, State, make_info
+from ._hold import BaseHold, LockInfo, State, make_info, refusal
 from ._times import acquire_ms, wait_ms
 
 # Owners of re-entrant locks: a number per thread or task that, unlike its identity, never returns.
@@ -80,17 +80,48 @@ class Hold(BaseHold):
                 raise
 
 
-class _AnyLock:
+class Named:
+    """A name at a client, used as one kind of lock."""
+
     __slots__ = ("name", "_client", "_handle", "__weakref__")
 
+    _KIND: ClassVar[int]
+
     def __init__(
-        self, client: Client, name: str, lease: float | None, max_hold: float | None
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
     ) -> None:
         self.name = name
         self._client = client  # a lock keeps its client open
-        self._handle = client._lock_handle(name, lease, max_hold)
+        self._handle = client._lock_handle(self._KIND, name, lease, max_hold, flags)
 
-    def _owner(self) -> int:
+    def info(self) -> LockInfo:
+        """Ask the server who holds the lock."""
+        return make_info(_core.lock_info(self._handle))
+
+    def force_release(self) -> bool:
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        return _core.lock_force_release(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<snib.{type(self).__name__} {self.name!r}>"
+
+
+class Holdable(Named):
+    """What can be held: all locks, semaphores and permits."""
+
+    __slots__ = ()
+
+    _acquire: ClassVar[staticmethod[[_core.LockHandle, int, int], _core.HoldHandle | None]]
+    _submit: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
+    _busy: ClassVar[str] = "somebody else holds {!r}"
+
+    def _number(self, n: int) -> int:
+        """What the core wants to know of an acquisition: the owner, or how many permits."""
         raise NotImplementedError
 
     def _keep(self, hold: Hold) -> None:
@@ -99,49 +130,32 @@ class _AnyLock:
     def _take(self) -> Hold:
         raise NotImplementedError
 
-    def _try(self, wait: int) -> Hold | None:
-        handle = _core.acquire(self._handle, self._owner(), wait)
+    def _try(self, n: int, wait: int) -> Hold | None:
+        handle = self._acquire(self._handle, self._number(n), wait)
         return None if handle is None else Hold(self._client, handle)
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        hold = self._try(acquire_ms(blocking, timeout))
+    def _try_to_keep(self, n: int, wait: int) -> bool:
+        hold = self._try(n, wait)
         if hold is None:
             return False
         self._keep(hold)
         return True
 
+    def _hold(self, n: int, wait: int) -> Hold:
+        hold = self._try(n, wait)
+        if hold is None:
+            raise refusal(self.name, self._busy, wait)
+        return hold
+
+    def locked(self) -> bool:
+        raise NotImplementedError
+
     def release(self) -> None:
         """Release what acquire() got; see Hold.release()."""
         self._take().release()
 
-    def hold(self, timeout: float | None = None) -> Hold:
-        """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
-
-        Raises Timeout when the time is over, Busy if it was 0 (one try).
-        """
-        wait = wait_ms(timeout)
-        hold = self._try(wait)
-        if hold is None:
-            if wait:
-                raise Timeout(f"{self.name!r} was not free in time")
-            raise Busy(f"somebody else holds {self.name!r}")
-        return hold
-
-    def info(self) -> LockInfo:
-        """Ask the server who holds the lock."""
-        return make_info(_core.lock_info(self._handle))
-
-    def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
-        return self.info().held
-
-    def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
-        return _core.lock_force_release(self._handle)
-
     def __enter__(self) -> Hold:
-        hold = self._try(-1)
+        hold = self._try(1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
         self._keep(hold)
         return hold
@@ -154,11 +168,32 @@ class _AnyLock:
     ) -> None:
         self._take().__exit__(kind, error, trace)
 
-    def __repr__(self) -> str:
-        return f"<snib.{type(self).__name__} {self.name!r}>"
+
+class AnyLock(Holdable):
+    """What all locks have in common, whoever their owner is."""
+
+    __slots__ = ()
+
+    _acquire = staticmethod(_core.acquire)
+    _submit = staticmethod(_core.lock_acquire_submit)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Get the lock, waiting if need be; False if it was not free in time."""
+        return self._try_to_keep(1, acquire_ms(blocking, timeout))
+
+    def hold(self, timeout: float | None = None) -> Hold:
+        """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
+
+        Raises Timeout when the time is over, Busy if it was 0 (one try).
+        """
+        return self._hold(1, wait_ms(timeout))
+
+    def locked(self) -> bool:
+        """Ask the server whether anybody holds the lock."""
+        return self.info().held
 
 
-class Lock(_AnyLock):
+class Lock(AnyLock):
     """A named lock with the habits of threading.Lock.
 
     Each acquisition has an owner of its own: a second one waits for the first one's release,
@@ -167,15 +202,25 @@ class Lock(_AnyLock):
 
     __slots__ = ("_holds",)
 
+    _KIND = _kinds.MUTEX
+
     def __init__(
-        self, client: Client, name: str, lease: float | None, max_hold: float | None
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
     ) -> None:
-        super().__init__(client, name, lease, max_hold)
+        super().__init__(client, name, lease, max_hold, flags)
+        self._begin()
+
+    def _begin(self) -> None:
         # More than one if holds were lost: then each thread must give back its own.
         self._holds: dict[int, Hold] = {}
 
-    def _owner(self) -> int:
-        return 0
+    def _number(self, n: int) -> int:
+        return 0  # a fresh owner
 
     def _keep(self, hold: Hold) -> None:
         self._holds[get_ident()] = hold
@@ -191,7 +236,39 @@ class Lock(_AnyLock):
         raise NotHeld("release of a lock that is not held")
 
 
-class RLock(_AnyLock):
+class FairLock(Lock):
+    """A lock that goes to whoever asked first, among all processes."""
+
+    __slots__ = ()
+
+    _KIND = _kinds.FAIR
+
+
+class FencedLock(Lock):
+    """A lock whose holds carry a rising token; snib.fencing has what checks it."""
+
+    __slots__ = ()
+
+    _KIND = _kinds.FENCED
+
+
+class SpinLock(Lock):
+    """A lock whose waiters poll and whose releases tell nobody: for short work."""
+
+    __slots__ = ()
+
+    _KIND = _kinds.SPIN
+
+
+class PlainLock(Lock):
+    """A lock that is one string with a time to live, as other libraries write it."""
+
+    __slots__ = ()
+
+    _KIND = _kinds.PLAIN
+
+
+class RLock(AnyLock):
     """A named lock with the habits of threading.RLock.
 
     The owner is the thread: it may acquire again, at once and without a round trip, and must
@@ -200,13 +277,20 @@ class RLock(_AnyLock):
 
     __slots__ = ("_holds",)
 
+    _KIND = _kinds.MUTEX
+
     def __init__(
-        self, client: Client, name: str, lease: float | None, max_hold: float | None
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
     ) -> None:
-        super().__init__(client, name, lease, max_hold)
+        super().__init__(client, name, lease, max_hold, flags)
         self._holds: dict[int, list[Hold]] = {}
 
-    def _owner(self) -> int:
+    def _number(self, n: int) -> int:
         return _thread.owner
 
     def _keep(self, hold: Hold) -> None:
@@ -222,56 +306,43 @@ class RLock(_AnyLock):
         return hold
 
 
-class Client(BaseClient):
-    __doc__ = BaseClient.__doc__
+class ReadLock(RLock):
+    """The readers' side of a read/write lock: many may hold it, or one writer the other side."""
 
-    def lock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> Lock:
-        """Name a lock; nothing is sent.
+    __slots__ = ()
 
-        lease     None: renewed while held, with the client's lease.  Else fixed and not renewed.
-        max_hold  renewal ends and the hold is lost after this time
-        """
-        return Lock(self, name, lease, max_hold)
+    _KIND = _kinds.READ
 
-    def rlock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> RLock:
-        """As lock(), re-entrant: the owner is the thread."""
-        return RLock(self, name, lease, max_hold)
 
-    def ping(self, timeout: float | None = None) -> None:
-        """Connect if need be and ask the server for an answer; None: the client's patience."""
-        _core.ping(self._handle, wait_ms(timeout))
+class WriteLock(RLock):
+    """The writer's side of a read/write lock."""
 
-    def list(self, pattern: str = "*") -> builtins.list[str]:
-        """The names of the locks that match a pattern of Redis' SCAN, sorted."""
-        names: set[str] = set()
-        cursor, found = in_thread(_core.client_list, self._handle, pattern, 0).result()
-        names.update(found)
-        while cursor:
-            cursor, found = in_thread(_core.client_list, self._handle, pattern, cursor).result()
-            names.update(found)
-        return sorted(names)
+    __slots__ = ()
 
-    def close(self, timeout: float | None = None) -> None:
-        """End every operation with Closed and release every hold; again is fine.
+    _KIND = _kinds.WRITE
 
-        Raises Timeout if a release was not confirmed in time (None: the client's patience); then
-        its lease will end it.
-        """
-        in_thread(_core.client_close, self._handle, wait_ms(timeout)).result()
 
-    def __enter__(self) -> Client:
-        return self
+class RWLock:
+    """Many readers, or one writer: `with rwlock.read:`, `with rwlock.write as hold:`.
 
-    def __exit__(
+    The owner of either side is the thread, as for RLock.  Who holds `write` may take `read` too and
+    keep it when `write` is released: so a writer becomes a reader, and nobody writes in between.
+    The other way round raises UpgradeRefused at once; it would wait for itself.
+    """
+
+    __slots__ = ("name", "read", "write", "__weakref__")
+
+    def __init__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
     ) -> None:
-        try:
-            self.close()
-        except Error:
-            if error is None:
-                raise
+        self.name = name
+        self.read = ReadLock(client, name, lease, max_hold)
+        self.write = WriteLock(client, name, lease, max_hold, flags)
+
+    def __repr__(self) -> str:
+        return f"<snib.RWLock {self.name!r}>"

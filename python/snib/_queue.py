@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple, cast
 
-from . import _core
+from . import _core, _kinds
 from ._codes import Lost
 from ._error import Error
-from ._lock import Client, Hold, Lock, RLock
+from ._lock import AnyLock, Hold, Holdable
+from ._permits import Latch
+from ._sync import Client
 from ._times import wait_ms
 
 DONE = 1  # snib_event_kind
@@ -22,7 +24,7 @@ class Event(NamedTuple):
     """The end of an operation, or the loss of a hold.
 
     ticket  what acquire() or release() returned; a loss has the ticket of the acquire
-    result  the hold, None after a release, or the exception to raise
+    result  the hold, None after a release or a latch, or the exception to raise
     lost    True for a loss; the result is then a Lost
     """
 
@@ -44,14 +46,25 @@ class Queue:
         """A descriptor that is readable while there are events; watch it and nothing else."""
         return _core.queue_fd(self._handle)
 
-    def acquire(self, lock: Lock | RLock, timeout: float | None = None) -> int:
+    def acquire(self, lock: Holdable, timeout: float | None = None, *, n: int = 1) -> int:
         """Start to acquire; exactly one event will come.
 
-        The owner of an RLock is the thread that calls this.
+        The owner of a re-entrant lock is the thread that calls this.  n is for a Semaphore or
+        Permits: how many to take.
         """
+        if n != 1 and isinstance(lock, AnyLock):
+            raise TypeError("a lock has no number of permits")
         ticket = next(self._tickets)
-        self._running[ticket] = _core.lock_acquire_submit(
-            lock._handle, lock._owner(), wait_ms(timeout), self._handle, ticket
+        self._running[ticket] = lock._submit(
+            lock._handle, lock._number(_kinds.number(n)), wait_ms(timeout), self._handle, ticket
+        )
+        return ticket
+
+    def wait(self, latch: Latch, timeout: float | None = None) -> int:
+        """Start to wait for a latch; exactly one event will come, with None or an exception."""
+        ticket = next(self._tickets)
+        self._running[ticket] = _core.latch_wait_submit(
+            latch._handle, wait_ms(timeout), self._handle, ticket
         )
         return ticket
 

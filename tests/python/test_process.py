@@ -22,6 +22,7 @@ client = snib.connect(URL, patience=60, reply_timeout=60, recheck=60)
 lock, other = client.lock("busy"), client.lock("other")
 client.ping()
 hold = other.hold()
+{before}
 say("ready")
 input()
 try:
@@ -43,6 +44,11 @@ CALLS = {
     "hold": ("lock.hold()", False, "hold.release()"),
     "with": ("with lock: pass", False, "hold.release()"),
     "lost.wait": ("hold.lost.wait()", False, "hold.release()"),
+    "semaphore": ("client.semaphore('none').acquire(2)", False, "hold.release()"),
+    "latch": ("latch.wait()", False, "latch.force_release(); hold.release()"),
+    "MultiLock": ("snib.MultiLock([lock, client.lock('b')]).acquire()", False, "hold.release()"),
+    "describe, no answer": ("client.describe('other')", True, "hold.release()"),
+    "count, no answer": ("latch.count()", True, "latch.force_release(); hold.release()"),
     "acquire, no answer": ("client.lock('free').acquire()", True, "hold.release()"),
     "release, no answer": ("hold.release()", True, ""),
     "info, no answer": ("lock.info()", True, "hold.release()"),
@@ -60,7 +66,8 @@ def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
     source, no_answer, after = CALLS[call]
     with snib.connect(server.url) as holder:
         busy = holder.lock("busy").hold()
-        program = Program(INTERRUPTED.format(call=source, after=after), server.url)
+        before = "latch = client.latch('latch'); latch.init(1)" if "latch" in source else ""
+        program = Program(INTERRUPTED.format(before=before, call=source, after=after), server.url)
         assert program.hear() == "ready"
         if no_answer:
             server.process.send_signal(signal.SIGSTOP)
@@ -121,6 +128,8 @@ warnings.simplefilter("ignore", DeprecationWarning)
 client = snib.connect(URL, lease=0.5)
 aclient = snib.aio.connect(URL)
 lock = client.lock("parent")
+family = [client.semaphore("s"), client.permits("p"), snib.MultiLock([lock, client.fair_lock("f")])]
+latch = client.latch("l")
 queue = hold = waiter = None
 state = sys.argv[2]
 
@@ -128,7 +137,8 @@ def child():
     calls = [
         lock.acquire, lock.info, lock.force_release, client.ping, client.list, client.stats,
         lambda: lock.hold(0), lambda: client.lock("x").acquire(), lambda: snib.Queue(client),
-        client.close,
+        client.close, lambda: client.describe("x"), latch.wait, latch.count,
+        *(each.acquire for each in family),
     ]
     if hold is not None:
         calls += [hold.check, hold.release, hold.remaining, hold.lost.is_set]

@@ -1,0 +1,111 @@
+"""Everything the server knows of one name, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock, or reads under it."""
+
+    owner: str  # "<client id>:<number>"; what is not plain text is shown as question marks
+    remaining: float | None  # seconds until the lease ends; None: it never would
+    count: int  # the hold count on the wire
+
+
+@dataclass(frozen=True)
+class Permit:
+    """A permit that somebody has."""
+
+    id: str  # 32 hexadecimal digits
+    remaining: float | None  # seconds until its lease ends; None: it never would
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A place in the queue of a fair lock."""
+
+    owner: str
+    remaining: float | None  # seconds until the place ends, unless its owner asks again
+
+
+@dataclass(frozen=True)
+class Description:
+    """What client.describe() found under a name, whatever kind of lock made it.
+
+    kind       "free", "mutex", "fair", "read", "write", "plain", "permits", "counter" (a semaphore
+               or a latch), or "other" (no lock)
+    holders    of a mutex, a fair or a plain lock, or the writer
+    readers    of a read/write lock
+    permits    that are held
+    waiters    of a fair lock, in order
+    token      the fencing token given out last; 0 none
+    available  permits to be had now
+    total      permits held and free together
+    count      a counter's number
+    waiting    processes that wait for wake-ups, if known
+    more       entries that did not fit in here
+    """
+
+    name: str
+    kind: str
+    holders: tuple[Holder, ...] = ()
+    readers: tuple[Holder, ...] = ()
+    permits: tuple[Permit, ...] = ()
+    waiters: tuple[Waiter, ...] = ()
+    token: int = 0
+    available: int | None = None
+    total: int | None = None
+    count: int | None = None
+    waiting: int | None = None
+    more: int = 0
+
+
+def _seconds(milliseconds: str) -> float | None:
+    return None if int(milliseconds) < 0 else int(milliseconds) / 1000
+
+
+def _holder(rest: str) -> Holder:
+    owner, remaining, count = rest.rsplit(" ", 2)
+    return Holder(owner, _seconds(remaining), int(count))
+
+
+def _permit(rest: str) -> Permit:
+    permit, remaining = rest.rsplit(" ", 1)
+    return Permit(permit, _seconds(remaining))
+
+
+def _waiter(rest: str) -> Waiter:
+    owner, remaining = rest.rsplit(" ", 1)
+    return Waiter(owner, _seconds(remaining))
+
+
+# The first word of a line, the field it belongs to, and how the rest is read.
+_LISTS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "holder": ("holders", _holder),
+    "reader": ("readers", _holder),
+    "permit": ("permits", _permit),
+    "waiter": ("waiters", _waiter),
+}
+_NUMBERS = ("token", "available", "total", "count", "waiting", "more")
+
+
+def make_description(name: str, lines: list[str]) -> Description:
+    """From the texts of snib_client_describe(); words of a newer core are passed over."""
+    found: dict[str, list[object]] = {field: [] for field, _ in _LISTS.values()}
+    single: dict[str, str | int | None] = {}
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word in _LISTS:
+            field, read = _LISTS[word]
+            found[field].append(read(rest))
+        elif word == "kind":
+            single[word] = rest
+        elif word in _NUMBERS:
+            single[word] = int(rest)
+    if single.get("waiting") == -1:
+        single["waiting"] = None
+    lists = {field: tuple(values) for field, values in found.items()}
+    return Description(name, **single, **lists)  # type: ignore[arg-type]

@@ -1,0 +1,42 @@
+"""Numbers of snib.h that both faces of the package hand to the core."""
+
+from __future__ import annotations
+
+from ._codes import InvalidPermits
+
+# enum snib_kind
+MUTEX, FAIR, READ, WRITE, FENCED, SPIN, PLAIN, SEMAPHORE, PERMITS, LATCH = range(1, 11)
+
+# snib_lock_options.flags
+FLAG_FENCED, FLAG_PREFER_WRITER, FLAG_NO_QUARANTINE = 1, 2, 4
+
+# enum snib_count
+GET, INIT, ADD, SET, TOTAL, RELEASE, DRAIN, DOWN = range(1, 9)
+
+
+def number(n: int) -> int:
+    """A number of permits, or to count down from; the ranges are the core's."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"the number must be an int, not {type(n).__name__}")
+    if not -(2**63) <= n < 2**63:
+        raise InvalidPermits("the number is far out of range")
+    return n
+
+
+def _flag(name: str, value: bool, flag: int) -> int:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, not {type(value).__name__}")
+    return flag if value else 0
+
+
+def fair_flags(fenced: bool) -> int:
+    return _flag("fenced", fenced, FLAG_FENCED)
+
+
+def rwlock_flags(fenced: bool, prefer_writer: bool) -> int:
+    preference = _flag("prefer_writer", prefer_writer, FLAG_PREFER_WRITER)
+    return _flag("fenced", fenced, FLAG_FENCED) | preference
+
+
+def quorum_flags(quarantine: bool) -> int:
+    return FLAG_NO_QUARANTINE ^ _flag("quarantine", quarantine, FLAG_NO_QUARANTINE)

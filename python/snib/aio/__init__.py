@@ -1,0 +1,57 @@
+"""Clients and locks for asyncio: the names of `snib`, with `await`.
+
+No thread waits and none calls into Python: each running loop watches one descriptor for all of a
+client's operations in it.  A client may serve several loops in several threads.  A task may be
+cancelled at any await; what it was about to get is given back.
+"""
+
+from __future__ import annotations
+
+from .._describe import Description, Holder, Permit, Waiter
+from .._hold import LockInfo, State
+from ._client import Client
+from ._lock import (
+    FairLock,
+    FencedLock,
+    Hold,
+    Lock,
+    Loss,
+    PlainLock,
+    ReadLock,
+    RLock,
+    RWLock,
+    SpinLock,
+    WriteLock,
+)
+from ._permits import Latch, Permits, Semaphore
+from ._several import MultiLock, QuorumLock
+
+# It reads better at the call, and a client needs no await to be made: nothing is sent.
+connect = Client
+
+__all__ = [
+    "Client",
+    "Description",
+    "FairLock",
+    "FencedLock",
+    "Hold",
+    "Holder",
+    "Latch",
+    "Lock",
+    "LockInfo",
+    "Loss",
+    "MultiLock",
+    "Permit",
+    "Permits",
+    "PlainLock",
+    "QuorumLock",
+    "RLock",
+    "RWLock",
+    "ReadLock",
+    "Semaphore",
+    "SpinLock",
+    "State",
+    "Waiter",
+    "WriteLock",
+    "connect",
+]

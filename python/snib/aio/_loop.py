@@ -1,0 +1,89 @@
+"""A client's queue in a running event loop."""
+
+from __future__ import annotations
+
+import itertools
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable
+from typing import Any
+
+from .. import _core
+from .._client import BaseClient
+
+_DONE = 1
+OK, BUSY, TIMEDOUT, NOT_HELD = 0, 1, 2, 6
+
+Result = tuple[int, Any]
+
+
+class Loop:
+    """A client's queue in one running loop.
+
+    A loop does not tell when it closes, but it lets go of its readers: as nobody else owns this for
+    long, queue and waiting operations end with the loop.
+    """
+
+    def __init__(self, client: BaseClient, loop: AbstractEventLoop) -> None:
+        self.loop = loop
+        self.queue = _core.queue_new(client._handle)
+        self.new_token = itertools.count(1).__next__
+        self.new_future: Callable[[], Future[Result]] = loop.create_future
+        self.waiting: dict[int, Future[Result]] = {}
+        self.losses: dict[int, set[Future[bool]]] = {}
+        self.corked = False
+        loop.add_reader(_core.queue_fd(self.queue), self._drain)
+
+    async def run(self, submit: Callable[..., int], *arguments: object) -> Result:
+        """Submit an operation and wait for its code and value."""
+        token = self.new_token()
+        operation = submit(*arguments, self.queue, token)
+        future = self.waiting[token] = self.new_future()
+        try:
+            return await future
+        except BaseException:
+            self.abandon(token, operation, future)
+            raise
+
+    def abandon(self, token: int, operation: int, future: Future[Result]) -> None:
+        """The task was cancelled, or thrown away with its loop.
+
+        Either the core takes back what it may still be granted, or a hold is there already: in the
+        queue, where the drain drops it because nobody waits for its token, or in the future.
+        """
+        self.waiting.pop(token, None)
+        _core.op_cancel(operation)
+        if future.done() and not future.cancelled():
+            _core.hold_drop(future.result()[1])
+
+    def _drain(self) -> int:
+        events = _core.queue_drain(self.queue)
+        for kind, token, code, value in events:
+            if kind == _DONE:
+                future = self.waiting.pop(token, None)
+                if future is None or future.done():
+                    _core.hold_drop(value)
+                else:
+                    future.set_result((code, value))
+            elif isinstance(value, int):
+                self.end_losses(value, True)
+        if events and not self.corked:
+            # The tasks woken above run before the uncork: what they submit leaves in one go.
+            self.corked = True
+            _core.queue_cork(self.queue)
+            self.loop.call_soon(self._uncork)
+        return len(events)
+
+    def _uncork(self) -> None:
+        self.corked = False
+        _core.queue_uncork(self.queue)
+
+    def end_losses(self, hold_id: int, lost: bool) -> None:
+        for future in self.losses.pop(hold_id, ()):
+            if not future.done():
+                future.set_result(lost)
+
+    def detach(self) -> None:
+        """In the loop's thread, after the client was closed: the last events, then no more."""
+        while self._drain():
+            pass
+        self.loop.remove_reader(_core.queue_fd(self.queue))

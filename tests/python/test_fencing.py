@@ -1,0 +1,174 @@
+"""The checkers for the protected side: newer tokens pass, what was overtaken does not."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import snib
+from snib import fencing
+from support import Server
+
+Check = Callable[[int, str], None]
+
+
+def in_process(server: Server, folder: Path) -> Iterator[Check]:
+    yield fencing.Fence().check
+
+
+def in_guard(server: Server, folder: Path) -> Iterator[Check]:
+    fence = fencing.Fence()
+
+    def check(token: int, owner: str) -> None:
+        with fence.guard(token, owner):
+            pass
+
+    yield check
+
+
+def in_sqlite(server: Server, folder: Path) -> Iterator[Check]:
+    database = sqlite3.connect(folder / "orders")
+    database.execute(fencing.SQL_TABLE)
+
+    def check(token: int, owner: str) -> None:
+        with database:
+            fencing.sql_check(database.execute, "orders", token, owner)
+
+    yield check
+    database.close()
+
+
+def in_redis(server: Server, folder: Path) -> Iterator[Check]:
+    yield lambda token, owner: fencing.redis_check(server.admin, "fence", token, owner)
+    server.admin.delete("fence")
+
+
+def in_redis_set(server: Server, folder: Path) -> Iterator[Check]:
+    yield lambda token, owner: fencing.redis_set(server.admin, "key", "value", token, owner)
+    server.admin.delete("key", "key:fence")
+
+
+@pytest.fixture(params=[in_process, in_guard, in_sqlite, in_redis, in_redis_set])
+def check(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Iterator[Check]:
+    yield from request.param(server, tmp_path)
+
+
+def test_tokens_only_rise(check: Check) -> None:
+    check(1, "a")
+    check(1, "a")
+    check(2, "b")
+    for token, owner in [(1, "a"), (1, "b"), (2, "a"), (2, "")]:
+        with pytest.raises(fencing.StaleToken, match=f"token {token} is stale"):
+            check(token, owner)
+    check(2, "b")
+    check(9, "a")
+    check(10, "b")
+    with pytest.raises(snib.Lost):
+        check(9, "a")
+
+
+def test_great_tokens_are_exact(check: Check) -> None:
+    """Neighbours above 2^53, which a float could not tell apart."""
+    for token in [2**53, 2**53 + 1, 2**62, 2**63 - 1]:
+        check(token, "a")
+        check(token, "a")
+        with pytest.raises(fencing.StaleToken):
+            check(token, "b")
+        with pytest.raises(fencing.StaleToken):
+            check(token - 1, "b")
+
+
+def test_bad_arguments_change_nothing(check: Check) -> None:
+    check(5, "a")
+    for token in [0, -1, 2**63, 10**400]:
+        with pytest.raises(snib.InvalidArgument):
+            check(token, "b")
+    for token, owner in [(True, "b"), ("7", "b"), (7.0, "b"), (None, "b"), (7, None), (7, b"b")]:
+        with pytest.raises(TypeError):
+            check(token, owner)  # type: ignore[arg-type]
+    check(5, "a")
+
+
+def test_a_fence_can_be_restored() -> None:
+    fence = fencing.Fence(7, "a")
+    assert (fence.token, fence.owner) == (7, "a")
+    with pytest.raises(fencing.StaleToken):
+        fence.check(6, "b")
+    with pytest.raises(snib.InvalidArgument):
+        fencing.Fence(-1, "a")
+
+
+def test_guard_keeps_others_out() -> None:
+    fence = fencing.Fence()
+    written: list[int] = []
+    passed = threading.Event()
+
+    def newer() -> None:
+        passed.set()
+        with fence.guard(2, "b"):
+            written.append(2)
+
+    thread = threading.Thread(target=newer)
+    with fence.guard(1, "a"):
+        thread.start()
+        assert passed.wait(5)
+        assert fence.token == 1
+        written.append(1)
+    thread.join()
+    assert written == [1, 2]
+    with pytest.raises(fencing.StaleToken), fence.guard(1, "a"):
+        pytest.fail("ran with a stale token")
+    with pytest.raises(ZeroDivisionError), fence.guard(3, "c"):
+        raise ZeroDivisionError
+    fence.check(3, "c")
+
+
+def test_sql_check_and_change_are_one(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "orders")
+    database.execute(fencing.SQL_TABLE)
+    database.execute("CREATE TABLE stock (item TEXT, number INTEGER)")
+
+    def write(number: int, token: int, owner: str) -> None:
+        with database:
+            database.execute("INSERT INTO stock VALUES ('book', ?)", (number,))
+            fencing.sql_check(database.execute, "stock", token, owner)
+
+    write(1, 2, "b")
+    with pytest.raises(fencing.StaleToken):
+        write(2, 1, "a")
+    fencing.sql_check(database.execute, "other", 1, "a")
+    assert database.execute("SELECT number FROM stock").fetchall() == [(1,)]
+    database.close()
+
+
+def test_sql_for_other_drivers() -> None:
+    assert ":" not in fencing.SQL_CHECK_PYFORMAT
+    values = {"name": 1, "token": 2, "owner": 3}
+    assert "VALUES (1, 2, 3)" in fencing.SQL_CHECK_PYFORMAT % values
+
+
+def test_redis_set_leaves_the_value_of_the_newer(server: Server) -> None:
+    fencing.redis_set(server.admin, "key", "new", 2, "b", fence="noted")
+    with pytest.raises(fencing.StaleToken):
+        fencing.redis_set(server.admin, "key", "old", 1, "a", fence="noted")
+    assert server.admin.get("key") == "new"
+    assert server.admin.hgetall("noted") == {"token": "2", "owner": "b"}
+    server.admin.delete("key", "noted")
+
+
+def test_a_lock_and_its_fence(server: Server, client: snib.Client) -> None:
+    fence = fencing.Fence()
+    lock = client.fenced_lock("fenced")
+    with lock as old:
+        fence.check(old.token, old.owner)
+    with lock as new:
+        fence.check(new.token, new.owner)
+        with pytest.raises(fencing.StaleToken):
+            fence.check(1, "an older hold")
+    server.admin.delete(*server.admin.keys("*fenced*"))
+    with client.lock("unfenced") as hold, pytest.raises(snib.InvalidArgument):
+        fence.check(hold.token, hold.owner)
