@@ -3,7 +3,7 @@
 package snib
 
 // bridge.go is the one Go file that calls C.  C keeps nothing of Go's after a call and never calls
-// back.  Only startAcquire and startRelease (for their slice), closeClient and listStep can block.
+// back.  Only startAcquire and startRelease (for their slice), closeClient, listStep and describe block.
 
 /*
 #cgo noescape bridge_acquire
@@ -12,6 +12,8 @@ package snib
 #cgo nocallback bridge_release
 #cgo noescape bridge_ask
 #cgo nocallback bridge_ask
+#cgo noescape bridge_count
+#cgo nocallback bridge_count
 #cgo noescape bridge_hold_state
 #cgo nocallback bridge_hold_state
 #cgo noescape bridge_hold_check
@@ -25,7 +27,7 @@ package snib
 import "C"
 
 import (
-	"bytes"
+	"math"
 	"strings"
 	"syscall"
 	"time"
@@ -131,9 +133,19 @@ func closeClient(client uint64, timeoutMS int64) error {
 
 func freeClient(client uint64) { C.bridge_client_free(C.uint64_t(client)) }
 
+const textsRoom = 65536 // for the core's lists of texts
+
+// texts parts what the core wrote as one text after another, each with a zero byte at its end.
+func texts(buffer []byte) []string {
+	if len(buffer) == 0 {
+		return nil
+	}
+	return strings.Split(string(buffer[:len(buffer)-1]), "\x00")
+}
+
 // listStep goes one step through the server's names.
 func listStep(client uint64, pattern string, cursor uint64) (names []string, next uint64, _ error) {
-	buffer := make([]byte, 65536)
+	buffer := make([]byte, textsRoom)
 	var used C.size_t
 	var err C.snib_error
 	position := C.uint64_t(cursor)
@@ -142,12 +154,20 @@ func listStep(client uint64, pattern string, cursor uint64) (names []string, nex
 	if code != C.SNIB_OK {
 		return nil, 0, newError(code, &err)
 	}
-	for rest := buffer[:used]; len(rest) > 0; {
-		end := bytes.IndexByte(rest, 0)
-		names = append(names, string(rest[:end]))
-		rest = rest[end+1:]
+	return texts(buffer[:used]), uint64(position), nil
+}
+
+// describe returns the lines that the core has for one name.
+func describe(client uint64, name string) ([]string, error) {
+	buffer := make([]byte, textsRoom)
+	var used C.size_t
+	var err C.snib_error
+	code := C.bridge_describe(C.uint64_t(client), chars(name), C.size_t(len(name)),
+		(*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &used, &err)
+	if code != C.SNIB_OK {
+		return nil, newError(code, &err)
 	}
-	return names, uint64(position), nil
+	return texts(buffer[:used]), nil
 }
 
 // ---- Operations ---------------------------------------------------------------------------------
@@ -174,10 +194,20 @@ func newStarted(code C.int32_t, result *C.bridge_result) started {
 	return s
 }
 
-func startAcquire(lock, owner uint64, waitMS, sliceMS int64, queue, token uint64) started {
+// wish is what is to be acquired. count is of permits; owner 0 is a fresh one.
+type wish struct {
+	kind   kind
+	lock   uint64
+	owner  uint64
+	count  uint32
+	waitMS int64
+}
+
+func startAcquire(w wish, sliceMS int64, queue, token uint64) started {
 	var result C.bridge_result
-	code := C.bridge_acquire(C.uint64_t(lock), C.uint64_t(owner), C.int64_t(waitMS),
-		C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
+	raw := C.bridge_wish{lock: C.uint64_t(w.lock), owner: C.uint64_t(w.owner), kind: C.int32_t(w.kind),
+		count: C.uint32_t(w.count), wait_ms: C.int64_t(w.waitMS)}
+	code := C.bridge_acquire(&raw, C.int64_t(sliceMS), C.uint64_t(queue), C.uint64_t(token), &result)
 	return newStarted(code, &result)
 }
 
@@ -205,23 +235,91 @@ func startAsk(what question, target uint64, waitMS int64, queue, token uint64) s
 	return newStarted(code, &result)
 }
 
+// tally names a question to a counter or a change of it.
+type tally C.int32_t
+
+const (
+	tallyGet     tally = C.SNIB_COUNT_GET
+	tallyInit    tally = C.SNIB_COUNT_INIT
+	tallyAdd     tally = C.SNIB_COUNT_ADD
+	tallySet     tally = C.SNIB_COUNT_SET
+	tallyTotal   tally = C.SNIB_COUNT_TOTAL
+	tallyRelease tally = C.SNIB_COUNT_RELEASE
+	tallyDrain   tally = C.SNIB_COUNT_DRAIN
+	tallyDown    tally = C.SNIB_COUNT_DOWN
+)
+
+func startCount(k kind, lock uint64, what tally, n int64, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_count(C.int32_t(k), C.uint64_t(lock), C.int32_t(what), C.int64_t(n),
+		C.uint64_t(queue), C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
 // cancelOp reports whether the operation ended cancelled; if not, its result is already there.
 func cancelOp(op uint64) bool { return C.bridge_cancel(C.uint64_t(op)) == C.SNIB_OK }
 
 // ---- Locks and holds ----------------------------------------------------------------------------
 
-func newLock(client uint64, name string, o *lockOptions) (uint64, error) {
+type kind C.int32_t
+
+const (
+	kindMutex     kind = C.SNIB_MUTEX
+	kindFair      kind = C.SNIB_FAIR
+	kindRead      kind = C.SNIB_READ
+	kindWrite     kind = C.SNIB_WRITE
+	kindFenced    kind = C.SNIB_FENCED
+	kindSpin      kind = C.SNIB_SPIN
+	kindPlain     kind = C.SNIB_PLAIN
+	kindSemaphore kind = C.SNIB_SEMAPHORE
+	kindPermits   kind = C.SNIB_PERMITS
+	kindLatch     kind = C.SNIB_LATCH
+	kindMulti     kind = -1 // these two have no number in the core
+	kindQuorum    kind = -2
+)
+
+const (
+	flagFenced       = C.SNIB_LOCK_FENCED
+	flagPreferWriter = C.SNIB_LOCK_PREFER_WRITER
+	flagNoQuarantine = C.SNIB_LOCK_NO_QUARANTINE
+)
+
+func rawLockOptions(o *lockOptions) C.snib_lock_options {
 	raw := C.snib_lock_options{}
 	C.snib_lock_options_init(&raw, C.sizeof_snib_lock_options)
+	raw.flags = C.uint32_t(o.flags)
 	setMillis(&raw.lease_ms, o.lease)
 	if o.unlimited {
 		raw.max_hold_ms = -1
 	} else {
 		setMillis(&raw.max_hold_ms, o.maxHold)
 	}
+	return raw
+}
+
+func newLock(client uint64, k kind, name string, o *lockOptions) (uint64, error) {
+	raw := rawLockOptions(o)
 	var lock C.uint64_t
 	var err C.snib_error
-	code := C.bridge_lock_new(C.uint64_t(client), chars(name), C.size_t(len(name)), &raw, &lock, &err)
+	code := C.bridge_lock_new(C.uint64_t(client), C.int32_t(k), chars(name), C.size_t(len(name)), &raw, &lock,
+		&err)
+	if code != C.SNIB_OK {
+		return 0, newError(code, &err)
+	}
+	return uint64(lock), nil
+}
+
+// newGroup makes one lock of several; k is kindMulti or kindQuorum.
+func newGroup(k kind, members []uint64, o *lockOptions) (uint64, error) {
+	which := C.int32_t(C.BRIDGE_MULTI)
+	if k == kindQuorum {
+		which = C.BRIDGE_QUORUM
+	}
+	raw := rawLockOptions(o)
+	var lock C.uint64_t
+	var err C.snib_error
+	code := C.bridge_group_new(which, (*C.uint64_t)(unsafe.SliceData(members)), C.uint32_t(len(members)), &raw,
+		&lock, &err)
 	if code != C.SNIB_OK {
 		return 0, newError(code, &err)
 	}
@@ -253,7 +351,15 @@ func checkHold(hold uint64) *Error {
 }
 
 func holdRemaining(hold uint64) time.Duration {
-	return max(0, time.Duration(C.bridge_hold_remaining(C.uint64_t(hold)))*time.Millisecond)
+	return max(0, millis(C.bridge_hold_remaining(C.uint64_t(hold))))
+}
+
+// millis is a time of the core; what has no end becomes the longest duration there is.
+func millis(ms C.int64_t) time.Duration {
+	if ms > math.MaxInt64/C.int64_t(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 func holdOwner(hold uint64) string {
@@ -325,7 +431,7 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 			token:     uint64(raw.token),
 			hold:      *(*uint64)(unsafe.Pointer(&raw.hold)),
 			fencing:   int64(raw.fencing),
-			remaining: time.Duration(raw.remaining_ms) * time.Millisecond,
+			remaining: millis(raw.remaining_ms),
 			count:     int64(raw.count),
 			waiting:   int64(raw.waiting),
 			held:      raw.held != 0,

@@ -104,11 +104,41 @@ static inline int32_t bridge_cancel(uint64_t op)
     return snib_op_cancel(BRIDGE_AS(snib_op, op));
 }
 
-static inline int32_t bridge_lock_new(uint64_t client, const char *name, size_t name_len,
+static inline int32_t bridge_describe(uint64_t client, const char *name, size_t name_len, char *buffer,
+                                      size_t cap, size_t *out_used, snib_error *err)
+{
+    uint32_t count;
+    return snib_client_describe(BRIDGE_AS(snib_client, client), name, name_len, buffer, cap, out_used, &count,
+                                err);
+}
+
+static inline int32_t bridge_lock_new(uint64_t client, int32_t kind, const char *name, size_t name_len,
                                       const snib_lock_options *options, uint64_t *out_lock, snib_error *err)
 {
     snib_lock *lock = NULL;
-    int code = snib_lock_new(BRIDGE_AS(snib_client, client), SNIB_MUTEX, name, name_len, options, &lock, err);
+    int code = snib_lock_new(BRIDGE_AS(snib_client, client), kind, name, name_len, options, &lock, err);
+    *out_lock = (uint64_t)(uintptr_t)lock;
+    return code;
+}
+
+enum bridge_group { BRIDGE_MULTI, BRIDGE_QUORUM };
+
+/* One lock made of several. */
+static inline int32_t bridge_group_new(int32_t group, const uint64_t *members, uint32_t n,
+                                       const snib_lock_options *options, uint64_t *out_lock, snib_error *err)
+{
+    snib_lock **locks = calloc((size_t)n + 1, sizeof *locks);
+    if (!locks) {
+        *err = (snib_error){.code = SNIB_ENOMEM};
+        return SNIB_ENOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        locks[i] = BRIDGE_AS(snib_lock, members[i]);
+    }
+    snib_lock *lock = NULL;
+    int code = group == BRIDGE_QUORUM ? snib_quorum_new(locks, n, options, &lock, err)
+                                      : snib_multi_new(locks, n, options, &lock, err);
+    free(locks);
     *out_lock = (uint64_t)(uintptr_t)lock;
     return code;
 }
@@ -118,22 +148,65 @@ static inline void bridge_lock_free(uint64_t lock)
     snib_lock_free(BRIDGE_AS(snib_lock, lock));
 }
 
-/* slice_ms 0: submit, so that the caller's thread never blocks. */
-static inline int32_t bridge_acquire(uint64_t lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
-                                     uint64_t queue, uint64_t token, bridge_result *out)
+/* Go's lock: what of its handle, kind and owner an acquisition needs; count: of permits. */
+typedef struct bridge_wish {
+    uint64_t lock;
+    uint64_t owner;
+    int32_t kind;
+    uint32_t count;
+    int64_t wait_ms;
+} bridge_wish;
+
+/* Stay in C for slice_ms; the operation goes on if it is not done by then. */
+static inline int bridge_begin(const bridge_wish *wish, int64_t slice_ms, snib_queue *queue, uint64_t token,
+                               snib_hold **hold, snib_op **op, snib_error *err)
 {
-    snib_lock *l = BRIDGE_AS(snib_lock, lock);
+    snib_lock *lock = BRIDGE_AS(snib_lock, wish->lock);
+    switch (wish->kind) {
+    case SNIB_SEMAPHORE:
+        return snib_semaphore_acquire_begin(lock, wish->count, wish->wait_ms, slice_ms, queue, token, hold, op,
+                                            err);
+    case SNIB_PERMITS:
+        return snib_permits_acquire_begin(lock, wish->count, wish->wait_ms, slice_ms, queue, token, hold, op, err);
+    case SNIB_LATCH:
+        return snib_latch_wait_begin(lock, wish->wait_ms, slice_ms, queue, token, op, err);
+    default:
+        return snib_lock_acquire_begin(lock, wish->owner, wish->wait_ms, slice_ms, queue, token, hold, op, err);
+    }
+}
+
+/* Never block the caller's thread. */
+static inline int bridge_submit(const bridge_wish *wish, snib_queue *queue, uint64_t token, snib_op **op,
+                                snib_error *err)
+{
+    snib_lock *lock = BRIDGE_AS(snib_lock, wish->lock);
+    switch (wish->kind) {
+    case SNIB_SEMAPHORE:
+        return snib_semaphore_acquire_submit(lock, wish->count, wish->wait_ms, queue, token, op, err);
+    case SNIB_PERMITS:
+        return snib_permits_acquire_submit(lock, wish->count, wish->wait_ms, queue, token, op, err);
+    case SNIB_LATCH:
+        return snib_latch_wait_submit(lock, wish->wait_ms, queue, token, op, err);
+    default:
+        return snib_lock_acquire_submit(lock, wish->owner, wish->wait_ms, queue, token, op, err);
+    }
+}
+
+/* Acquire, or wait for a latch, which brings no hold.  slice_ms 0: submit. */
+static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, uint64_t queue, uint64_t token,
+                                     bridge_result *out)
+{
     snib_queue *q = BRIDGE_AS(snib_queue, queue);
     snib_hold *hold = NULL;
     snib_op *op = NULL;
     int code;
     if (slice_ms > 0) {
-        code = snib_lock_acquire_begin(l, owner, wait_ms, slice_ms, q, token, &hold, &op, &out->error);
+        code = bridge_begin(wish, slice_ms, q, token, &hold, &op, &out->error);
     } else {
-        code = snib_lock_acquire_submit(l, owner, wait_ms, q, token, &op, &out->error);
+        code = bridge_submit(wish, q, token, &op, &out->error);
         code = code == SNIB_OK ? SNIB_AGAIN : code;
     }
-    if (code == SNIB_OK) {
+    if (code == SNIB_OK && hold) {
         out->hold = (uint64_t)(uintptr_t)hold;
         out->fencing = snib_hold_token(hold);
     } else if (code == SNIB_AGAIN) {
@@ -203,6 +276,29 @@ static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait
         break;
     case BRIDGE_FORCE_RELEASE:
         code = snib_lock_force_release_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
+        break;
+    }
+    out->op = (uint64_t)(uintptr_t)op;
+    return code == SNIB_OK ? SNIB_AGAIN : code;
+}
+
+/* Submit a question to a counter, or a change of it: see enum snib_count. */
+static inline int32_t bridge_count(int32_t kind, uint64_t lock, int32_t what, int64_t n, uint64_t queue,
+                                   uint64_t token, bridge_result *out)
+{
+    snib_lock *l = BRIDGE_AS(snib_lock, lock);
+    snib_queue *q = BRIDGE_AS(snib_queue, queue);
+    snib_op *op = NULL;
+    int code = SNIB_ENOTSUP;
+    switch (kind) {
+    case SNIB_SEMAPHORE:
+        code = snib_semaphore_count_submit(l, what, n, q, token, &op, &out->error);
+        break;
+    case SNIB_PERMITS:
+        code = snib_permits_count_submit(l, what, n, q, token, &op, &out->error);
+        break;
+    case SNIB_LATCH:
+        code = snib_latch_count_submit(l, what, n, q, token, &op, &out->error);
         break;
     }
     out->op = (uint64_t)(uintptr_t)op;

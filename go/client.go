@@ -18,6 +18,7 @@ type Client struct {
 	queue  uint64
 	blocks atomic.Bool   // a caller blocks in C at this moment
 	tokens atomic.Uint64 // of operations
+	owners atomic.Uint64 // given to writers, see RW
 	fd     *os.File      // the queue's descriptor, for the runtime's poller
 	polled chan struct{} // closed when the poller has returned
 	closed atomic.Bool
@@ -89,7 +90,9 @@ func (c *Client) closeWithin(ms int64) error {
 
 // Ping asks the server for an answer.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.ask(ctx, askPing, c.handle)
+	_, err := c.ask(ctx, func(token uint64) started {
+		return startAsk(askPing, c.handle, waitMS(ctx), c.queue, token)
+	})
 	return err
 }
 
@@ -98,29 +101,16 @@ func (c *Client) List(ctx context.Context, pattern string) ([]string, error) {
 	seen := map[string]bool{}
 	var all []string
 	for cursor := uint64(0); ; {
-		if ctx.Err() != nil {
-			return nil, contextError(ctx)
-		}
-		// A step may block for the client's patience; ctx may be shorter.
 		type step struct {
 			names []string
 			next  uint64
-			err   error
 		}
-		result := make(chan step, 1)
-		go func() {
-			var s step
-			s.names, s.next, s.err = listStep(c.handle, pattern, cursor)
-			result <- s
-		}()
-		var s step
-		select {
-		case s = <-result:
-		case <-ctx.Done():
-			return nil, contextError(ctx)
-		}
-		if s.err != nil {
-			return nil, s.err
+		s, err := aside(ctx, func() (s step, err error) {
+			s.names, s.next, err = listStep(c.handle, pattern, cursor)
+			return s, err
+		})
+		if err != nil {
+			return nil, err
 		}
 		for _, name := range s.names {
 			if !seen[name] { // a scan may show a key twice
@@ -132,6 +122,29 @@ func (c *Client) List(ctx context.Context, pattern string) ([]string, error) {
 			slices.Sort(all)
 			return all, nil
 		}
+	}
+}
+
+// aside runs a call that may block for the client's patience; ctx may be shorter.
+func aside[T any](ctx context.Context, run func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var r result
+	if ctx.Err() != nil {
+		return r.value, contextError(ctx)
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := run()
+		done <- result{value, err}
+	}()
+	select {
+	case r = <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return r.value, contextError(ctx)
 	}
 }
 
@@ -231,7 +244,8 @@ func (c *Client) await(ctx context.Context, s started, token uint64, call chan e
 	return event{}, contextError(ctx)
 }
 
-func (c *Client) ask(ctx context.Context, what question, target uint64) (event, error) {
+// ask starts an operation that brings no hold and waits for its answer.
+func (c *Client) ask(ctx context.Context, start func(token uint64) started) (event, error) {
 	if ctx.Err() != nil {
 		return event{}, contextError(ctx)
 	}
@@ -239,7 +253,7 @@ func (c *Client) ask(ctx context.Context, what question, target uint64) (event, 
 		return event{}, makeError(ErrClosed, "", 0)
 	}
 	token, call := c.begin()
-	s := startAsk(what, target, waitMS(ctx), c.queue, token)
+	s := start(token)
 	if s.code != codeAgain {
 		c.forget(token)
 		return event{}, s.err

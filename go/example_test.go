@@ -11,6 +11,7 @@ import (
 	"time"
 
 	snib "github.com/snib-lock/snib/go"
+	"github.com/snib-lock/snib/go/fencing"
 )
 
 // address is where the examples find a server: one of their own.
@@ -76,4 +77,93 @@ func ExampleHold_Context() {
 	// Output:
 	// true
 	// snib: the lock was lost (expired): stop working under it
+}
+
+func ExampleClient_Fenced() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	var orders fencing.Fence // where the orders are kept
+	lock := client.Fenced("orders", snib.Lease(100*time.Millisecond))
+	paused, _ := lock.Lock(ctx)
+	<-paused.Lost() // its lease ends while it sleeps
+	next, _ := lock.Lock(ctx)
+	fmt.Println(orders.Accept(next.Token(), next.Owner()))
+	fmt.Println(orders.Accept(paused.Token(), paused.Owner()))
+	// Output:
+	// <nil>
+	// fencing: the token is stale: a newer hold has been accepted
+}
+
+func ExampleClient_Reentrant() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	job := client.Reentrant("job", 42)
+	outer, _ := job.Lock(ctx)
+	inner, err := job.Lock(ctx) // at once: the owner holds it
+	fmt.Println(err, inner.Unlock(ctx), outer.Check(), outer.Unlock(ctx))
+	// Output: <nil> <nil> <nil> <nil>
+}
+
+func ExampleHold_Downgrade() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	page := client.RW("page")
+	write, _ := page.Lock(ctx)
+	// ... write, then let others read what was written, and be sure that nobody changes it
+	read, err := write.Downgrade(ctx)
+	fmt.Println(err)
+	other, err := page.TryRLock(ctx)
+	fmt.Println(err)
+	_, err = page.TryLock(ctx)
+	fmt.Println(err)
+	_ = other.Unlock(ctx)
+	_ = read.Unlock(ctx)
+	// Output:
+	// <nil>
+	// <nil>
+	// snib: somebody else holds the lock
+}
+
+func ExamplePermits() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	slots := client.Permits("slots")
+	_, _ = slots.Init(ctx, 5) // does nothing if another process was first
+	hold, _ := slots.Acquire(ctx, 2)
+	fmt.Println(slots.Available(ctx))
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// 3 <nil>
+	// <nil>
+}
+
+func ExampleLatch() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	ready := client.Latch("ready")
+	_, _ = ready.Init(ctx, 3)
+	for range 3 {
+		go ready.CountDown(ctx)
+	}
+	fmt.Println(ready.Wait(ctx))
+	// Output: <nil>
+}
+
+func ExampleMulti() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	transfer := snib.Multi(client.Mutex("account:1"), client.Mutex("account:2")).With(snib.MaxHold(time.Minute))
+	hold, err := transfer.Lock(ctx)
+	fmt.Println(err)
+	_, err = client.Mutex("account:2").TryLock(ctx)
+	fmt.Println(err, hold.Unlock(ctx))
+	// Output:
+	// <nil>
+	// snib: somebody else holds the lock <nil>
 }

@@ -10,11 +10,14 @@ import (
 	"time"
 )
 
-// A Hold is one successful acquisition. It may be used and unlocked by any goroutine. One that is dropped
+// A Hold is one successful acquisition, of a lock or of permits. It may be used and unlocked by any goroutine. One that is dropped
 // without an Unlock, together with its Context, is given back when the garbage collector finds it.
 type Hold struct {
 	client *Client
 	handle uint64
+	token  int64
+	owner  uint64 // of a write hold, for Downgrade
+	reader *lock  // of a write hold: the other side
 	body   *holdBody
 	ends   runtime.Cleanup
 }
@@ -31,8 +34,8 @@ type holdBody struct {
 }
 
 // newHold makes the hold of a grant known for its loss.
-func (c *Client) newHold(ctx context.Context, handle uint64) *Hold {
-	h := &Hold{client: c, handle: handle, body: &holdBody{parent: ctx}}
+func (c *Client) newHold(ctx context.Context, handle uint64, token int64) *Hold {
+	h := &Hold{client: c, handle: handle, token: token, body: &holdBody{parent: ctx}}
 	c.mu.Lock()
 	c.holds[handle] = append(c.holds[handle], h.body)
 	c.mu.Unlock()
@@ -191,7 +194,7 @@ func (h *Hold) Check() error {
 }
 
 // Remaining returns how long the hold is safe as things stand; 0 when it is lost or unlocked. Renewal
-// makes it longer again.
+// makes it longer again. Permits of a semaphore have no lease.
 func (h *Hold) Remaining() time.Duration {
 	if unlocked, lost := h.over(); unlocked != nil || lost != nil {
 		return 0
@@ -200,8 +203,9 @@ func (h *Hold) Remaining() time.Duration {
 	return holdRemaining(h.handle)
 }
 
-// Token returns the fencing token; 0, since a mutex has none.
-func (h *Hold) Token() int64 { return 0 }
+// Token returns the fencing token, greater than that of every earlier hold of the name; 0 if the lock has
+// none, see [Client.Fenced] and [FencedTokens]. Package fencing has what checks it.
+func (h *Hold) Token() int64 { return h.token }
 
 // Owner returns the owner as it stands at the server, "<client uuid>:<number>".
 func (h *Hold) Owner() string {
@@ -212,7 +216,7 @@ func (h *Hold) Owner() string {
 	return holdOwner(h.handle)
 }
 
-// Unlock gives the lock back and wakes a waiter. The error matches [ErrLost] if it was not held any more,
+// Unlock gives the lock, or all permits of the hold, back and wakes a waiter. The error matches [ErrLost] if it was not held any more,
 // and [ErrNotHeld] at the second call. When ctx ends, Unlock stops waiting and the release goes on.
 func (h *Hold) Unlock(ctx context.Context) error {
 	c, b := h.client, h.body

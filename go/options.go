@@ -53,9 +53,13 @@ func Credentials(username, password string) Option {
 type lockOptions struct {
 	lease, maxHold time.Duration
 	unlimited      bool
+	owner          uint64
+	owned          bool
+	flags          uint32
 }
 
-// A LockOption changes how [Client.Mutex] makes a lock.
+// A LockOption changes how a client makes a lock. One that the kind of lock does not know is reported by
+// the first call, as [ErrInvalidOption].
 type LockOption func(*lockOptions)
 
 // Lease gives a fixed lease, 100 ms to 24 h: the hold is not renewed and is lost when it ends.
@@ -65,6 +69,23 @@ func Lease(d time.Duration) LockOption { return func(o *lockOptions) { o.lease =
 func MaxHold(d time.Duration) LockOption {
 	return func(o *lockOptions) { o.maxHold, o.unlimited = atLeastTick(d), d == -1 }
 }
+
+// Owner makes a lock reentrant: while owner (any number but 0) holds it through this client, its further
+// calls succeed at once, without a command, and each hold wants its own Unlock.
+func Owner(owner uint64) LockOption {
+	return func(o *lockOptions) { o.owner, o.owned = owner, true }
+}
+
+// FencedTokens gives the holds of a fair lock, or the write holds of an [RW], fencing tokens. They come from
+// the same counter as those of [Client.Fenced].
+func FencedTokens() LockOption { return func(o *lockOptions) { o.flags |= flagFenced } }
+
+// PreferWriter is for an [RW]: while a writer waits, new readers that are Snibs wait behind it.
+func PreferWriter() LockOption { return func(o *lockOptions) { o.flags |= flagPreferWriter } }
+
+// NoQuarantine is for [Quorum]: servers vote at once that may have lost their memory. Only where they
+// persist every write before they answer.
+func NoQuarantine() LockOption { return func(o *lockOptions) { o.flags |= flagNoQuarantine } }
 
 // atLeastTick keeps the core's "0 is the default" from hiding a duration that was given and is out of
 // range: zero and fractions of a millisecond become -1 ms, which the core refuses.

@@ -120,9 +120,14 @@ func (s *server) do(t testing.TB, words ...string) string {
 	return strings.TrimRight(line[1:], "\r\n")
 }
 
-// clean awaits that nothing of ours is left: no key, no channel.
-func (s *server) clean(t testing.TB) {
+// clean awaits that nothing of ours is left: no key but these, no channel.
+func (s *server) clean(t testing.TB, but ...string) {
 	t.Helper()
+	for _, key := range but {
+		if s.do(t, "DEL", key) != "1" {
+			t.Errorf("no key %q", key)
+		}
+	}
 	var keys, channels string
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		keys, channels = s.do(t, "DBSIZE"), s.do(t, "PUBSUB", "CHANNELS")
@@ -131,6 +136,14 @@ func (s *server) clean(t testing.TB) {
 		}
 	}
 	t.Errorf("left at the server: %s keys (such as %q), %s channels", keys, s.do(t, "RANDOMKEY"), channels)
+}
+
+// free awaits that none of these locks is held, whatever else is at the server.
+func (s *server) free(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		await(t, 5*time.Second, func() bool { return s.do(t, "EXISTS", name) == "0" })
+	}
 }
 
 func open(t testing.TB, url string, options ...snib.Option) *snib.Client {
@@ -150,11 +163,43 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func lock(t testing.TB, mutex *snib.Mutex) *snib.Hold {
+func lock(t testing.TB, lock snib.Locker) *snib.Hold {
 	t.Helper()
-	hold, err := mutex.Lock(context.Background())
+	hold, err := lock.Lock(context.Background())
 	must(t, err)
 	return hold
+}
+
+// expect is for errors of this package: of a code, and with a sentence.
+func expect(t testing.TB, what string, err error, want snib.Code) {
+	t.Helper()
+	var e *snib.Error
+	if !errors.Is(err, want) || !errors.As(err, &e) || e.Text == "" {
+		t.Errorf("%s: %v instead of %q", what, err, want.Error())
+	}
+}
+
+// soon waits for one value of a channel.
+func soon[T any](t testing.TB, values <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-values:
+		return value
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing comes")
+		panic("unreachable")
+	}
+}
+
+// locking locks in the background.
+func locking(lock func(context.Context) (*snib.Hold, error)) <-chan *snib.Hold {
+	got := make(chan *snib.Hold, 1)
+	go func() {
+		if hold, err := lock(context.Background()); err == nil {
+			got <- hold
+		}
+	}()
+	return got
 }
 
 // threads counts the threads of this process.

@@ -5,17 +5,38 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "d8f2932000e7cec5"
+#define SNIB_BUILD_ID "fb61152be2ace205"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
 /* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
 
-/* ---- api/name.h -------------------------------------------------------------------------------*/
+/* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* name.h - which lock names can be used. */
-#ifndef SNIB__NAME_H
-#define SNIB__NAME_H
+/* group.h - locks of locks of several clients: what the rest of the API knows of them. */
+#ifndef SNIB__API_GROUP_H
+#define SNIB__API_GROUP_H
+
+
+/* ---- api/objects.h ----------------------------------------------------------------------------*/
+
+/* objects.h - what is behind the handles.
+ *
+ *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
+ *
+ * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
+ * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * point at them and are ended before the engine gets them back.
+ */
+#ifndef SNIB__OBJECTS_H
+#define SNIB__OBJECTS_H
+
+
+/* ---- api/error.h ------------------------------------------------------------------------------*/
+
+/* error.h - how the core fills a caller's snib_error. */
+#ifndef SNIB__ERROR_H
+#define SNIB__ERROR_H
 
 
 /* ---- snib.h -----------------------------------------------------------------------------------*/
@@ -84,14 +105,16 @@ enum snib_code {
     SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
     SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
     /* usage */
-    SNIB_EINVAL = -1,  /* an argument is out of range */
-    SNIB_EHANDLE = -2, /* the handle is NULL, freed or of another kind */
-    SNIB_ENAME = -3,   /* the lock name cannot be used */
-    SNIB_ELEASE = -4,  /* the lease is out of range */
-    SNIB_EURL = -5,    /* the URL cannot be understood */
-    SNIB_EOPTION = -6, /* an option is out of range or unknown */
-    SNIB_ENOTSUP = -7, /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,  /* the queue has another consumer at this moment */
+    SNIB_EINVAL = -1,    /* an argument is out of range */
+    SNIB_EHANDLE = -2,   /* the handle is NULL, freed or of another kind */
+    SNIB_ENAME = -3,     /* the lock name cannot be used */
+    SNIB_ELEASE = -4,    /* the lease is out of range */
+    SNIB_EURL = -5,      /* the URL cannot be understood */
+    SNIB_EOPTION = -6,   /* an option is out of range or unknown */
+    SNIB_ENOTSUP = -7,   /* this build or this lock kind cannot do that */
+    SNIB_EINUSE = -8,    /* the queue has another consumer at this moment */
+    SNIB_EUPGRADE = -9,  /* the owner holds the read lock and cannot get the write lock as well */
+    SNIB_EPERMITS = -10, /* more permits than there are, or a number that is no count */
     /* resources */
     SNIB_ENOMEM = -20,
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
@@ -264,14 +287,30 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
+/* Each kind is, on the wire, the Redisson type in brackets, and can be held by either side in turn. */
 enum snib_kind {
-    SNIB_MUTEX = 1 /* Redisson's RLock on the wire */
-    /* 2 fair, 3 read, 4 write, 5 fenced, 6 spin, 7 plain are reserved */
+    SNIB_MUTEX = 1,  /* one holder [RLock] */
+    SNIB_FAIR = 2,   /* one holder; first come, first served between all processes [RFairLock] */
+    SNIB_READ = 3,   /* many readers, or one writer: the readers' side [RReadWriteLock.readLock] */
+    SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
+    SNIB_FENCED = 5, /* a mutex whose holds carry a rising token [RFencedLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll and whose releases tell nobody [RSpinLock] */
+    SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
+    SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
+    SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
+    SNIB_LATCH = 10     /* a count that is waited for to become 0 [RCountDownLatch] */
 };
+
+/* snib_lock_options.flags */
+#define SNIB_LOCK_FENCED                                                                           \
+    1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
+#define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
+#define SNIB_LOCK_NO_QUARANTINE                                                                    \
+    4 /* quorum: let nodes vote at once that may have lost their memory */
 
 typedef struct snib_lock_options {
     uint32_t size;
-    uint32_t flags; /* must be 0 */
+    uint32_t flags; /* SNIB_LOCK_*; one that the kind does not know is SNIB_EOPTION */
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
@@ -283,6 +322,7 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 
 /* snib_lock_new - name a lock.  Cheap: nothing is sent.
  *
+ * kind     enum snib_kind.  The read and the write side of one name are two locks.
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
  *          well-placed non-empty hash tag, as in "{tenant}orders".
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
@@ -293,15 +333,53 @@ SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, 
                            const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
 SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
 
+/* snib_multi_new - all of several locks, or none, as one lock.
+ *
+ * Members are taken in the order of their servers and names, whatever the order here, so that two
+ * processes cannot wait for each other in a circle; neighbours of one client and of the kinds mutex,
+ * fenced, spin, read and write by one command.  The hold is lost as soon as one member's is; its token is 0.
+ *
+ * locks    1 to 100; any kinds but semaphore and latch; also of different clients.  Leases, limits and
+ *          flags of their own are ignored in favour of these options.  They may be freed afterwards.
+ * options  as for snib_lock_new(); NULL for defaults.
+ * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member
+ *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ */
+SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                            snib_lock **out_lock, snib_error *err);
+
+/* snib_quorum_new - a lock on most of several independent servers, for whom one server is not enough.
+ *
+ * All nodes are asked at once and the call returns with the majority's answer; the lease counts from the
+ * first request, less the drift; what a minority granted is taken back everywhere.  Independent means:
+ * no replicas, no two on one machine.  After: "Distributed Locks with Redis", the Redlock algorithm.
+ *
+ * A node that was restarted, or lost its data, does not vote until every lease it may have forgotten has
+ * ended; so does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives that).
+ *
+ * locks    3 to 15 mutexes of one name, each of another client.
+ * Returns  as snib_multi_new().
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ */
+SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                             snib_lock **out_lock, snib_error *err);
+
 /* snib_lock_acquire - get the lock, waiting if need be.
  *
  * Within a process waiters are served first come, first served; between processes the lock goes to
- * whoever asks first after the release.
+ * whoever asks first after the release, but SNIB_FAIR is first come, first served between them too.
+ *
+ * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
+ * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
  *
  * owner    0: a fresh owner, so a second acquire waits for the first hold's release.
  *          Else: any number of the caller's.  While that owner holds this lock through this client, a
  *          further acquire by it succeeds at once without a command, gives the same hold again, and
  *          the hold must be released once more.
+ *          An owner that holds the write lock may take the read lock of the name as well, and so keep it
+ *          when it releases the write lock.  The other way round is SNIB_EUPGRADE: it would wait for
+ *          itself.
  * wait_ms  -1 no limit, 0 one try, at most 86400000 otherwise.
  * Blocks   for at most wait_ms; and while the server is unreachable for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -337,25 +415,126 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
                                      int64_t slice_ms, snib_queue *queue, uint64_t token,
                                      snib_hold **out_hold, snib_op **out_op, snib_error *err);
 
+/* ---- Permits, semaphores, latches --------------------------------------------------------------- */
+
+/* What to ask a counter for, and what comes back in *out_value (snib_event.count for _submit). */
+enum snib_count {
+    SNIB_COUNT_GET = 1,   /* permits to be had now; a latch's count */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set: 1 done, 0 it was set */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative: the new number */
+    SNIB_COUNT_SET = 4,   /* PERMITS: make it n in all, whoever holds some: permits to be had now */
+    SNIB_COUNT_TOTAL = 5, /* PERMITS: held and free together */
+    SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold: the new number */
+    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all: how many there were */
+    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one: what is left */
+};
+
+/* snib_permits_acquire - take `count` permits at once; the hold has them all and gives them all back.
+ *
+ * count    1 to 1000.
+ * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than there are held and
+ *          free together.  SNIB_EUNREACHABLE of a semaphore (not of permits) may mean that the permits were
+ *          taken: semaphores know no owners, so nobody can tell.
+ * Otherwise as snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
+ * snib_semaphore_ functions for one of kind SNIB_SEMAPHORE.
+ */
+SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                  snib_hold **out_hold, snib_error *err);
+SNIB_API int snib_permits_acquire_begin(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                        int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                        snib_hold **out_hold, snib_op **out_op, snib_error *err);
+SNIB_API int snib_permits_acquire_submit(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+SNIB_API int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                    snib_hold **out_hold, snib_error *err);
+SNIB_API int snib_semaphore_acquire_begin(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                          int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                          snib_hold **out_hold, snib_op **out_op, snib_error *err);
+SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                           snib_queue *queue, uint64_t token, snib_op **out_op,
+                                           snib_error *err);
+
+/* snib_permits_count, snib_semaphore_count, snib_latch_count - ask for or change the number.
+ *
+ * what     enum snib_count.
+ * n        INIT and SET: 0 to 2147483647 (a latch: at least 1); RELEASE: 1 to 2147483647; ADD: not 0;
+ *          others: 0.
+ * out_value  may be NULL.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
+ *          error.  Changes are sent once: after SNIB_EUNREACHABLE nobody knows whether they were made.
+ */
+SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
+                                snib_error *err);
+SNIB_API int snib_permits_count_submit(snib_lock *permits, int32_t what, int64_t n,
+                                       snib_queue *queue, uint64_t token, snib_op **out_op,
+                                       snib_error *err);
+SNIB_API int snib_semaphore_count(snib_lock *semaphore, int32_t what, int64_t n, int64_t *out_value,
+                                  snib_error *err);
+SNIB_API int snib_semaphore_count_submit(snib_lock *semaphore, int32_t what, int64_t n,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+SNIB_API int snib_latch_count(snib_lock *latch, int32_t what, int64_t n, int64_t *out_value,
+                              snib_error *err);
+SNIB_API int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
+
+/* snib_latch_wait - wait until the latch's count is 0 (a latch that was never set counts as 0).
+ * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  There is no hold. */
+SNIB_API int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err);
+SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms,
+                                   snib_queue *queue, uint64_t token, snib_op **out_op,
+                                   snib_error *err);
+SNIB_API int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
+                                    uint64_t token, snib_op **out_op, snib_error *err);
+
+/* ---- Asking about locks ------------------------------------------------------------------------- */
+
 typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
     int32_t held;  /* 1 if anybody holds it */
     int64_t
         remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
-    int64_t count;   /* hold count on the wire */
-    int64_t waiting; /* processes subscribed to its wake-ups; -1 unknown */
-    int32_t mine;    /* 1 if held through this client */
+    int64_t count; /* hold count on the wire; READ: readers; counters: permits to be had, count */
+    int64_t
+        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1 unknown */
+    int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
+    int64_t token;   /* the fencing token given out last; 0 none */
 } snib_lock_info_data;
 
-/* snib_lock_info - ask the server who holds the lock.
+/* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
  * Blocks   for at most the client's patience. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
+/* snib_client_describe - everything the server knows of one name, whatever kind it is.
+ *
+ * buffer   texts one after another, each ended by a NUL; at least 65536 bytes.  The first is
+ *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other; then, in
+ *          any number, words parted by blanks:
+ *              holder <owner> <remaining ms> <count>      mutex, fair, write, plain
+ *              reader <owner> <remaining ms> <count>
+ *              permit <32 hex digits> <remaining ms>
+ *              waiter <owner> <ms until its place ends>   fair, in order
+ *              token <last>    available <permits>    total <permits>    count <number>
+ *              waiting <subscribed processes>    more <entries that are not shown>
+ *          An owner that is not plain text is shown with question marks.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK or an error.
+ */
+SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t name_len,
+                                  char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                                  snib_error *err);
+
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
+ *
+ * READ deletes only readers, WRITE only a writer (with the reads it took itself).  A fair lock's queue
+ * stays.  Permits and semaphores are deleted with their number; a latch opens.  Tokens stay.  A multi or
+ * quorum lock: SNIB_ENOTSUP.
  *
  * The holder, if it is a Snib, is told at its next renewal.  Data of another type under the name is
  * never deleted: SNIB_EWRONGTYPE.
@@ -403,10 +582,10 @@ SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 SNIB_API int snib_hold_check(snib_hold *hold, snib_error *err);
 
 /* snib_hold_remaining_ms - milliseconds until the deadline as things stand; 0 when lost or released;
- * negative: an error code. */
+ * INT64_MAX if it has none (semaphore); negative: an error code. */
 SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
-/* snib_hold_token - the fencing token; 0 if the lock kind has none (the mutex); negative: an error code. */
+/* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
@@ -543,39 +722,6 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
 }
 #endif
 #endif
-
-#define SNIB__NAME_BYTES_MAX 512
-
-/* snib__name_check - SNIB_OK, or SNIB_ENAME with a sentence that says what is wrong.
- *
- * A name is 1 to 512 bytes of UTF-8 without control characters.  Braces: none, or one hash tag that
- * the key and the names derived from it share.  Those are built as "prefix:{name}" from a name
- * without a brace and "prefix:name" from one with, so a name such as a{b, {}x or a}b would spread
- * over several slots of a cluster. */
-int snib__name_check(const char *name, size_t n, snib_error *err);
-
-#endif
-
-/* ---- api/objects.h ----------------------------------------------------------------------------*/
-
-/* objects.h - what is behind the handles.
- *
- *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
- *
- * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
- * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
- * point at them and are ended before the engine gets them back.
- */
-#ifndef SNIB__OBJECTS_H
-#define SNIB__OBJECTS_H
-
-
-/* ---- api/error.h ------------------------------------------------------------------------------*/
-
-/* error.h - how the core fills a caller's snib_error. */
-#ifndef SNIB__ERROR_H
-#define SNIB__ERROR_H
-
 
 /* snib__fail - write code, os_error and a sentence to *err and return code.
  *
@@ -725,7 +871,7 @@ void snib__url_free(struct snib__url *url);
  *
  * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
  * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, CLIENT ID, INFO and the script loads leave together.
+ * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -862,6 +1008,9 @@ struct snib__conn {
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
     char run_id[48];         /* of the server; "" unknown */
     bool evicts;             /* the server may evict keys that have a TTL */
+    uint8_t loaded[16];      /* bits: scripts that were loaded on this connection */
+    bool cluster;            /* it is a node of a cluster */
+    bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
 };
 
@@ -889,7 +1038,9 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
 /* snib__conn_oldest - when the oldest unanswered request was sent; SNIB__NEVER if there is none. */
 snib__time snib__conn_oldest(const struct snib__conn *conn);
 
-/* snib__conn_load - append a SCRIPT LOAD, for a server that has forgotten the script. */
+/* snib__conn_load - append a SCRIPT LOAD: before a script's first use on a connection, and when the server
+ * has forgotten it. */
+bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
@@ -1023,13 +1174,26 @@ snib__time snib__engine_deadline(const struct snib__engine *engine);
 
 /* ---- operations ---- */
 
+/* hold->phase: its way */
+enum snib__phase {
+    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
+    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
+    SNIB__PLACED, /* fair: the server has a place of it */
+    SNIB__HELD,
+    SNIB__RELEASING, /* a release is on its way, or has to be repeated */
+    SNIB__LOST,      /* the holder was or will be told; the key may still be there */
+    SNIB__GONE       /* released */
+};
+
 enum snib__op_kind {
     SNIB__OP_ACQUIRE = 1,
     SNIB__OP_RELEASE,
     SNIB__OP_INFO,
     SNIB__OP_FORCE,
     SNIB__OP_PING,
-    SNIB__OP_LIST
+    SNIB__OP_LIST,
+    SNIB__OP_DESCRIBE,
+    SNIB__OP_COUNT
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
@@ -1042,6 +1206,7 @@ struct snib__op {
     struct snib__gate *gate;                /* a reference, or NULL */
     struct snib__hold *hold;
     snib__time started;
+    uint64_t serial;     /* in order of start */
     snib__time deadline; /* of the wait; SNIB__NEVER */
     snib__time timer;    /* when in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
@@ -1053,28 +1218,40 @@ struct snib__op {
     bool waited;
     bool done;
     uint64_t owner;
+    struct {                         /* fair: what is known of its place */
+        int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
+        int64_t token, first_ms, ms; /* a grant that came while a request was on its way */
+    } fair;
     snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
     struct snib__asked *asked;
     /* the caller's */
     void *handle;
     void *sink;
     uint64_t token;
+    uint32_t member; /* from 1: of a group, which is the sink; 0: none */
     _Atomic uint32_t word;
     bool awaited; /* a thread waits, or will, for it */
     bool busy;    /* a thread is waiting for it now */
 };
 
 struct snib__acquire {
-    uint64_t owner;      /* 0 fresh */
-    snib__time wait;     /* SNIB__NEVER no limit, 0 one try */
-    snib__time lease;    /* 0: renewed */
-    snib__time max_hold; /* 0: none */
+    uint64_t owner;            /* 0 fresh */
+    snib__time wait;           /* SNIB__NEVER no limit, 0 one try */
+    snib__time lease;          /* 0: renewed */
+    snib__time max_hold;       /* 0: none */
+    struct snib__outer *outer; /* of a gate of kind SNIB__OUTER: who carries it */
+    uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
+    uint32_t
+        vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
+    uint8_t options; /* SNIB_LOCK_* */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
 struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
                                   size_t n);
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
+/* Its name, not ended by a NUL; constant. */
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
@@ -1095,6 +1272,12 @@ struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__ga
                                     snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
+/* count: op->answer->count has the answer. */
+struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
+                                    int32_t what, int64_t n, snib__time now, int32_t *out_code);
+/* describe: texts go to buffer, as list's names do. */
+struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
+                                       char *buffer, size_t cap, snib__time now, int32_t *out_code);
 /* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, char *buffer, size_t cap,
@@ -1112,6 +1295,9 @@ struct snib__op *snib__engine_live(const struct snib__engine *engine);
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
 /* Whether a sync caller may read for it: one of its own commands is on the link. */
 bool snib__op_in_flight(const struct snib__op *op);
+struct snib__resp;
+/* The reader of the command link, for texts of the reply that is being handled. */
+const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
@@ -1119,21 +1305,31 @@ bool snib__op_in_flight(const struct snib__op *op);
 struct snib__hold {
     struct snib__gate *gate;
     struct snib__hold *prev,
-        *next;           /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op; /* acquiring or releasing it; NULL */
-    uint64_t number;     /* the owner's number on the wire, unique */
-    uint64_t owner;      /* explicit owner or 0 */
+        *next; /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__hold *peer_prev, *peer_next; /* holds of a gate that is not exclusive */
+    struct snib__op *op;                      /* acquiring or releasing it; NULL */
+    uint64_t number;                          /* the owner's number on the wire, unique */
+    uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     uint32_t lease_ms; /* 0: renewed with the client's lease */
     uint32_t max_hold_ms;
     uint32_t timer_at; /* place in the heap, 0 = not in it */
     uint32_t count;    /* re-entries: releases to come */
-    uint8_t phase;     /* enum snib__phase */
-    uint8_t reason;    /* enum snib_reason */
-    uint8_t flags;     /* engine */
-    uint8_t tell;      /* caller's: wants the lost event */
-    uint32_t users;    /* caller's */
+    int64_t fencing;   /* token, 0 none */
+    union {
+        struct {
+            uint32_t permits; /* their ids are made of `number` and those that follow it */
+            uint32_t vote_ms; /* as in snib__acquire */
+        };
+        struct snib__outer *outer; /* SNIB__OUTER */
+    };
+    uint16_t flags;  /* engine */
+    uint8_t options; /* SNIB_LOCK_* */
+    uint8_t phase;   /* enum snib__phase */
+    uint8_t reason;  /* enum snib_reason */
+    uint8_t tell;    /* caller's: wants the lost event */
+    uint32_t users;  /* caller's */
     /* the caller's */
     void *handle;
     void *sink;
@@ -1144,6 +1340,9 @@ struct snib__hold {
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
+/* A hold that was renewed has a fixed lease from now on. */
+void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
+                    snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
@@ -1152,12 +1351,42 @@ void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
 /* The next hold that became lost and wants it told (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
+/* ---- locks of locks of several clients: outer.c ---- */
+
+/* Part of whoever carries such a hold. */
+struct snib__outer {
+    struct snib__outer *next;
+    struct snib__hold *hold; /* while not ended */
+    snib__time span;         /* the longest it was safe for, ahead */
+    int32_t reason;          /* of its loss */
+    bool listed;
+    bool ended; /* the hold is not his any more: lost, or ended by himself */
+};
+
+/* The next carrier to whose hold something has happened: acquired for, left, timed, released, lost. */
+struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
+bool snib__outer_wanted(const struct snib__outer *outer);    /* somebody waits for it */
+bool snib__outer_releasing(const struct snib__outer *outer); /* he is to release it */
+/* granted: false: nobody wants it any more, or it is too late. */
+bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
+                         snib__time deadline, snib__time now);
+void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer,
+                          snib__time deadline, snib__time now);
+void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
+                      snib__time now);
+/* refused, or released: with that result */
+void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
+                       snib__time now);
+/* To be told again at a time, while acquiring. */
+void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
+
 /* ---- the whole ---- */
 
 /* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
 /* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
+uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Records for the log: the next one with its level, or NULL. */
@@ -1190,6 +1419,7 @@ struct snib__wakes {
     _Atomic uint32_t *words[SNIB__WAKES_MAX];
     uint32_t fds_n;
     int fds[8];
+    void *carriers; /* of group locks, to be stepped */
     bool thread;
     bool hold_watchers;
 };
@@ -1197,12 +1427,13 @@ struct snib__wakes {
 static inline void snib__wakes_begin(struct snib__wakes *wakes)
 {
     wakes->n = wakes->fds_n = 0;
+    wakes->carriers = NULL;
     wakes->thread = wakes->hold_watchers = false;
 }
 
 static inline bool snib__wakes_any(const struct snib__wakes *wakes)
 {
-    return wakes->n || wakes->fds_n || wakes->thread || wakes->hold_watchers;
+    return wakes->n || wakes->fds_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
@@ -1237,6 +1468,9 @@ struct snib__driver {
     /* the API's: what to do with what has ended */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
+    void (*outer)(struct snib__driver *driver, struct snib__outer *outer);
+    void (*steps)(void *carriers); /* outside */
+    void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
 };
@@ -1288,6 +1522,7 @@ struct snib__client {
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     snib__time patience;
+    int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
@@ -1297,6 +1532,9 @@ struct snib__client {
 struct snib__lock {
     struct snib__client *client;
     struct snib__gate *gate;
+    struct snib__parts *parts; /* of a group lock; NULL else */
+    int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
+    uint32_t flags;
     int64_t lease_ms;
     int64_t max_hold_ms;
 };
@@ -1321,7 +1559,9 @@ struct snib__queue {
 };
 
 #define SNIB__LOG_MAX 256
-#define SNIB__TELL_QUEUED 2 /* hold->tell: it is in its queue's list of the lost */
+/* hold->tell */
+#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of the lost */
+#define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
 
 /* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
  * returned with the code in *out_code.  Give back with snib__handle_put(). */
@@ -1332,6 +1572,13 @@ struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code);
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
+
+/* lock.c's, for locks of locks: options checked and with defaults; a lock's fields; its handle (which owns the
+ * lock, or has freed it when the code is not SNIB_OK). */
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+                     const snib_lock_options *options);
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
 bool snib__client_forked(const struct snib__client *client);
 void snib__client_ref(struct snib__client *client);
@@ -1355,6 +1602,9 @@ struct snib__run {
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
 
+/* Until the deadline; INT64_MAX if there is none. */
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
+
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
@@ -1373,6 +1623,54 @@ void snib__hold_destroy(void *object);
 void snib__op_destroy(void *object);
 void snib__queue_destroy(void *object);
 void snib__api_init(void);
+
+#endif
+
+struct snib__part {
+    struct snib__client *client; /* a reference */
+    struct snib__gate *gate;     /* a reference */
+};
+
+/* What a group lock and its acquisitions share. */
+struct snib__parts {
+    _Atomic uint32_t refs;
+    bool majority;
+    uint32_t vote_ms;
+    uint32_t n;
+    struct snib__part part[];
+};
+
+/* Inside: an acquisition of a group lock, as snib__engine_acquire(). */
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+                                       snib__time now, int32_t *out_code);
+
+/* The driver's callbacks.  Inside, of the member's client or the home client. */
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
+/* Outside: what was listed inside. */
+void snib__carrier_steps(void *list);
+
+void snib__parts_unref(struct snib__parts *parts);
+
+#endif
+
+/* ---- api/name.h -------------------------------------------------------------------------------*/
+
+/* name.h - which lock names can be used. */
+#ifndef SNIB__NAME_H
+#define SNIB__NAME_H
+
+
+#define SNIB__NAME_BYTES_MAX 512
+
+/* snib__name_check - SNIB_OK, or SNIB_ENAME with a sentence that says what is wrong.
+ *
+ * A name is 1 to 512 bytes of UTF-8 without control characters.  Braces: none, or one hash tag that
+ * the key and the names derived from it share.  Those are built as "prefix:{name}" from a name
+ * without a brace and "prefix:name" from one with, so a name such as a{b, {}x or a}b would spread
+ * over several slots of a cluster. */
+int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
@@ -1440,11 +1738,15 @@ static int client_check_options(snib_client_options *o, snib_error *err)
 
 static void client_done(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes)
 {
+    if (op->member) {
+        snib__carrier_done(driver, op);
+        return;
+    }
     if (op->sink) {
         snib__queue_push(op->sink, op, wakes);
         return;
     }
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
         snib__hold_drop(driver->engine, op->hold, snib__now());
     snib__op_free(driver->engine, op);
 }
@@ -1452,8 +1754,9 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
 static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
                         struct snib__wakes *wakes)
 {
-    (void)driver;
-    if (hold->sink)
+    if (hold->tell == SNIB__TELL_CARRIER)
+        snib__carrier_lost(driver, hold);
+    else if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
 }
 
@@ -1498,11 +1801,14 @@ static int client_build(struct snib__client *client, const snib_client_options *
     };
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
     client->patience = config.patience;
+    client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms;
     client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
+    client->driver.outer = snib__carrier_news;
+    client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
 }
@@ -1763,59 +2069,31 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 /* ---- engine/ask.h -----------------------------------------------------------------------------*/
 
-/* ask.h - what a LIST operation carries. */
+/* ask.h - what a LIST, DESCRIBE or COUNT operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct snib__op;
+
 struct snib__asked {
-    uint64_t cursor; /* in: where to go on; out: where to go on next, 0 at the end */
-    char *buffer;    /* the caller's */
+    uint64_t cursor; /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    int64_t n;       /* COUNT */
+    int32_t what;    /* COUNT: enum snib_count */
+    char *buffer;    /* the caller's, for texts */
     size_t cap, used;
     uint32_t count;
-    size_t pattern_len;
-    char pattern[];
+    size_t text_len; /* LIST: the pattern; DESCRIBE: the name */
+    char text[];
 };
 
-#endif
+/* Whether a question must not be asked again when the answer is lost: it changes something. */
+bool snib__ask_once(const struct snib__op *op);
 
-int snib_client_list(snib_client *handle, const char *pattern, size_t pattern_len, uint64_t *cursor,
-                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
-                     snib_error *err)
-{
-    int32_t code;
-    struct snib__client *client = snib__client_enter(handle, err, &code);
-    if (!client)
-        return code;
-    if (!cursor || !buffer || cap < 65536 || !out_used || !out_count || (!pattern && pattern_len) ||
-        pattern_len > 1024) {
-        snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    }
-    struct snib__driver *d = &client->driver;
-    snib__driver_enter(d);
-    code = client->stopped ? SNIB_OK : client_start(client, err);
-    struct snib__op *op = code ? NULL
-                               : snib__engine_list(d->engine, *cursor, pattern, pattern_len, buffer,
-                                                   cap, snib__now(), &code);
-    if (op) {
-        snib_event event;
-        op->awaited = true;
-        snib__driver_run(d, op, SNIB__NEVER, false, false);
-        *cursor = op->code ? *cursor : op->asked->cursor;
-        *out_used = op->code ? 0 : op->asked->used;
-        *out_count = op->code ? 0 : op->asked->count;
-        snib__op_finish(client, op, &event);
-        code = event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
-    } else {
-        snib__fail(err, code, 0, NULL);
-    }
-    snib__driver_leave(d);
-    snib__handle_put(handle);
-    return code;
-}
+#endif
 
 int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level, snib_error *err)
 {
@@ -1919,6 +2197,9 @@ X(EURL, -5, USAGE, "the URL cannot be understood; take redis://host:port/databas
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
 X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
 
 X(ENOMEM, -20, RETRYABLE, "out of memory")
 X(ELIMIT, -21, RETRYABLE,
@@ -1978,6 +2259,9 @@ X(EURL, -5, USAGE, "the URL cannot be understood; take redis://host:port/databas
 X(EOPTION, -6, USAGE, "an option is out of range or unknown")
 X(ENOTSUP, -7, USAGE, "this build or this kind of lock cannot do that")
 X(EINUSE, -8, USAGE, "another thread is reading the queue; a queue has one consumer at a time")
+X(EUPGRADE, -9, USAGE,
+  "the owner holds the read lock; release it before taking the write lock")
+X(EPERMITS, -10, USAGE, "the number of permits is out of range or more than there are")
 
 X(ENOMEM, -20, RETRYABLE, "out of memory")
 X(ELIMIT, -21, RETRYABLE,
@@ -2174,6 +2458,669 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
     }
     memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
     return out;
+}
+
+/* ---- api/group.c ------------------------------------------------------------------------------*/
+
+/* group.c - locks of locks of several clients: what locks/group.c decides is carried out here.
+ *
+ *     home client: the group's operation and hold, seen by the caller   \
+ *     member clients: an operation and a hold each, with the carrier as sink  >  one carrier an acquisition
+ *
+ * A client's thread that finds news for a carrier notes them under the carrier's mutex while it is inside
+ * that client, lists the carrier, and takes its steps once it is outside: a step enters one client at a
+ * time and holds no other mutex meanwhile.  One thread at a time steps a carrier; others leave it a note.
+ */
+
+
+/* ---- locks/group.h ----------------------------------------------------------------------------*/
+
+/* group.h - a lock made of others, each in a client of its own or of a kind that shares no command: which
+ * member to ask next, when to give up, what to undo, how long the whole is safe.  No I/O, no clock.
+ *
+ *     all (multi):       one member after the other, in an order that is the same everywhere
+ *     majority (quorum): all members at once, done when most have granted; after "Distributed Locks with Redis"
+ *                        (the Redlock algorithm), with the pause of a random length after a split vote
+ *
+ * Results of members and the caller's wishes come in, wishes for members go out:
+ *
+ *     begin, member_done, member_lost, member_given, abandon, release, pause_over  ->  wish, phase, deadline
+ */
+#ifndef SNIB__GROUP_H
+#define SNIB__GROUP_H
+
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SNIB__GROUP_MAX 100
+
+enum snib__group_phase {
+    SNIB__GROUP_COLLECTING,
+    SNIB__GROUP_PAUSING, /* between two rounds */
+    SNIB__GROUP_HELD,
+    SNIB__GROUP_GIVING, /* its release is on the way */
+    SNIB__GROUP_ENDED   /* code says how */
+};
+
+enum snib__group_do {
+    SNIB__GROUP_NOTHING,
+    SNIB__GROUP_TRY,    /* acquire the member */
+    SNIB__GROUP_CANCEL, /* its attempt: nobody waits for the answer */
+    SNIB__GROUP_DROP,   /* give it back without waiting */
+    SNIB__GROUP_GIVE    /* release it and tell how that went */
+};
+
+struct snib__group_member {
+    uint8_t state; /* group.c's */
+    bool wished;   /* the wish of its state has been handed out */
+    snib__time deadline;
+};
+
+struct snib__group {
+    bool majority;
+    bool once;       /* one round only */
+    uint8_t phase;   /* enum snib__group_phase */
+    int32_t code;    /* ENDED: the result */
+    int32_t reason;  /* of a loss: enum snib_reason, 0 none */
+    int32_t failure; /* the first error of the round */
+    uint32_t n, need, round;
+    struct snib__group_member members[SNIB__GROUP_MAX];
+};
+
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n);
+/* The answer of an attempt: SNIB_OK with the member's deadline, or why not. */
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+                             snib__time deadline);
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason);
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
+/* A held member's deadline moved. */
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
+/* Nobody wants it any more. */
+void snib__group_abandon(struct snib__group *group);
+/* It is of no use. */
+void snib__group_fail(struct snib__group *group, int32_t code);
+void snib__group_release(struct snib__group *group);
+void snib__group_pause_over(struct snib__group *group);
+
+/* The next thing to do, with its member; NOTHING when there is none. */
+int snib__group_wish(struct snib__group *group, uint32_t *out_member);
+/* HELD: until when the whole is safe. */
+snib__time snib__group_deadline(const struct snib__group *group);
+/* PAUSING: for how long, from 64 random bits. */
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
+/* Whether a member is held or is being given back. */
+bool snib__group_has(const struct snib__group *group, uint32_t i);
+
+#endif
+
+/* ---- locks/kind.h -----------------------------------------------------------------------------*/
+
+/* kind.h - what makes one kind of lock different from another: its scripts, keys and channel.
+ *
+ * A kind encodes one command for a hold or a gate and reads the reply.  When to send it, what a lost
+ * reply means, who waits and who is told is the engine's business and the same for all kinds of one
+ * discipline.
+ *
+ * Encoders append to `out` and return the script's index, SNIB__NO_SCRIPT for a plain command,
+ * SNIB__TWO_COMMANDS for a plain command and one more whose reply is dropped, or -1 when out of memory
+ * (the caller drops what was half-written).
+ */
+#ifndef SNIB__KIND_H
+#define SNIB__KIND_H
+
+
+#define SNIB__NO_SCRIPT (-2)
+#define SNIB__TWO_COMMANDS (-3)
+#define SNIB__CHANNEL_MAX 640
+
+enum snib__discipline {
+    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; gate.c */
+    SNIB__SHARED, /* holds of a gate are independent; who is refused waits in the gate; share.c */
+    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; fair.c */
+};
+
+/* kind->traits */
+enum {
+    SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
+    SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
+    SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
+    SNIB__NO_HANDOVER = 8
+};
+
+struct snib__verdict {
+    bool yes;
+    bool handed;       /* transfer: the next has it (else it was only released) */
+    bool foreign;      /* refused: by a holder, or waiters ahead, that are no Snib */
+    int32_t code;      /* refused for good: the operation ends with it; 0 else */
+    int64_t left_ms;   /* refused: the holder's remaining lease, -1 unknown */
+    int64_t receivers; /* released: processes that were told */
+    int64_t token;     /* granted: the fencing token, 0 none */
+    uint32_t blocker;  /* refused multi lock: which member, from 0 */
+    uint64_t next;     /* released, QUEUED: number of the hold of ours that was granted, 0 none */
+    int64_t next_ms;   /* its first lease */
+    int64_t next_token;
+    int64_t server_ms; /* QUEUED: when the script ran, by the server's clock */
+};
+
+struct snib__lock_kind {
+    int32_t kind; /* enum snib_kind, or SNIB__MULTI */
+    uint8_t discipline;
+    uint8_t traits;
+    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    /* ends a hold, a place in a queue, or whatever an attempt may have left */
+    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
+                   const struct snib__hold *hold);
+    /* EXCLUSIVE: one command that ends `from` and grants `to` */
+    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *from, const struct snib__hold *to);
+    /* lease_ms 0: only ask whether they are held.  All holds are of this kind.  The reply has two
+     * integers for each that is not held: its index from 1, and whether the lock still exists. */
+    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
+                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+    /* reply: [remaining ms (-2 free, -1 none), owner, count, waiting (-1 unknown), last token as text] */
+    int (*info)(struct snib__buf *out, const struct snib__engine *engine,
+                const struct snib__gate *gate);
+    /* reply: 1 deleted, 0 nothing there */
+    int (*force)(struct snib__buf *out, const struct snib__engine *engine,
+                 const struct snib__gate *gate);
+    /* what: enum snib_count.  Reply: an integer.  NULL if there is no counter; -4: not this `what` */
+    int (*count)(struct snib__buf *out, const struct snib__gate *gate, int32_t what, int64_t n);
+    /* the channel of wake-ups; `out` has room for SNIB__CHANNEL_MAX; returns its length */
+    size_t (*channel)(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+                      uint32_t blocker);
+    /* *verdict is all zeros before */
+    void (*acquired)(const struct snib__engine *engine, const struct snib__hold *hold,
+                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+    void (*released)(const struct snib__engine *engine, const struct snib__hold *hold,
+                     const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+    void (*transferred)(const struct snib__engine *engine, const struct snib__value *reply,
+                        uint32_t n, struct snib__verdict *verdict);
+};
+
+#define SNIB__MULTI 11 /* of locks of one client; the gate's name lists the members, see multi.c */
+#define SNIB__OUTER 12 /* of locks of several clients, carried by core/api/group.c */
+#define SNIB__KINDS 13
+
+extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
+    snib__spin, snib__plain, snib__semaphore, snib__permits, snib__latch, snib__multi, snib__outer;
+
+/* The kind of a number of enum snib_kind or SNIB__MULTI, or NULL. */
+const struct snib__lock_kind *snib__kind_of(int32_t kind);
+
+/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name has a brace of its own. */
+size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len);
+/* Redisson's SUF(suffix): "{name}:suffix", or "name:suffix" if the name has a brace of its own. */
+size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+                         size_t suffix_len);
+
+/* Arguments of scripts: 0 or -1. */
+int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate);
+int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate);
+int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+                       size_t suffix_len);
+int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold);
+int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold);
+/* KEYS and ARGV of a renewal of locks with one key each: names, lease, owners. */
+int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+                     struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+
+/* Verdicts of replies of the usual shapes. */
+int64_t
+snib__reply_number(const struct snib__engine *engine,
+                   const struct snib__value *value); /* an integer or decimal text; else 0 */
+/* nil granted; an integer: refused, the remaining ms */
+void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+                        const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict);
+/* 0 not held; 1 + receivers released */
+void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+                             const struct snib__value *reply, uint32_t n,
+                             struct snib__verdict *verdict);
+/* 0 not held; 1 handed over; 2 released, but not handed over */
+void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+                            uint32_t n, struct snib__verdict *verdict);
+
+#endif
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct carrier_member {
+    struct snib__op *op;     /* acquiring or releasing */
+    struct snib__hold *hold; /* ours */
+};
+
+struct carrier {
+    struct snib__outer outer; /* first: the home engine knows the carrier by it */
+    struct snib__parts *parts;
+    struct snib__client *home;
+    snib__time wait_until, lease;
+    bool once;
+    _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
+    pthread_mutex_t mutex;
+    /* below: guarded by the mutex */
+    struct carrier *next; /* in a list of those to be stepped */
+    uint32_t debts;       /* references to be given back by the next step, outside of all clients */
+    bool listed, stepping, again;
+    bool finished;          /* the home's hold is not ours any more */
+    bool fixed;             /* the members' leases are what the caller wants */
+    snib__time pause_until; /* PAUSING; 0: not yet set */
+    struct snib__group group;
+    struct carrier_member members[];
+};
+
+/* ---- life ---- */
+
+static void parts_ref(struct snib__parts *parts)
+{
+    atomic_fetch_add(&parts->refs, 1);
+}
+
+void snib__parts_unref(struct snib__parts *parts)
+{
+    if (atomic_fetch_sub(&parts->refs, 1) != 1)
+        return;
+    for (uint32_t i = 0; i < parts->n; i++) {
+        struct snib__client *client = parts->part[i].client;
+        if (!client || snib__client_forked(client))
+            continue;
+        snib__driver_enter(&client->driver);
+        snib__gate_put(client->driver.engine, parts->part[i].gate);
+        snib__driver_leave(&client->driver);
+        snib__client_unref(client);
+    }
+    free(parts);
+}
+
+static void carrier_ref(struct carrier *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+}
+
+/* Outside of all clients: the last reference ends the carrier, and its clients' with it. */
+static void carrier_unref(struct carrier *c, uint32_t n)
+{
+    if (atomic_fetch_sub(&c->refs, n) != n)
+        return;
+    struct snib__client *home = c->home;
+    snib__parts_unref(c->parts);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+    snib__client_unref(home);
+}
+
+/* Inside: the carrier is to be stepped by whoever leaves this client; the step gives back `debts`
+ * references as well. */
+static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_t debts)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool listed = c->listed;
+    c->listed = true;
+    c->debts += debts;
+    pthread_mutex_unlock(&c->mutex);
+    if (listed)
+        return;
+    carrier_ref(c);
+    c->next = driver->carriers;
+    driver->carriers = c;
+}
+
+/* Inside: nobody else knows it, and none of its references is the last. */
+static void carrier_discard(struct carrier *c)
+{
+    atomic_fetch_sub(&c->parts->refs, 1);
+    snib__client_unref(c->home);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
+struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct snib__acquire *how,
+                                       snib__time now, int32_t *out_code)
+{
+    struct snib__parts *parts = lock->parts;
+    struct carrier *c = calloc(1, sizeof *c + parts->n * sizeof c->members[0]);
+    *out_code = SNIB_ENOMEM;
+    if (!c)
+        return NULL;
+    if (pthread_mutex_init(&c->mutex, NULL) != 0) {
+        free(c);
+        return NULL;
+    }
+    parts_ref(parts);
+    snib__client_ref(lock->client);
+    c->parts = parts;
+    c->home = lock->client;
+    c->once = how->wait == 0;
+    c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    c->lease = how->lease;
+    atomic_store(&c->refs, 1);
+    snib__group_begin(&c->group, parts->majority, c->once, parts->n);
+    struct snib__acquire outer = *how;
+    outer.outer = &c->outer;
+    if (c->once)
+        outer.wait = SNIB__NEVER; /* one try is one round, however long the nodes take */
+    struct snib__op *op =
+        snib__engine_acquire(lock->client->driver.engine, lock->gate, &outer, now, out_code);
+    if (!c->outer.hold) /* re-entered, out of memory, closed: nothing was begun */
+        carrier_discard(c);
+    return op;
+}
+
+/* ---- members ---- */
+
+/* Inside the member's client. */
+void snib__carrier_done(struct snib__driver *driver, struct snib__op *op)
+{
+    struct carrier *c = op->sink;
+    uint32_t i = op->member - 1;
+    struct snib__hold *unwanted = NULL;
+    pthread_mutex_lock(&c->mutex);
+    struct carrier_member *member = &c->members[i];
+    bool current = member->op == op;
+    if (current)
+        member->op = NULL;
+    if (op->kind == SNIB__OP_RELEASE) {
+        unwanted = member->hold;
+        member->hold = NULL;
+        snib__group_member_given(&c->group, i, op->code);
+    } else if (op->code == SNIB_OK && !current) {
+        unwanted = op->hold;
+    } else if (current) {
+        member->hold = op->code == SNIB_OK ? op->hold : NULL;
+        if (member->hold)
+            carrier_ref(c);
+        snib__group_member_done(&c->group, i, op->code, op->hold ? op->hold->deadline : 0);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    if (unwanted) {
+        unwanted->sink = NULL;
+        unwanted->tell = 0;
+        snib__hold_drop(driver->engine, unwanted, snib__now());
+    }
+    bool hold_too = op->kind == SNIB__OP_RELEASE && unwanted;
+    snib__op_free(driver->engine, op);
+    carrier_list(driver, c, 1 + hold_too);
+}
+
+void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
+{
+    struct carrier *c = hold->sink;
+    pthread_mutex_lock(&c->mutex);
+    for (uint32_t i = 0; i < c->parts->n; i++)
+        if (c->members[i].hold == hold)
+            snib__group_member_lost(&c->group, i, hold->reason);
+    pthread_mutex_unlock(&c->mutex);
+    carrier_list(driver, c, 0);
+}
+
+void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
+{
+    carrier_list(driver, (struct carrier *)outer, 0);
+}
+
+/* ---- what the group wishes for a member ---- */
+
+/* Inside the member's client. */
+static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__client *client = c->parts->part[i].client;
+    struct snib__engine *engine = client->driver.engine;
+    int32_t code = SNIB_ECLOSED;
+    snib__time wait = c->parts->majority || c->once  ? 0
+                      : c->wait_until == SNIB__NEVER ? SNIB__NEVER
+                      : c->wait_until > now          ? c->wait_until - now
+                                                     : 0;
+    struct snib__acquire how = {.wait = wait,
+                                .lease = c->parts->majority ? c->lease : 0,
+                                .permits = 1,
+                                .vote_ms = c->parts->vote_ms};
+    if (client->stopped)
+        return code;
+    if (snib__driver_start(&client->driver) != 0)
+        return SNIB_ESYSTEM;
+    struct snib__op *op = snib__engine_acquire(engine, c->parts->part[i].gate, &how, now, &code);
+    if (!op)
+        return code;
+    carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    if (op->hold) {
+        op->hold->sink = c;
+        op->hold->tell = SNIB__TELL_CARRIER;
+    }
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    pthread_mutex_lock(&c->mutex);
+    struct snib__hold *hold = c->members[i].hold;
+    c->members[i].hold = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    if (!hold)
+        return;
+    int32_t code;
+    hold->sink = NULL;
+    if (hold->phase == SNIB__LOST) /* the server may still have it */
+        snib__engine_release(engine, hold, now, &code);
+    snib__hold_drop(engine, hold, now);
+    carrier_unref(c, 1); /* never the last: the step has one */
+}
+
+static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    struct snib__op *op = c->members[i].op;
+    c->members[i].op = NULL; /* its result is nobody's */
+    pthread_mutex_unlock(&c->mutex);
+    if (op)
+        snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
+}
+
+static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
+{
+    struct snib__engine *engine = c->parts->part[i].client->driver.engine;
+    int32_t code = SNIB_LOST;
+    struct snib__hold *hold = c->members[i].hold;
+    struct snib__op *op = hold ? snib__engine_release(engine, hold, now, &code) : NULL;
+    if (!op) {
+        carrier_drop(c, i, now);
+        return code;
+    }
+    carrier_ref(c);
+    op->sink = c;
+    op->member = i + 1;
+    pthread_mutex_lock(&c->mutex);
+    c->members[i].op = op;
+    pthread_mutex_unlock(&c->mutex);
+    return SNIB_AGAIN;
+}
+
+/* Do one thing that the group wishes; false: there is nothing. */
+static bool carrier_wish(struct carrier *c)
+{
+    uint32_t i;
+    pthread_mutex_lock(&c->mutex);
+    int wish = snib__group_wish(&c->group, &i);
+    pthread_mutex_unlock(&c->mutex);
+    if (wish == SNIB__GROUP_NOTHING)
+        return false;
+    struct snib__client *client = c->parts->part[i].client;
+    int32_t code = SNIB_AGAIN;
+    snib__driver_enter(&client->driver);
+    snib__time now = snib__now();
+    if (wish == SNIB__GROUP_TRY)
+        code = carrier_try(c, i, now);
+    else if (wish == SNIB__GROUP_DROP)
+        carrier_drop(c, i, now);
+    else if (wish == SNIB__GROUP_CANCEL)
+        carrier_cancel(c, i, now);
+    else
+        code = carrier_give(c, i, now);
+    snib__driver_leave(&client->driver);
+    if (code == SNIB_AGAIN)
+        return true;
+    pthread_mutex_lock(&c->mutex);
+    if (wish == SNIB__GROUP_TRY)
+        snib__group_member_done(&c->group, i, code, 0);
+    else
+        snib__group_member_given(&c->group, i, code);
+    c->again = true;
+    pthread_mutex_unlock(&c->mutex);
+    return true;
+}
+
+/* ---- the caller's side ---- */
+
+/* Look how long the members are safe by now; they have been renewed since. */
+static void carrier_look(struct carrier *c)
+{
+    for (uint32_t i = 0; i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        pthread_mutex_lock(&c->mutex);
+        struct snib__hold *hold = c->members[i].hold;
+        if (hold)
+            snib__group_member_extended(&c->group, i, hold->deadline);
+        pthread_mutex_unlock(&c->mutex);
+        snib__driver_leave(&client->driver);
+    }
+}
+
+/* A fixed lease of all: the members were collected under the watchdog, now theirs begins. */
+static void carrier_fix_leases(struct carrier *c)
+{
+    bool needed = c->lease && !c->parts->majority && !c->fixed;
+    c->fixed = true;
+    for (uint32_t i = 0; needed && i < c->parts->n; i++) {
+        struct snib__client *client = c->parts->part[i].client;
+        snib__driver_enter(&client->driver);
+        if (c->members[i].hold)
+            snib__hold_fix(client->driver.engine, c->members[i].hold, c->lease, snib__now());
+        snib__driver_leave(&client->driver);
+    }
+}
+
+/* What the caller has done: given up, released, lost by a time of its own. */
+static void carrier_hear(struct carrier *c, snib__time now)
+{
+    struct snib__group *group = &c->group;
+    if (c->outer.ended)
+        snib__group_abandon(group);
+    else if (snib__outer_releasing(&c->outer))
+        snib__group_release(group);
+    else if (!snib__outer_wanted(&c->outer) &&
+             (group->phase <= SNIB__GROUP_PAUSING || c->outer.hold->phase == SNIB__TRYING))
+        snib__group_abandon(group);
+    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
+        snib__group_pause_over(group);
+    if (group->phase != SNIB__GROUP_PAUSING)
+        c->pause_until = 0;
+}
+
+/* What the group has come to. */
+static void carrier_tell(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    struct snib__group *group = &c->group;
+    if (group->phase == SNIB__GROUP_HELD) {
+        snib__time deadline = snib__group_deadline(group);
+        if (!snib__outer_wanted(&c->outer))
+            snib__outer_extended(engine, &c->outer, deadline, now);
+        else if (!snib__outer_granted(engine, &c->outer, deadline, now))
+            snib__group_fail(group, SNIB_EUNREACHABLE); /* the answers came too late */
+    }
+    if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
+        c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
+        snib__outer_wake(engine, &c->outer, c->pause_until);
+    }
+    if (group->phase != SNIB__GROUP_ENDED)
+        return;
+    if (group->reason)
+        snib__outer_lost(engine, &c->outer, group->reason, now);
+    snib__outer_ended(engine, &c->outer, group->code, now);
+    c->finished = true;
+}
+
+static void carrier_home(struct carrier *c)
+{
+    struct snib__driver *driver = &c->home->driver;
+    pthread_mutex_lock(&c->mutex);
+    bool held = c->group.phase == SNIB__GROUP_HELD, finished = c->finished;
+    pthread_mutex_unlock(&c->mutex);
+    if (finished)
+        return;
+    if (held) {
+        carrier_fix_leases(c);
+        carrier_look(c);
+    }
+    snib__driver_enter(driver);
+    pthread_mutex_lock(&c->mutex);
+    snib__time now = snib__now();
+    carrier_hear(c, now);
+    carrier_tell(c, now);
+    finished = c->finished;
+    pthread_mutex_unlock(&c->mutex);
+    snib__driver_leave(driver);
+    if (finished)
+        carrier_unref(c, 1); /* the home's; never the last: the step has one */
+}
+
+/* ---- steps ---- */
+
+/* Outside of every client. */
+static void carrier_step(struct carrier *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool mine = !c->stepping;
+    uint32_t debts = c->debts;
+    c->debts = 0;
+    c->listed = false;
+    c->again = true;
+    c->stepping = true;
+    pthread_mutex_unlock(&c->mutex);
+    while (mine) {
+        pthread_mutex_lock(&c->mutex);
+        mine = c->again;
+        c->again = false;
+        c->stepping = mine;
+        pthread_mutex_unlock(&c->mutex);
+        if (!mine)
+            break;
+        carrier_home(c);
+        while (carrier_wish(c))
+            ;
+    }
+    carrier_unref(c, 1 + debts); /* the list's, and what is owed */
+}
+
+/* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
+void snib__carrier_steps(void *list)
+{
+    static _Thread_local struct carrier *waiting;
+    static _Thread_local bool busy;
+    for (struct carrier *c = list, *next; c; c = next) {
+        next = c->next;
+        c->next = waiting;
+        waiting = c;
+    }
+    if (busy)
+        return;
+    busy = true;
+    while (waiting) {
+        struct carrier *c = waiting;
+        waiting = c->next;
+        carrier_step(c);
+    }
+    busy = false;
 }
 
 /* ---- api/handle.c -----------------------------------------------------------------------------*/
@@ -2507,9 +3454,8 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
         return code;
     snib__time now = snib__now();
     int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK
-                       ? (int64_t)((hold->deadline - now) / SNIB__MS)
-                       : 0;
+    int64_t left =
+        state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? snib__remaining_ms(hold, now) : 0;
     held_leave(client, handle);
     return left;
 }
@@ -2521,8 +3467,9 @@ int64_t snib_hold_token(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
+    int64_t token = hold->fencing;
     held_leave(client, handle);
-    return 0;
+    return token;
 }
 
 int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
@@ -2633,61 +3580,12 @@ int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
 
 /* lock.c - locks: naming one, acquiring, asking about it. */
 
-/* ---- locks/kind.h -----------------------------------------------------------------------------*/
-
-/* kind.h - what makes one kind of lock different from another: its scripts, keys and channel.
- *
- * A kind encodes one command for a hold or a gate and reads the reply.  When to send it, what a lost
- * reply means, who waits and who is told is the engine's business and the same for all kinds.
- *
- * Encoders append to `out` and return the script's index, or -1 when out of memory (the caller drops
- * what was half-written).
- */
-#ifndef SNIB__KIND_H
-#define SNIB__KIND_H
-
-
-struct snib__verdict {
-    bool yes;
-    int64_t left_ms;   /* acquire refused: the holder's remaining lease, -1 unknown */
-    int64_t receivers; /* released: processes that were told */
-};
-
-struct snib__lock_kind {
-    int32_t kind; /* enum snib_kind */
-    int (*acquire)(struct snib__buf *out, const struct snib__engine *engine,
-                   const struct snib__hold *hold);
-    int (*release)(struct snib__buf *out, const struct snib__engine *engine,
-                   const struct snib__hold *hold);
-    /* one command that ends `from` and grants `to` */
-    int (*transfer)(struct snib__buf *out, const struct snib__engine *engine,
-                    const struct snib__hold *from, const struct snib__hold *to);
-    /* lease_ms 0: only ask whether they are held */
-    int (*renew)(struct snib__buf *out, const struct snib__engine *engine,
-                 struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
-    int (*info)(struct snib__buf *out, const struct snib__gate *gate);
-    int (*force)(struct snib__buf *out, const struct snib__gate *gate);
-    /* the channel of wake-ups; out has room for name_len + 64; returns its length */
-    size_t (*channel)(char *out, const char *name, size_t name_len);
-    struct snib__verdict (*acquired)(const struct snib__value *reply);
-    struct snib__verdict (*released)(const struct snib__value *reply);
-};
-
-extern const struct snib__lock_kind snib__mutex;
-
-/* The kind of a number of enum snib_kind, or NULL. */
-const struct snib__lock_kind *snib__kind_of(int32_t kind);
-
-/* Redisson's PRE(prefix): "prefix:{name}", or "prefix:name" if the name has a brace of its own. */
-size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t name_len);
-
-#endif
-
 #include <stdlib.h>
 #include <string.h>
 
 #define LOCK_LEASE_MIN 100
 #define LOCK_LEASE_MAX 86400000
+#define LOCK_PERMITS_MAX 1000
 
 void snib_lock_options_init(snib_lock_options *options, size_t size)
 {
@@ -2697,7 +3595,7 @@ void snib_lock_options_init(snib_lock_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-static int lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
+int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err)
 {
     memset(to, 0, sizeof *to);
     if (from && (from->size < 8 || from->size > 4096))
@@ -2709,8 +3607,49 @@ static int lock_options(const snib_lock_options *from, snib_lock_options *to, sn
         memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
     if (to->lease_ms != 0 && (to->lease_ms < LOCK_LEASE_MIN || to->lease_ms > LOCK_LEASE_MAX))
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
-    if (to->flags != 0 || to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
+    if (to->max_hold_ms < -1 || to->max_hold_ms > LOCK_LEASE_MAX)
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
+    return SNIB_OK;
+}
+
+/* The flags and times that make sense for a kind. */
+static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
+{
+    uint32_t known = kind == SNIB_WRITE  ? SNIB_LOCK_FENCED | SNIB_LOCK_PREFER_WRITER
+                     : kind == SNIB_FAIR ? SNIB_LOCK_FENCED
+                                         : 0;
+    bool unleased = kind == SNIB_SEMAPHORE || kind == SNIB_LATCH;
+    if (o->flags & ~known)
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+    if (unleased && (o->lease_ms != 0 || o->max_hold_ms > 0))
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "semaphores and latches have no lease and no limit");
+    return SNIB_OK;
+}
+
+void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
+                     const snib_lock_options *options)
+{
+    *lock = (struct snib__lock){.client = client,
+                                .kind = kind,
+                                .flags = options->flags,
+                                .lease_ms = options->lease_ms,
+                                .max_hold_ms = options->max_hold_ms};
+    if (lock->max_hold_ms == 0)
+        lock->max_hold_ms = client->max_hold_ms;
+    if (lock->max_hold_ms < 0 || kind == SNIB_SEMAPHORE)
+        lock->max_hold_ms = 0;
+}
+
+int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err)
+{
+    snib__client_ref(lock->client);
+    snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
+    if (!handle) {
+        snib__lock_destroy(lock);
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    }
+    *out_lock = handle;
     return SNIB_OK;
 }
 
@@ -2720,22 +3659,19 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     snib_lock_options o;
     if (!out_lock || (!name && name_len > 0))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!snib__kind_of(kind))
+    if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
     if (!code)
-        code = lock_options(options, &o, err);
+        code = snib__lock_options(options, &o, err);
+    if (!code)
+        code = lock_options_fit(&o, kind, err);
     if (code)
         return code;
-    struct snib__lock *lock = malloc(sizeof *lock);
+    struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    *lock =
-        (struct snib__lock){.client = client, .lease_ms = o.lease_ms, .max_hold_ms = o.max_hold_ms};
-    if (lock->max_hold_ms == 0)
-        lock->max_hold_ms = client->max_hold_ms;
-    if (lock->max_hold_ms < 0)
-        lock->max_hold_ms = 0;
+    snib__lock_fill(lock, client, kind, &o);
     snib__driver_enter(&client->driver);
     bool closed = client->stopped;
     lock->gate = closed ? NULL : snib__gate_get(client->driver.engine, kind, name, name_len);
@@ -2744,14 +3680,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
         free(lock);
         return snib__fail(err, closed ? SNIB_ECLOSED : SNIB_ENOMEM, 0, NULL);
     }
-    snib__client_ref(client);
-    snib_lock *handle = snib__handle_new(SNIB__LOCK, lock);
-    if (!handle) {
-        snib__lock_destroy(lock);
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    }
-    *out_lock = handle;
-    return SNIB_OK;
+    return snib__lock_handle(lock, out_lock, err);
 }
 
 int snib_lock_new(snib_client *handle, int32_t kind, const char *name, size_t name_len,
@@ -2775,6 +3704,8 @@ void snib__lock_destroy(void *object)
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);
     snib__driver_leave(&client->driver);
+    if (lock->parts)
+        snib__parts_unref(lock->parts);
     free(lock);
     snib__client_unref(client);
 }
@@ -2798,171 +3729,529 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 
 /* ---- acquiring ---- */
 
+/* What is asked for, by all ways to ask. */
+struct lock_call {
+    uint64_t owner;
+    uint32_t permits;
+    int64_t wait_ms;
+    snib__time slice;
+    bool interruptible;
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
 /* Start an acquisition.  Inside. */
-static struct snib__op *lock_start(struct snib__lock *lock, uint64_t owner, snib__time wait,
-                                   struct snib__queue *queue, uint64_t token, int32_t *out_code)
+static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_call *call,
+                                   snib__time wait, struct snib__queue *queue, int32_t *out_code)
 {
     struct snib__engine *engine = lock->client->driver.engine;
     struct snib__acquire how = {
-        .owner = owner,
+        .owner = call->owner,
         .wait = wait,
         .lease = (snib__time)lock->lease_ms * SNIB__MS,
         .max_hold = (snib__time)lock->max_hold_ms * SNIB__MS,
+        .permits = call->permits,
+        .options = (uint8_t)lock->flags,
     };
-    struct snib__op *op = snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    struct snib__op *op =
+        lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
+                    : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
     if (op && !op->done && op->hold) {
         op->hold->sink = queue;
-        op->hold->token = token;
+        op->hold->token = call->token;
         op->hold->tell = queue != NULL;
     }
     return op;
 }
 
-/* All ways to acquire.  The caller has checked nothing. */
-static int lock_acquire(snib_lock *handle, uint64_t owner, int64_t wait_ms, snib__time slice,
-                        bool interruptible, snib_queue *queue_handle, uint64_t token,
-                        snib_event *out_event, snib_op **out_op, snib_error *err)
+static int lock_run(struct snib__lock *lock, const struct lock_call *call,
+                    struct snib__queue *queue, snib_error *err)
 {
+    struct snib__client *client = lock->client;
     snib__time wait;
+    int32_t code = SNIB_OK;
+    if (!snib__wait_ns(call->wait_ms, &wait) || (queue && queue->client != client))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    if (error) {
+        snib__driver_leave(&client->driver);
+        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    }
+    struct snib__run run = {client,      queue, call->token, call->slice, call->interruptible,
+                            call->out_op};
+    struct snib__op *op = lock_start(lock, call, wait, queue, &code);
+    return snib__run(&run, op, code, call->out_event, err);
+}
+
+/* All ways to acquire.  The caller has checked nothing.  kind: what the lock must be, 0 any but a latch. */
+static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
+                        snib_error *err)
+{
     int32_t code;
     struct snib__queue *queue = NULL;
     struct snib__lock *lock = snib__lock_enter(handle, err, &code);
     if (!lock)
         return code;
-    struct snib__client *client = lock->client;
-    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+    if (call->queue && !(queue = snib__queue_enter(call->queue, err, &code))) {
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
-    } else {
-        snib__driver_enter(&client->driver);
-        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-        if (error) {
-            snib__driver_leave(&client->driver);
-            code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
-        } else {
-            struct snib__run run = {client, queue, token, slice, interruptible, out_op};
-            struct snib__op *op = lock_start(lock, owner, wait, queue, token, &code);
-            code = snib__run(&run, op, code, out_event, err);
-        }
-    }
+    if (kind ? lock->kind != kind : lock->kind == SNIB_LATCH)
+        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    else if (kind && kind != SNIB_LATCH && (call->permits < 1 || call->permits > LOCK_PERMITS_MAX))
+        code = snib__fail(err, SNIB_EPERMITS, 0,
+                          "the number of permits is out of range; take 1 to %d", LOCK_PERMITS_MAX);
+    else
+        code = lock_run(lock, call, queue, err);
     if (queue)
-        snib__handle_put(queue_handle);
+        snib__handle_put(call->queue);
     snib__handle_put(handle);
     return code;
+}
+
+static int lock_acquire_sync(snib_lock *lock, int32_t kind, uint64_t owner, uint32_t permits,
+                             int64_t wait_ms, snib_hold **out_hold, snib_error *err)
+{
+    snib_event event;
+    struct lock_call call = {.owner = owner,
+                             .permits = permits,
+                             .wait_ms = wait_ms,
+                             .slice = SNIB__NEVER,
+                             .out_event = &event};
+    int code = lock_acquire(lock, kind, &call, err);
+    if (code == SNIB_OK && out_hold)
+        *out_hold = event.hold;
+    return code;
+}
+
+static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call call,
+                              int64_t slice_ms, snib_hold **out_hold, snib_error *err)
+{
+    snib_event event;
+    if (!call.out_op || !snib__wait_ns(slice_ms, &call.slice))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    call.interruptible = true;
+    call.out_event = &event;
+    int code = lock_acquire(lock, kind, &call, err);
+    if (code == SNIB_OK && out_hold)
+        *out_hold = event.hold;
+    return code;
+}
+
+static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_call *call,
+                               snib_error *err)
+{
+    if (!call->queue && !call->out_op)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = lock_acquire(lock, kind, call, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
 int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hold **out_hold,
                       snib_error *err)
 {
-    snib_event event;
     if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, SNIB__NEVER, false, NULL, 0, &event, NULL, err);
-    if (code == SNIB_OK)
-        *out_hold = event.hold;
-    return code;
+    return lock_acquire_sync(lock, 0, owner, 1, wait_ms, out_hold, err);
 }
 
 int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, int64_t slice_ms,
                             snib_queue *queue, uint64_t token, snib_hold **out_hold,
                             snib_op **out_op, snib_error *err)
 {
-    snib_event event;
-    snib__time slice;
-    if (!out_hold || !out_op || !snib__wait_ns(slice_ms, &slice))
+    struct lock_call call = {
+        .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, slice, true, queue, token, &event, out_op, err);
-    if (code == SNIB_OK)
-        *out_hold = event.hold;
-    return code;
+    return lock_acquire_begin(lock, 0, call, slice_ms, out_hold, err);
 }
 
 int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_queue *queue,
                              uint64_t token, snib_op **out_op, snib_error *err)
 {
-    if (!queue && !out_op)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_acquire(lock, owner, wait_ms, 0, false, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    struct lock_call call = {
+        .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(lock, 0, &call, err);
 }
 
-/* ---- asking ---- */
+/* ---- permits, semaphores, latches ---- */
 
-typedef struct snib__op *lock_question(struct snib__engine *engine, struct snib__gate *gate,
-                                       snib__time now, int32_t *out_code);
-
-static int lock_ask(snib_lock *handle, lock_question *ask, snib__time slice,
-                    snib_queue *queue_handle, uint64_t token, snib_event *out_event,
-                    snib_op **out_op, snib_error *err)
+static int lock_permits_begin(snib_lock *lock, int32_t kind, uint32_t count, int64_t wait_ms,
+                              int64_t slice_ms, snib_queue *queue, uint64_t token,
+                              snib_hold **out_hold, snib_op **out_op, snib_error *err)
 {
-    int32_t code;
-    struct snib__queue *queue = NULL;
-    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
-    if (!lock)
-        return code;
-    struct snib__client *client = lock->client;
-    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
-        snib__handle_put(handle);
-        return code;
-    }
-    if ((queue && queue->client != client) || (slice == 0 && !queue && !out_op)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
-    } else {
-        snib__driver_enter(&client->driver);
-        int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-        struct snib__run run = {client, queue, token, slice, false, out_op};
-        struct snib__op *op =
-            error ? NULL : ask(client->driver.engine, lock->gate, snib__now(), &code);
-        code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, out_event, err);
-    }
-    if (queue)
-        snib__handle_put(queue_handle);
-    snib__handle_put(handle);
-    return code;
+    struct lock_call call = {
+        .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    if (!out_hold)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return lock_acquire_begin(lock, kind, call, slice_ms, out_hold, err);
 }
 
-int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
+static int lock_permits_submit(snib_lock *lock, int32_t kind, uint32_t count, int64_t wait_ms,
+                               snib_queue *queue, uint64_t token, snib_op **out_op, snib_error *err)
 {
-    snib_event event;
-    if (!out || out->size < 8 || out->size > sizeof *out)
+    struct lock_call call = {
+        .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(lock, kind, &call, err);
+}
+
+int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms, snib_hold **out_hold,
+                         snib_error *err)
+{
+    if (!out_hold)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = lock_ask(lock, snib__engine_info, SNIB__NEVER, NULL, 0, &event, NULL, err);
-    if (code != SNIB_OK)
-        return code;
-    snib_lock_info_data info = {
-        .size = out->size,
-        .held = event.held,
-        .remaining_ms = event.remaining_ms,
-        .count = event.count,
-        .waiting = event.waiting,
-        .mine = event.mine,
-    };
-    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
-    memcpy(out, &info, out->size);
+    return lock_acquire_sync(permits, SNIB_PERMITS, 0, count, wait_ms, out_hold, err);
+}
+
+int snib_permits_acquire_begin(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                               int64_t slice_ms, snib_queue *queue, uint64_t token,
+                               snib_hold **out_hold, snib_op **out_op, snib_error *err)
+{
+    return lock_permits_begin(permits, SNIB_PERMITS, count, wait_ms, slice_ms, queue, token,
+                              out_hold, out_op, err);
+}
+
+int snib_permits_acquire_submit(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
+{
+    return lock_permits_submit(permits, SNIB_PERMITS, count, wait_ms, queue, token, out_op, err);
+}
+
+int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                           snib_hold **out_hold, snib_error *err)
+{
+    if (!out_hold)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return lock_acquire_sync(semaphore, SNIB_SEMAPHORE, 0, count, wait_ms, out_hold, err);
+}
+
+int snib_semaphore_acquire_begin(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                 int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                 snib_hold **out_hold, snib_op **out_op, snib_error *err)
+{
+    return lock_permits_begin(semaphore, SNIB_SEMAPHORE, count, wait_ms, slice_ms, queue, token,
+                              out_hold, out_op, err);
+}
+
+int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                  snib_queue *queue, uint64_t token, snib_op **out_op,
+                                  snib_error *err)
+{
+    return lock_permits_submit(semaphore, SNIB_SEMAPHORE, count, wait_ms, queue, token, out_op,
+                               err);
+}
+
+int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err)
+{
+    return lock_acquire_sync(latch, SNIB_LATCH, 0, 1, wait_ms, NULL, err);
+}
+
+int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms, snib_queue *queue,
+                          uint64_t token, snib_op **out_op, snib_error *err)
+{
+    struct lock_call call = {.wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_begin(latch, SNIB_LATCH, call, slice_ms, NULL, err);
+}
+
+int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue, uint64_t token,
+                           snib_op **out_op, snib_error *err)
+{
+    struct lock_call call = {.wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
+    return lock_acquire_submit(latch, SNIB_LATCH, &call, err);
+}
+
+/* ---- api/members.c ----------------------------------------------------------------------------*/
+
+/* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
+ *
+ * Members are put into an order that every process comes to, by server, then name: who takes locks in one
+ * order cannot wait in a circle.  Neighbours of one client whose kinds one script can take are one part;
+ * if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS_TEXT_MAX 60000 /* of a gate's name, which is 16 bits long */
+#define MEMBERS_QUORUM_MIN 3
+#define MEMBERS_QUORUM_MAX 15
+
+struct member {
+    snib_lock *handle;
+    struct snib__lock *lock;
+    const char *name;
+    size_t len;
+    char server[320]; /* where its client connects to */
+    char letter;      /* of its kind in the script; 0: none */
+};
+
+static char members_letter(int32_t kind)
+{
+    switch (kind) {
+    case SNIB_MUTEX:
+        return 'm';
+    case SNIB_SPIN:
+        return 's';
+    case SNIB_FENCED:
+        return 'f';
+    case SNIB_READ:
+        return 'r';
+    case SNIB_WRITE:
+        return 'w';
+    default:
+        return 0;
+    }
+}
+
+static int members_by_name(const struct member *one, const struct member *other)
+{
+    int order = memcmp(one->name, other->name, one->len < other->len ? one->len : other->len);
+    return order ? order : (one->len > other->len) - (one->len < other->len);
+}
+
+static int members_by_order(const void *a, const void *b)
+{
+    const struct member *one = a, *other = b;
+    int order = strcmp(one->server, other->server);
+    if (order == 0)
+        order = members_by_name(one, other);
+    return order ? order : one->lock->kind - other->lock->kind;
+}
+
+static void members_leave(struct member *members, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        snib__handle_put(members[i].handle);
+    free(members);
+}
+
+/* Look up all handles; each has a reference then.  NULL: *out_code. */
+static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_error *err,
+                                    int32_t *out_code)
+{
+    struct member *members = calloc(n, sizeof *members);
+    if (!members) {
+        *out_code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__lock *lock = snib__lock_enter(locks[i], err, out_code);
+        if (!lock) {
+            members_leave(members, i);
+            return NULL;
+        }
+        const struct snib__url *url = &lock->client->driver.url;
+        members[i].handle = locks[i];
+        members[i].lock = lock;
+        members[i].name = snib__gate_name(lock->gate, &members[i].len);
+        members[i].letter = members_letter(lock->kind);
+        snprintf(members[i].server, sizeof members[i].server, "%s:%d/%d",
+                 url->is_unix ? url->path : url->host, url->port, url->database);
+    }
+    return members;
+}
+
+static int members_check(struct member *members, uint32_t n, bool quorum, snib_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__lock *lock = members[i].lock;
+        snib__driver_enter(&lock->client->driver);
+        bool stopped = lock->client->stopped;
+        snib__driver_leave(&lock->client->driver);
+        if (stopped)
+            return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+        if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
+            (quorum && lock->kind != SNIB_MUTEX))
+            return snib__fail(err, SNIB_EINVAL, 0, "%s",
+                              quorum ? "the members of a quorum must be mutexes"
+                                     : "a lock of this kind cannot be a member of another");
+    }
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            bool same_server = strcmp(members[i].server, members[j].server) == 0;
+            bool same_name = members_by_name(&members[i], &members[j]) == 0;
+            if (!quorum && same_server && same_name)
+                return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
+                                  (int)(members[i].len < 100 ? members[i].len : 100),
+                                  members[i].name);
+            if (quorum && same_server)
+                return snib__fail(err, SNIB_EINVAL, 0,
+                                  "two members of the quorum are on one server");
+            if (quorum && !same_name)
+                return snib__fail(err, SNIB_EINVAL, 0,
+                                  "the members of a quorum must have one name");
+        }
     return SNIB_OK;
 }
 
-int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
-                          snib_error *err)
+/* How many members from `from` on one script can take. */
+static uint32_t members_run(const struct member *members, uint32_t n, uint32_t from)
 {
-    int code = lock_ask(lock, snib__engine_info, 0, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    uint32_t to = from + 1;
+    while (members[from].letter && to < n && members[to].letter &&
+           members[to].lock->client == members[from].lock->client)
+        to++;
+    return to - from;
 }
 
-int snib_lock_force_release(snib_lock *lock, snib_error *err)
+/* The list of members as a gate's name, see locks/multi.c; its length, or 0: too long. */
+static size_t members_text(const struct member *members, uint32_t n, char *text)
 {
-    snib_event event;
-    return lock_ask(lock, snib__engine_force, SNIB__NEVER, NULL, 0, &event, NULL, err);
+    size_t used = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (used + members[i].len + 2 > MEMBERS_TEXT_MAX)
+            return 0;
+        text[used++] = members[i].letter ? members[i].letter : (char)('0' + members[i].lock->kind);
+        memcpy(text + used, members[i].name, members[i].len);
+        used += members[i].len;
+        text[used++] = 0;
+    }
+    return used;
 }
 
-int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
-                                   snib_op **out_op, snib_error *err)
+/* With their servers, for members of several clients. */
+static size_t members_full_text(const struct member *members, uint32_t n, char *text)
 {
-    int code = lock_ask(lock, snib__engine_force, 0, queue, token, NULL, out_op, err);
-    return code == SNIB_AGAIN ? SNIB_OK : code;
+    size_t used = members_text(members, n, text);
+    for (uint32_t i = 0; used && i < n; i++) {
+        size_t len = strlen(members[i].server) + 1;
+        if (used + len > MEMBERS_TEXT_MAX)
+            return 0;
+        memcpy(text + used, members[i].server, len);
+        used += len;
+    }
+    return used;
+}
+
+/* A gate with a reference; NULL: closed or out of memory. */
+static struct snib__gate *members_gate(struct snib__client *client, int32_t kind, const char *name,
+                                       size_t n)
+{
+    snib__driver_enter(&client->driver);
+    struct snib__gate *gate =
+        client->stopped ? NULL : snib__gate_get(client->driver.engine, kind, name, n);
+    snib__driver_leave(&client->driver);
+    return gate;
+}
+
+static struct snib__parts *members_parts(const struct member *members, uint32_t n, char *text)
+{
+    struct snib__parts *parts = calloc(1, sizeof *parts + n * sizeof parts->part[0]);
+    if (!parts)
+        return NULL;
+    atomic_store(&parts->refs, 1);
+    for (uint32_t i = 0, run; i < n; i += run) {
+        struct snib__client *client = members[i].lock->client;
+        run = members_run(members, n, i);
+        size_t used = run > 1 ? members_text(members + i, run, text) : 0;
+        struct snib__gate *gate =
+            used ? members_gate(client, SNIB__MULTI, text, used)
+                 : members_gate(client, members[i].lock->kind, members[i].name, members[i].len);
+        if (!gate) {
+            snib__parts_unref(parts);
+            return NULL;
+        }
+        snib__client_ref(client);
+        parts->part[parts->n++] = (struct snib__part){client, gate};
+    }
+    return parts;
+}
+
+static int64_t members_longest_lease(const struct member *members, uint32_t n)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (members[i].lock->client->lease_ms > longest)
+            longest = members[i].lock->client->lease_ms;
+    return longest;
+}
+
+/* The lock of checked members: a gate of one client, or a group. */
+static int members_lock(struct member *members, uint32_t n, struct snib__client *home,
+                        const snib_lock_options *o, bool quorum, snib_lock **out_lock,
+                        snib_error *err)
+{
+    int code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    char *text = malloc(MEMBERS_TEXT_MAX);
+    struct snib__lock *lock = calloc(1, sizeof *lock);
+    if (!text || !lock)
+        goto fail;
+    bool one = !quorum && members_run(members, n, 0) == n && members[0].letter;
+    size_t used = one ? members_text(members, n, text) : members_full_text(members, n, text);
+    if (used == 0) {
+        code = snib__fail(err, SNIB_EINVAL, 0, "the members' names are too long together");
+        goto fail;
+    }
+    snib__lock_fill(lock, home, one ? SNIB__MULTI : SNIB__OUTER, o);
+    lock->gate = members_gate(home, lock->kind, text, used);
+    if (!lock->gate)
+        goto fail;
+    if (!one && !(lock->parts = members_parts(members, n, text)))
+        goto fail;
+    if (quorum) {
+        lock->parts->majority = true;
+        int64_t vote_ms = o->lease_ms ? o->lease_ms : members_longest_lease(members, n);
+        lock->parts->vote_ms = o->flags & SNIB_LOCK_NO_QUARANTINE ? 0 : (uint32_t)vote_ms;
+    }
+    free(text);
+    return snib__lock_handle(lock, out_lock, err); /* owns the lock from here */
+fail:
+    if (lock && lock->gate) {
+        snib__driver_enter(&home->driver);
+        snib__gate_put(home->driver.engine, lock->gate);
+        snib__driver_leave(&home->driver);
+    }
+    free(text);
+    free(lock);
+    return code;
+}
+
+static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                       bool quorum, snib_lock **out_lock, snib_error *err)
+{
+    snib_lock_options o;
+    int32_t code = SNIB_OK;
+    if (!locks || !out_lock)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (quorum && (n < MEMBERS_QUORUM_MIN || n > MEMBERS_QUORUM_MAX))
+        return snib__fail(err, SNIB_EINVAL, 0, "a quorum takes %d to %d members",
+                          MEMBERS_QUORUM_MIN, MEMBERS_QUORUM_MAX);
+    if (n < 1 || n > SNIB__GROUP_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "a multi lock takes 1 to %d members",
+                          SNIB__GROUP_MAX);
+    code = snib__lock_options(options, &o, err);
+    if (code)
+        return code;
+    if (o.flags & ~(quorum ? SNIB_LOCK_NO_QUARANTINE : 0u))
+        return snib__fail(err, SNIB_EOPTION, 0, "this kind of lock does not know such a flag");
+    struct member *members = members_enter(locks, n, err, &code);
+    if (!members)
+        return code;
+    struct snib__client *home = members[0].lock->client;
+    code = members_check(members, n, quorum, err);
+    if (!code) {
+        qsort(members, n, sizeof *members, members_by_order);
+        code = members_lock(members, n, home, &o, quorum, out_lock, err);
+    }
+    members_leave(members, n);
+    return code;
+}
+
+int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                   snib_lock **out_lock, snib_error *err)
+{
+    return members_new(locks, n, options, false, out_lock, err);
+}
+
+int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                    snib_lock **out_lock, snib_error *err)
+{
+    return members_new(locks, n, options, true, out_lock, err);
 }
 
 /* ---- api/name.c -------------------------------------------------------------------------------*/
@@ -3012,6 +4301,297 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
         return snib__fail(err, SNIB_ENAME, 0, "in the lock name %s %s",
                           snib__quote(quoted, sizeof quoted, name, n), fault);
     return SNIB_OK;
+}
+
+/* ---- api/question.c ---------------------------------------------------------------------------*/
+
+/* question.c - asking about locks, and the counts of permits, semaphores and latches. */
+
+#include <string.h>
+
+#define QUESTION_COUNT_MAX INT32_MAX
+#define QUESTION_BUFFER_MIN 65536
+
+/* One question, by all ways to ask it. */
+struct question {
+    int op; /* enum snib__op_kind */
+    int32_t what;
+    int64_t n;
+    snib__time slice; /* 0: submit */
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
+static struct snib__op *question_start(const struct snib__lock *lock, const struct question *q,
+                                       int32_t *out_code)
+{
+    struct snib__engine *engine = lock->client->driver.engine;
+    if (q->op == SNIB__OP_INFO)
+        return snib__engine_info(engine, lock->gate, snib__now(), out_code);
+    if (q->op == SNIB__OP_FORCE)
+        return snib__engine_force(engine, lock->gate, snib__now(), out_code);
+    return snib__engine_count(engine, lock->gate, q->what, q->n, snib__now(), out_code);
+}
+
+static int question_run(const struct snib__lock *lock, struct snib__queue *queue,
+                        const struct question *q, snib_error *err)
+{
+    struct snib__client *client = lock->client;
+    int32_t code = SNIB_OK;
+    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__op *op = error ? NULL : question_start(lock, q, &code);
+    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+/* Whether a count makes sense for a kind. */
+static int question_count_fits(int32_t kind, const struct question *q, snib_error *err)
+{
+    bool latch = kind == SNIB_LATCH, semaphore = kind == SNIB_SEMAPHORE;
+    int64_t least = 0, most = 0;
+    bool known = true;
+    switch (q->what) {
+    case SNIB_COUNT_GET:
+        break;
+    case SNIB_COUNT_INIT:
+        least = latch;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_ADD:
+        known = !latch;
+        least = -(int64_t)QUESTION_COUNT_MAX;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_SET:
+        known = kind == SNIB_PERMITS;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_TOTAL:
+        known = kind == SNIB_PERMITS;
+        break;
+    case SNIB_COUNT_RELEASE:
+        known = semaphore;
+        least = 1;
+        most = QUESTION_COUNT_MAX;
+        break;
+    case SNIB_COUNT_DRAIN:
+        known = semaphore;
+        break;
+    case SNIB_COUNT_DOWN:
+        known = latch;
+        break;
+    default:
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    if (!known)
+        return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    if (q->n < least || q->n > most || (q->what == SNIB_COUNT_ADD && q->n == 0))
+        return snib__fail(err, SNIB_EPERMITS, 0, "the number is out of range");
+    return SNIB_OK;
+}
+
+/* kind: what the lock must be; 0 any. */
+static int question_ask(snib_lock *handle, int32_t kind, const struct question *q, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__lock *lock = snib__lock_enter(handle, err, &code);
+    if (!lock)
+        return code;
+    if (q->queue && !(queue = snib__queue_enter(q->queue, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    if ((kind && lock->kind != kind) || lock->kind >= SNIB__MULTI)
+        code = snib__fail(err, SNIB_ENOTSUP, 0, NULL);
+    else
+        code = q->op == SNIB__OP_COUNT ? question_count_fits(kind, q, err) : SNIB_OK;
+    if (!code)
+        code = question_run(lock, queue, q, err);
+    if (queue)
+        snib__handle_put(q->queue);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
+{
+    snib_event event;
+    struct question q = {.op = SNIB__OP_INFO, .slice = SNIB__NEVER, .out_event = &event};
+    if (!out || out->size < 8 || out->size > sizeof *out)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = question_ask(lock, 0, &q, err);
+    if (code != SNIB_OK)
+        return code;
+    snib_lock_info_data info = {
+        .size = out->size,
+        .held = event.held,
+        .remaining_ms = event.remaining_ms,
+        .count = event.count,
+        .waiting = event.waiting,
+        .mine = event.mine,
+        .token = event.fencing,
+    };
+    memcpy(info.owner, event.text, strnlen(event.text, sizeof info.owner - 1));
+    memcpy(out, &info, out->size);
+    return SNIB_OK;
+}
+
+int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token, snib_op **out_op,
+                          snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_INFO, .queue = queue, .token = token, .out_op = out_op};
+    return question_ask(lock, 0, &q, err);
+}
+
+int snib_lock_force_release(snib_lock *lock, snib_error *err)
+{
+    snib_event event;
+    struct question q = {.op = SNIB__OP_FORCE, .slice = SNIB__NEVER, .out_event = &event};
+    return question_ask(lock, 0, &q, err);
+}
+
+int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
+                                   snib_op **out_op, snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_FORCE, .queue = queue, .token = token, .out_op = out_op};
+    return question_ask(lock, 0, &q, err);
+}
+
+/* ---- counts ---- */
+
+static int question_count(snib_lock *lock, int32_t kind, int32_t what, int64_t n,
+                          int64_t *out_value, snib_error *err)
+{
+    snib_event event;
+    struct question q = {
+        .op = SNIB__OP_COUNT, .what = what, .n = n, .slice = SNIB__NEVER, .out_event = &event};
+    int code = question_ask(lock, kind, &q, err);
+    if (code == SNIB_OK && out_value)
+        *out_value = event.count;
+    return code;
+}
+
+static int question_count_submit(snib_lock *lock, int32_t kind, int32_t what, int64_t n,
+                                 snib_queue *queue, uint64_t token, snib_op **out_op,
+                                 snib_error *err)
+{
+    struct question q = {.op = SNIB__OP_COUNT,
+                         .what = what,
+                         .n = n,
+                         .queue = queue,
+                         .token = token,
+                         .out_op = out_op};
+    return question_ask(lock, kind, &q, err);
+}
+
+int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
+                       snib_error *err)
+{
+    return question_count(permits, SNIB_PERMITS, what, n, out_value, err);
+}
+
+int snib_permits_count_submit(snib_lock *permits, int32_t what, int64_t n, snib_queue *queue,
+                              uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(permits, SNIB_PERMITS, what, n, queue, token, out_op, err);
+}
+
+int snib_semaphore_count(snib_lock *semaphore, int32_t what, int64_t n, int64_t *out_value,
+                         snib_error *err)
+{
+    return question_count(semaphore, SNIB_SEMAPHORE, what, n, out_value, err);
+}
+
+int snib_semaphore_count_submit(snib_lock *semaphore, int32_t what, int64_t n, snib_queue *queue,
+                                uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(semaphore, SNIB_SEMAPHORE, what, n, queue, token, out_op, err);
+}
+
+int snib_latch_count(snib_lock *latch, int32_t what, int64_t n, int64_t *out_value, snib_error *err)
+{
+    return question_count(latch, SNIB_LATCH, what, n, out_value, err);
+}
+
+int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queue *queue,
+                            uint64_t token, snib_op **out_op, snib_error *err)
+{
+    return question_count_submit(latch, SNIB_LATCH, what, n, queue, token, out_op, err);
+}
+
+/* ---- questions to a client ---- */
+
+/* Inside: stay until the texts have been written, or not. */
+static int question_texts(struct snib__client *client, struct snib__op *op, uint64_t *cursor,
+                          size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    snib_event event;
+    op->awaited = true;
+    snib__driver_run(&client->driver, op, SNIB__NEVER, false, false);
+    if (op->code == SNIB_OK) {
+        *cursor = op->asked->cursor;
+        *out_used = op->asked->used;
+        *out_count = op->asked->count;
+    }
+    snib__op_finish(client, op, &event);
+    return event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+}
+
+/* name NULL: list by pattern. */
+static int question_client(snib_client *handle, const char *name, const char *pattern, size_t n,
+                           uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
+                           uint32_t *out_count, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    struct snib__driver *d = &client->driver;
+    struct snib__op *op = NULL;
+    snib__driver_enter(d);
+    int error = client->stopped ? 0 : snib__driver_start(d);
+    if (error)
+        code = SNIB_ESYSTEM;
+    else if (name)
+        op = snib__engine_describe(d->engine, name, n, buffer, cap, snib__now(), &code);
+    else
+        op = snib__engine_list(d->engine, *cursor, pattern, n, buffer, cap, snib__now(), &code);
+    code = op ? question_texts(client, op, cursor, out_used, out_count, err)
+              : snib__fail(err, code, error, NULL);
+    snib__driver_leave(d);
+    snib__handle_put(handle);
+    return code;
+}
+
+int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
+                     char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                     snib_error *err)
+{
+    if (!cursor || !buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count ||
+        (!pattern && pattern_len) || pattern_len > 1024)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return question_client(client, NULL, pattern, pattern_len, cursor, buffer, cap, out_used,
+                           out_count, err);
+}
+
+int snib_client_describe(snib_client *client, const char *name, size_t name_len, char *buffer,
+                         size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    uint64_t cursor = 0;
+    if (!buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count || (!name && name_len))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    int code = snib__name_check(name ? name : "", name_len, err);
+    if (code)
+        return code;
+    return question_client(client, name, NULL, name_len, &cursor, buffer, cap, out_used, out_count,
+                           err);
 }
 
 /* ---- api/queue.c ------------------------------------------------------------------------------*/
@@ -3391,6 +4971,13 @@ snib__time snib__until(snib__time wait)
     return wait == SNIB__NEVER ? SNIB__NEVER : snib__now() + wait;
 }
 
+int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
+{
+    if (hold->deadline == SNIB__NEVER)
+        return INT64_MAX;
+    return hold->deadline > now ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+}
+
 /* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
@@ -3410,11 +4997,11 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     struct snib__engine *engine = client->driver.engine;
     snib__op_event(engine, op, out);
     out->token = op->token;
-    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK) {
+    if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
-        out->remaining_ms =
-            op->hold->deadline > now ? (int64_t)((op->hold->deadline - now) / SNIB__MS) : 0;
+        out->fencing = op->hold->fencing;
+        out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
             snib__hold_drop(engine, op->hold, now);
             out->code = SNIB_ENOMEM;
@@ -3565,7 +5152,7 @@ void snib_op_free(snib_op *handle)
     struct snib__engine *engine = client->driver.engine;
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
-        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK)
+        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
             snib__hold_drop(engine, op->hold, snib__now());
         snib__op_free(engine, op);
     } else if (!op->busy) {
@@ -3939,6 +5526,8 @@ void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wak
         n = write(d->wake_fd, &one, sizeof one);
     if (wakes->hold_watchers)
         snib__unpark_all(&d->hold_word);
+    if (wakes->carriers)
+        d->steps(wakes->carriers);
     (void)n; /* an eventfd at its limit is readable all the same */
 }
 
@@ -3961,6 +5550,12 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
     while ((hold = snib__engine_take_lost(d->engine)))
         d->lost(d, hold, wakes);
+    for (struct snib__outer *outer; (outer = snib__engine_take_outer(d->engine));)
+        d->outer(d, outer);
+    if (!wakes->carriers) {
+        wakes->carriers = d->carriers;
+        d->carriers = NULL;
+    }
     while ((text = snib__engine_take_log(d->engine, &level)))
         d->log(d, level, text, wakes);
     if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {
@@ -4796,16 +6391,20 @@ void *snib__thread_main(void *argument)
 
 /* ---- engine/ask.c -----------------------------------------------------------------------------*/
 
-/* ask.c - questions that change no hold of ours: info, force release, ping, list. */
+/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, counts. */
 
 /* ---- engine/internal.h ------------------------------------------------------------------------*/
 
 /* internal.h - the engine's own structures, shared by core/engine and core/locks.
  *
  * gate.c      gates: who holds and who waits for one lock name; acquire, release, hand-over
- * wait.c      sleeping until a message, a re-check or a deadline; subscriptions
+ * share.c     the same for locks with many holders: readers, permits, semaphores, latches
+ * place.c     the same for the fair lock, whose waiters have places in a queue at the server
+ * wait.c      sleeping until a message, a re-check or a deadline
+ * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
+ * outer.c     holds that are carried outside: of locks of locks of several clients
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
  * node.c      the links of a node: connect, back-off, sending, dispatch of replies
@@ -4816,30 +6415,27 @@ void *snib__thread_main(void *argument)
 #define SNIB__INTERNAL_H
 
 
-#define SNIB__CHANNEL_MAX 640
 #define SNIB__BATCH_MAX 100
 #define SNIB__MARGIN                                                                               \
     (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
 
-/* A hold's way. */
-enum snib__phase {
-    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
-    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
-    SNIB__HELD,
-    SNIB__RELEASING, /* a release is on its way, or has to be repeated */
-    SNIB__LOST,      /* the holder was or will be told; the key may still be there */
-    SNIB__GONE       /* released */
-};
-
 /* hold->flags */
 enum {
-    SNIB__HANDED = 1,   /* the caller has it */
-    SNIB__LISTED = 2,   /* in the watchdog's list */
-    SNIB__UNTOLD = 4,   /* in the list of the lost */
-    SNIB__RESENT = 8,   /* the last request but one has no answer: it may have worked */
-    SNIB__AWAKE = 16,   /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32, /* the release's own message is expected */
-    SNIB__YIELD = 64    /* after this release other processes go first */
+    SNIB__HANDED = 1,     /* the caller has it */
+    SNIB__LISTED = 2,     /* in the watchdog's list */
+    SNIB__UNTOLD = 4,     /* in the list of the lost */
+    SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
+    SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
+    SNIB__COUNTED = 32,   /* the release's own message is expected */
+    SNIB__YIELD = 64,     /* after this release other processes go first */
+    SNIB__PEER = 128,     /* in its gate's list of peers */
+    SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
+    SNIB__FIRST =
+        512, /* fair: held by the short first lease that the granter gave; to be confirmed */
+    SNIB__LISTENS =
+        1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
+    SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096  /* fair: it has had a place, which is to be given back */
 };
 
 /* op->place */
@@ -4847,6 +6443,7 @@ enum snib__place {
     SNIB__PLACE_NONE,
     SNIB__PLACE_QUEUE, /* in its gate's queue */
     SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
+    SNIB__PLACE_OUTER, /* carried outside */
     SNIB__PLACE_ASK    /* a question of its own is sent or to be sent */
 };
 
@@ -4867,10 +6464,20 @@ enum snib__channel_state {
     SNIB__CHAN_REFUSED
 };
 
+struct snib__chan {           /* one subscription, for all gates that are woken by it */
+    struct snib__chan *next;  /* bucket of the table */
+    struct snib__wait *waits; /* by chan_next */
+    uint32_t hash;
+    uint16_t len;
+    uint8_t state; /* enum snib__channel_state */
+    char text[];
+};
+
 /* What a gate needs only while somebody waits, and for a short time after. */
 struct snib__wait {
-    struct snib__gate *gate;      /* a reference */
-    struct snib__wait *chan_next; /* bucket of the channel table */
+    struct snib__gate *gate;                  /* a reference */
+    struct snib__chan *chan;                  /* NULL for kinds that poll */
+    struct snib__wait *chan_prev, *chan_next; /* others of the channel */
     struct snib__wait *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
     struct snib__hold *incoming;  /* the target of a transfer on its way */
@@ -4879,8 +6486,8 @@ struct snib__wait {
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* messages of our own releases still to come: no news in them */
-    uint32_t hash;         /* of the channel */
-    uint8_t channel;       /* enum snib__channel_state */
+    uint32_t blocker;      /* multi: the member whose channel it is */
+    uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
     bool hint;             /* a message came while an attempt was on its way */
     bool yielding;
@@ -4890,7 +6497,9 @@ struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
     void *home;                /* the caller's, for all gates of the engine */
-    struct snib__hold *active; /* ours that tries, holds or releases; NULL */
+    struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
+    struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    uint32_t trying;           /* others: attempts on their way */
     struct snib__wait *wait;
     uint32_t hash;
     uint32_t refs;
@@ -4900,6 +6509,8 @@ struct snib__gate {
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
+    int64_t lease_ms;         /* 0: only ask */
+    int32_t kind;             /* of all of them */
     uint32_t n;
     struct snib__hold *holds[SNIB__BATCH_MAX];
     uint64_t numbers[SNIB__BATCH_MAX];
@@ -4915,6 +6526,13 @@ struct snib__endpoint { /* one link of a node */
     snib__time backoff;
 };
 
+/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
+struct snib__renewals {
+    struct snib__hold *head, *tail, *cursor;
+    uint64_t n;
+    snib__time retry, last;
+};
+
 struct snib__node {
     struct snib__endpoint links[2];
     struct snib__request *todo; /* waiting for the command link */
@@ -4925,10 +6543,7 @@ struct snib__node {
     int32_t failure; /* why it is down */
     int os_error;
     char run_id[48];
-    /* the watchdog's list: renewed holds by deadline; those before the cursor are being renewed */
-    struct snib__hold *renew_head, *renew_tail, *renew_cursor;
-    uint64_t renew_n;
-    snib__time renew_retry, renew_last;
+    struct snib__renewals renewals[SNIB__KINDS];
 };
 
 struct snib__timer {
@@ -4952,22 +6567,23 @@ struct snib__engine {
     struct snib__config config;
     struct snib__node node;
     uint64_t random;
-    uint64_t next_number;
+    uint64_t next_number, next_serial;
     bool closed;
     int32_t log_level;
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    struct snib__wait **chans;
+    struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
-    uint32_t releasing;       /* holds in phase RELEASING */
-    uint64_t moves;           /* steps of holds towards their end */
-    struct snib__timer *heap; /* from index 1 */
+    struct snib__outer *outers; /* to be told */
+    uint32_t releasing;         /* holds in phase RELEASING */
+    uint64_t moves;             /* steps of holds towards their end */
+    struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
     struct snib__hold *free_holds;
     struct snib__op *free_ops;
@@ -4984,6 +6600,7 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
 struct snib__batch *snib__batch_new(struct snib__engine *e);
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
@@ -5007,42 +6624,95 @@ snib__time snib__node_deadline(const struct snib__engine *e);
 void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now);
 
 /* gate.c */
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+                                   size_t n);
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now);
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now);
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now);
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now);
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+/* for share.c and place.c */
+void snib__gate_join(struct snib__hold *hold);
+void snib__gate_part(struct snib__hold *hold);
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold);
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code);
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                      snib__time sent_at, snib__time now);
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                     snib__time now);
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now);
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+
+/* share.c */
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now);
+
+/* place.c */
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now);
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+                          const struct snib__verdict *verdict, snib__time sent_at, snib__time now);
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+                         snib__time now);
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+                             const char *what, snib__time now);
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate);
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold);
 
 /* wait.c */
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate);
 void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front);
+void snib__wait_insert(struct snib__wait *wait, struct snib__op *op);
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op);
 void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      snib__time now);
+                      bool foreign, snib__time now);
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now);
-void snib__wait_pubsub_ready(struct snib__engine *e, snib__time now);
-void snib__wait_pubsub_down(struct snib__engine *e, snib__time now);
+void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
+                        snib__time now);
+void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
+void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+
+/* chan.c */
+/* The subscription of a gate is confirmed. */
+bool snib__chan_on(const struct snib__wait *wait);
+int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
+void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
+bool snib__chan_wanted(const struct snib__chan *chan);
+bool snib__chan_needed(const struct snib__engine *e);
+void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now);
+void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now);
+void snib__chan_pubsub_down(struct snib__engine *e, snib__time now);
 
 /* hold.c */
 snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now);
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
@@ -5058,8 +6728,16 @@ snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
+
+/* outer.c */
+bool snib__outer_is(const struct snib__gate *gate);
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
+void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code);
 
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
@@ -5068,7 +6746,6 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
-uint64_t snib__engine_random(struct snib__engine *e, uint64_t below);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -5092,13 +6769,59 @@ void snib__histogram_add(uint64_t *buckets, snib__time duration);
 #include <stdint.h>
 
 enum snib__script {
+    SNIB__SCRIPT_DESCRIBE,
+    SNIB__SCRIPT_FAIR_ACQUIRE,
+    SNIB__SCRIPT_FAIR_FORCE,
+    SNIB__SCRIPT_FAIR_INFO,
+    SNIB__SCRIPT_FAIR_RELEASE,
+    SNIB__SCRIPT_FAIR_RENEW,
+    SNIB__SCRIPT_FENCED_ACQUIRE,
+    SNIB__SCRIPT_FENCED_TRANSFER,
+    SNIB__SCRIPT_LATCH_ACQUIRE,
+    SNIB__SCRIPT_LATCH_COUNT,
+    SNIB__SCRIPT_LATCH_FORCE,
+    SNIB__SCRIPT_LATCH_INFO,
     SNIB__SCRIPT_LIST,
+    SNIB__SCRIPT_MULTI_ACQUIRE,
+    SNIB__SCRIPT_MULTI_RELEASE,
+    SNIB__SCRIPT_MULTI_RENEW,
     SNIB__SCRIPT_MUTEX_ACQUIRE,
     SNIB__SCRIPT_MUTEX_FORCE,
     SNIB__SCRIPT_MUTEX_INFO,
     SNIB__SCRIPT_MUTEX_RELEASE,
     SNIB__SCRIPT_MUTEX_RENEW,
     SNIB__SCRIPT_MUTEX_TRANSFER,
+    SNIB__SCRIPT_PERMITS_ACQUIRE,
+    SNIB__SCRIPT_PERMITS_COUNT,
+    SNIB__SCRIPT_PERMITS_FORCE,
+    SNIB__SCRIPT_PERMITS_INFO,
+    SNIB__SCRIPT_PERMITS_RELEASE,
+    SNIB__SCRIPT_PERMITS_RENEW,
+    SNIB__SCRIPT_PLAIN_ACQUIRE,
+    SNIB__SCRIPT_PLAIN_FORCE,
+    SNIB__SCRIPT_PLAIN_INFO,
+    SNIB__SCRIPT_PLAIN_RELEASE,
+    SNIB__SCRIPT_PLAIN_RENEW,
+    SNIB__SCRIPT_PLAIN_TRANSFER,
+    SNIB__SCRIPT_QUORUM_ACQUIRE,
+    SNIB__SCRIPT_READ_ACQUIRE,
+    SNIB__SCRIPT_READ_FORCE,
+    SNIB__SCRIPT_READ_INFO,
+    SNIB__SCRIPT_READ_RELEASE,
+    SNIB__SCRIPT_READ_RENEW,
+    SNIB__SCRIPT_SEMAPHORE_ACQUIRE,
+    SNIB__SCRIPT_SEMAPHORE_COUNT,
+    SNIB__SCRIPT_SEMAPHORE_FORCE,
+    SNIB__SCRIPT_SEMAPHORE_INFO,
+    SNIB__SCRIPT_SEMAPHORE_RELEASE,
+    SNIB__SCRIPT_SPIN_FORCE,
+    SNIB__SCRIPT_SPIN_RELEASE,
+    SNIB__SCRIPT_WRITE_ACQUIRE,
+    SNIB__SCRIPT_WRITE_FORCE,
+    SNIB__SCRIPT_WRITE_INFO,
+    SNIB__SCRIPT_WRITE_RELEASE,
+    SNIB__SCRIPT_WRITE_RENEW,
+    SNIB__SCRIPT_WRITE_TRANSFER,
     SNIB__SCRIPT_COUNT
 };
 
@@ -5108,21 +6831,900 @@ static const struct snib__script_text {
     uint32_t length;
     char sha1[41];
 } snib__script_texts[] = {
-    {"list",
-     "local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])\n"
-     "local found = { step[1] }\n"
-     "for _, key in ipairs(step[2]) do\n"
-     "    if redis.call('type', key).ok == 'hash' and redis.call('hlen', key) <= 1000 then\n"
-     "        for _, field in ipairs(redis.call('hkeys', key)) do\n"
+    {"describe",
+     "local entries_max = 500\n"
+     "local kind, entries, more = 'other', {}, 0\n"
+     "local facts = {}\n"
+     "local function entry(...)\n"
+     "    if #entries < entries_max then\n"
+     "        entries[#entries + 1] = table.concat({ ... }, ' ')\n"
+     "    else\n"
+     "        more = more + 1\n"
+     "    end\n"
+     "end\n"
+     "local function fact(word, number)\n"
+     "    facts[#facts + 1] = word .. ' ' .. number\n"
+     "end\n"
+     "local function plain(owner)\n"
+     "    return (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function remaining(key)\n"
+     "    return whole(math.max(redis.call('pttl', key), -1))\n"
+     "end\n"
+     "local function reader(field, count)\n"
+     "    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "    local longest = 0\n"
+     "    for i = 1, math.min(tonumber(count) or 0, 10) do\n"
+     "        longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))\n"
+     "    end\n"
+     "    entry('reader', plain(field), whole(longest), plain(count))\n"
+     "end\n"
+     "local function hash()\n"
+     "    local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "    local owners = 0\n"
+     "    local cursor = '0'\n"
+     "    repeat\n"
+     "        local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)\n"
+     "        cursor = step[1]\n"
+     "        local fields = step[2]\n"
+     "        for i = 1, #fields, 2 do\n"
+     "            local field, count = fields[i], fields[i + 1]\n"
      "            if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
-     "                found[#found + 1] = key\n"
-     "                break\n"
+     "                owners = owners + 1\n"
+     "                local writer, writes = string.gsub(field, ':write', '', 1)\n"
+     "                if mode and writes == 0 then\n"
+     "                    reader(field, count)\n"
+     "                else\n"
+     "                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), plain(count))\n"
+     "                end\n"
+     "            end\n"
+     "        end\n"
+     "    until cursor == '0' or #entries >= entries_max\n"
+     "    if cursor ~= '0' then\n"
+     "        more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries\n"
+     "    end\n"
+     "    if owners > 0 then\n"
+     "        kind = mode or 'mutex'\n"
+     "    end\n"
+     "end\n"
+     "local function permits(value, time)\n"
+     "    kind = 'permits'\n"
+     "    local all = redis.call('zcard', KEYS[5])\n"
+     "    local expired = redis.call('zcount', KEYS[5], '-inf', time)\n"
+     "    local ids = redis.call('zrange', KEYS[5], expired, expired + entries_max - 1, 'withscores')\n"
+     "    for i = 1, #ids, 2 do\n"
+     "        local hex = string.gsub(ids[i], '.', function(byte)\n"
+     "            return string.format('%02x', string.byte(byte))\n"
+     "        end)\n"
+     "        local ends = tonumber(ids[i + 1])\n"
+     "        entry('permit', string.sub(hex, 1, 32), whole(ends < 922337203685477 and ends - time or -1))\n"
+     "    end\n"
+     "    more = all - expired - #entries\n"
+     "    fact('available', whole(value + expired))\n"
+     "    fact('total', whole(value + all))\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "time = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local what = redis.call('type', KEYS[1]).ok\n"
+     "if what == 'none' then\n"
+     "    kind = 'free'\n"
+     "elseif what == 'hash' then\n"
+     "    hash()\n"
+     "elseif what == 'string' then\n"
+     "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "        kind = 'counter'\n"
+     "        fact('count', text)\n"
+     "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
+     "        kind = 'plain'\n"
+     "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
+     "    end\n"
+     "end\n"
+     "if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then\n"
+     "    kind = 'fair'\n"
+     "    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do\n"
+     "        local ends = redis.call('zscore', KEYS[3], owner)\n"
+     "        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))\n"
+     "    end\n"
+     "    more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)\n"
+     "end\n"
+     "local token = redis.pcall('get', KEYS[4])\n"
+     "if type(token) == 'string' then\n"
+     "    fact('token', plain(token))\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))\n"
+     "local waiting = 0\n"
+     "for i = 2, #subscribed, 2 do\n"
+     "    waiting = waiting + subscribed[i]\n"
+     "end\n"
+     "fact('waiting', waiting)\n"
+     "if more > 0 then\n"
+     "    fact('more', whole(more))\n"
+     "end\n"
+     "local texts = { 'kind ' .. kind }\n"
+     "for _, text in ipairs(entries) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "for _, text in ipairs(facts) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "return texts\n",
+     4290, "c9b6f369f721ec7d9c90d7d96519bc062a1e1526"},
+    {"fair_acquire",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local behind = false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if behind and member ~= owner then\n"
+     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            end\n"
+     "            behind = behind or member == owner\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1\n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local owner, lease = ARGV[1], ARGV[2]\n"
+     "local function token(fresh)\n"
+     "    if ARGV[4] == '1' and fresh then\n"
+     "        redis.call('incr', KEYS[5])\n"
+     "    end\n"
+     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "end\n"
+     "local function take()\n"
+     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    if set ~= 1 then\n"
+     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "local function beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    expire()\n"
+     "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
+     "    for i, member in ipairs(members) do\n"
+     "        if ours(member) then\n"
+     "            if client(member) == client(owner) then\n"
+     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                push(members, i, math.min(now - last, DEAD))\n"
+     "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                return\n"
+     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "                return\n"
      "            end\n"
      "        end\n"
      "    end\n"
      "end\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
+     "    return take() or token(uncounted)\n"
+     "end\n"
+     "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "local head = purge()\n"
+     "if left == -2 and (not head or head == owner) then\n"
+     "    local fenced = token(true)\n"
+     "    local refused = take()\n"
+     "    if refused then\n"
+     "        return refused\n"
+     "    end\n"
+     "    if head then\n"
+     "        leave(owner)\n"
+     "    else\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "    return fenced\n"
+     "end\n"
+     "if ARGV[3] == '1' then\n"
+     "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
+     "    if queued then\n"
+     "        beat()\n"
+     "    else\n"
+     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "        if tail and (not ours(tail) or chained(score)) then\n"
+     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "        else\n"
+     "            score = now + PATIENCE\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[4], client(owner), now)\n"
+     "        redis.call('hsetnx', KEYS[4], 'push', now)\n"
+     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "        redis.call('rpush', KEYS[2], owner)\n"
+     "        expire()\n"
+     "        queued = score\n"
+     "    end\n"
+     "    if ARGV[6] == '1' then\n"
+     "        redis.call('hset', KEYS[4], 'polls ' .. client(owner), 1)\n"
+     "    end\n"
+     "    if ARGV[4] == '1' then\n"
+     "        redis.call('setnx', KEYS[5], 0)\n"
+     "    end\n"
+     "end\n"
+     "if left == -2 then\n"
+     "    grant(ARGV[5])\n"
+     "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "        return take() or token(false)\n"
+     "    end\n"
+     "end\n"
+     "local holder = redis.call('hkeys', KEYS[1])[1]\n"
+     "local foreign = holder and not ours(holder) or chained(queued)\n"
+     "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
+     6284, "3de9e09619d39f6f2faf5a4b81364f4f8f00cb59"},
+    {"fair_force",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local behind = false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if behind and member ~= owner then\n"
+     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            end\n"
+     "            behind = behind or member == owner\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1\n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "if #fields == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "grant(ARGV[1])\n"
+     "return 1\n",
+     3648, "e03bafdffd28d813bb792c8a49d13d361fec886d"},
+    {"fair_info",
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "return {\n"
+     "    left,\n"
+     "    field[1] or '',\n"
+     "    tonumber(field[2] or 0) or 0,\n"
+     "    redis.call('llen', KEYS[2]),\n"
+     "    redis.call('get', KEYS[3]) or '0',\n"
+     "}\n",
+     254, "e0b40e81f3a2367214225ca9c2e50adae175419a"},
+    {"fair_release",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local behind = false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if behind and member ~= owner then\n"
+     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            end\n"
+     "            behind = behind or member == owner\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('publish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1\n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local released = redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "if released == 0 and leave(ARGV[1]) > 0 then\n"
+     "    released = 2\n"
+     "end\n"
+     "local number, token = false, '0'\n"
+     "if redis.call('exists', KEYS[1]) == 0 then\n"
+     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "end\n"
+     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     3676, "d03aac1669a4c62fb583e6a7414aee3e8fe67dc7"},
+    {"fair_renew",
+     "local lost = {}\n"
+     "for i = 1, #KEYS / 3 do\n"
+     "    local lock, queue, places = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]\n"
+     "    local held = redis.pcall('hexists', lock, ARGV[i + 1])\n"
+     "    if held == 1 then\n"
+     "        local left = redis.call('pttl', lock)\n"
+     "        if ARGV[1] ~= '0' then\n"
+     "            redis.call('pexpire', lock, ARGV[1])\n"
+     "        end\n"
+     "        local longer = tonumber(ARGV[1]) - left\n"
+     "        if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then\n"
+     "            for _, member in ipairs(redis.call('lrange', queue, 0, -1)) do\n"
+     "                if string.sub(member, 15, 15) == '8' then\n"
+     "                    break\n"
+     "                end\n"
+     "                redis.call('zincrby', places, longer, member)\n"
+     "            end\n"
+     "        end\n"
+     "    elseif held == 0 then\n"
+     "        redis.call('hdel', lock, ARGV[i + 1])\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = redis.call('exists', lock)\n"
+     "    elseif string.find(held.err, 'WRONGTYPE', 1, true) then\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = 1\n"
+     "    else\n"
+     "        return held\n"
+     "    end\n"
+     "end\n"
+     "return lost\n",
+     1059, "8271fa23eed47074a2816c512359bd944bce6ecd"},
+    {"fenced_acquire",
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
+     "if left ~= -2 and not mine then\n"
+     "    return left\n"
+     "end\n"
+     "local token = mine and redis.call('get', KEYS[2])\n"
+     "if not token then\n"
+     "    redis.call('incr', KEYS[2])\n"
+     "    token = redis.call('get', KEYS[2])\n"
+     "end\n"
+     "if tonumber(token) < 1 then\n"
+     "    return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return { token }\n",
+     684, "ca39810baca173848432500361c7baa3534cb823"},
+    {"fenced_transfer",
+     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "end\n"
+     "local counted = redis.pcall('incr', KEYS[2])\n"
+     "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    redis.pcall('publish', ARGV[4], '0')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return { redis.call('get', KEYS[2]) }\n",
+     668, "ae5c4122cb59853796f62648a6605d8285edb13f"},
+    {"latch_acquire",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if value > 0 then\n"
+     "    return -1\n"
+     "end\n"
+     "return nil\n",
+     193, "e14822b6d11b534d6d17d4175d8ec77a8bafc45b"},
+    {"latch_count",
+     "local get, init = '1', '2'\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if ARGV[1] == get then\n"
+     "    return value\n"
+     "end\n"
+     "if ARGV[1] == init then\n"
+     "    if text then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('set', KEYS[1], ARGV[2])\n"
+     "    redis.pcall('publish', ARGV[3], '1')\n"
+     "    return 1\n"
+     "end\n"
+     "if not text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value > 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "    return redis.call('decr', KEYS[1])\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('publish', ARGV[3], '0')\n"
+     "return 0\n",
+     604, "072b7751b56e3554edf39249ac18015513f9d124"},
+    {"latch_force",
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not tonumber(text) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if redis.call('del', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.pcall('publish', ARGV[1], '1')\n"
+     "redis.pcall('publish', ARGV[1], '0')\n"
+     "return 1\n",
+     288, "399271636fa0b85e0881559c3d7df83a801df38f"},
+    {"latch_info",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     276, "cf6fee0b3b39622d4007649eb2902fe9aaf0b5bf"},
+    {"list",
+     "local function owned(key)\n"
+     "    if redis.call('hlen', key) > 1000 then\n"
+     "        return redis.call('hexists', key, 'mode') == 1\n"
+     "    end\n"
+     "    for _, field in ipairs(redis.call('hkeys', key)) do\n"
+     "        if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "            return true\n"
+     "        end\n"
+     "    end\n"
+     "    return false\n"
+     "end\n"
+     "local function taken(key)\n"
+     "    local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'\n"
+     "    local first = redis.pcall('zrange', tag .. ':timeout', 0, 0)\n"
+     "    return first[1] ~= nil and #first[1] == 16\n"
+     "end\n"
+     "local function lock(key)\n"
+     "    local what = redis.call('type', key).ok\n"
+     "    if what == 'hash' then\n"
+     "        return owned(key)\n"
+     "    elseif what ~= 'string' then\n"
+     "        return false\n"
+     "    end\n"
+     "    local text = redis.call('getrange', key, 0, 63)\n"
+     "    if string.find(text, '^%-?%d+$') then\n"
+     "        return taken(key)\n"
+     "    end\n"
+     "    return string.find(text, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$') ~= nil\n"
+     "end\n"
+     "local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])\n"
+     "local found = { step[1] }\n"
+     "for _, key in ipairs(step[2]) do\n"
+     "    if lock(key) then\n"
+     "        found[#found + 1] = key\n"
+     "    end\n"
+     "end\n"
      "return found\n",
-     464, "724fb8ddebd5fd413eb6c3b6e7efe171082b4847"},
+     1139, "ce9a906c4d6a8e383e5bfbee415de64b280d651f"},
+    {"multi_acquire",
+     "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
+     "local function field(kind)\n"
+     "    return kind == 'w' and owner .. ':write' or owner\n"
+     "end\n"
+     "local function readers(lock, left)\n"
+     "    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'\n"
+     "    if redis.call('hlen', lock) > 9 then\n"
+     "        return left\n"
+     "    end\n"
+     "    local longest = nil\n"
+     "    for _, reader in ipairs(redis.call('hkeys', lock)) do\n"
+     "        local ms = left\n"
+     "        if string.find(reader, '^%x+%-%x+%-8') then\n"
+     "            ms = redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:1')\n"
+     "        end\n"
+     "        if reader ~= 'mode' and ms ~= -2 then\n"
+     "            longest = math.max(longest or ms, ms)\n"
+     "        end\n"
+     "    end\n"
+     "    return longest\n"
+     "end\n"
+     "local function busy(kind, lock, mark)\n"
+     "    local left = redis.call('pttl', lock)\n"
+     "    if left == -2 or redis.call('hexists', lock, field(kind)) == 1 then\n"
+     "        return nil\n"
+     "    end\n"
+     "    local mode = redis.call('hget', lock, 'mode')\n"
+     "    if kind == 'w' and mode == 'read' then\n"
+     "        return readers(lock, left)\n"
+     "    elseif kind == 'r' and mode == 'read' then\n"
+     "        local wait = redis.call('pttl', mark)\n"
+     "        return wait > 0 and wait or nil\n"
+     "    elseif kind == 'r' and mode == 'write' and redis.call('hexists', lock, owner .. ':write') == 1 then\n"
+     "        return nil\n"
+     "    end\n"
+     "    return left\n"
+     "end\n"
+     "local function count(kind, lock, counter)\n"
+     "    if kind ~= 'f' or redis.call('hexists', lock, owner) == 1 then\n"
+     "        return nil\n"
+     "    end\n"
+     "    local token = redis.pcall('incr', counter)\n"
+     "    return type(token) == 'table' and token or nil\n"
+     "end\n"
+     "local function take(kind, lock, own)\n"
+     "    local left = redis.call('pttl', lock)\n"
+     "    if kind == 'r' then\n"
+     "        local mode = redis.call('hget', lock, 'mode') or 'read'\n"
+     "        redis.call('set', own, 1, 'px', lease)\n"
+     "        redis.call('hset', lock, 'mode', mode, owner, 1)\n"
+     "    elseif kind == 'w' then\n"
+     "        if redis.call('hget', lock, 'mode') == 'read' and redis.call('hexists', lock, owner) == 0 then\n"
+     "            redis.call('del', lock)\n"
+     "            left = -2\n"
+     "        end\n"
+     "        redis.call('hset', lock, 'mode', 'write', owner .. ':write', 1)\n"
+     "    else\n"
+     "        redis.call('hset', lock, owner, 1)\n"
+     "    end\n"
+     "    local set = left < tonumber(lease) and redis.pcall('pexpire', lock, lease) or 1\n"
+     "    return set ~= 1 and set or nil\n"
+     "end\n"
+     "local function each(step)\n"
+     "    for i = 1, #kinds do\n"
+     "        local refused = step(string.sub(kinds, i, i), KEYS[3 * i - 2], KEYS[3 * i - 1], i)\n"
+     "        if refused then\n"
+     "            return refused\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local blocked = each(function(kind, lock, _, i)\n"
+     "    local ms = busy(kind, lock, KEYS[3 * i])\n"
+     "    return ms and { i - 1, ms }\n"
+     "end)\n"
+     "if blocked then\n"
+     "    return blocked\n"
+     "end\n"
+     "local refused = each(count) or each(take)\n"
+     "if refused then\n"
+     "    each(function(kind, lock)\n"
+     "        redis.call('hdel', lock, field(kind))\n"
+     "        if redis.call('hlen', lock) == 1 then\n"
+     "            redis.call('hdel', lock, 'mode')\n"
+     "        end\n"
+     "    end)\n"
+     "    return redis.error_reply(type(refused) == 'table' and refused.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return nil\n",
+     3017, "040c202342fe83d979cadfc8dfcc1689dc773b68"},
+    {"multi_release",
+     "local owner, kinds = ARGV[1], ARGV[2]\n"
+     "local function read(lock)\n"
+     "    local fields = redis.call('hlen', lock)\n"
+     "    if fields <= 1 or fields > 9 or redis.call('hget', lock, 'mode') ~= 'read' then\n"
+     "        return fields > 1\n"
+     "    end\n"
+     "    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', lock)\n"
+     "    for i = 1, #all, 2 do\n"
+     "        for hold = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do\n"
+     "            local key = tag .. ':' .. all[i] .. ':rwlock_timeout:' .. hold\n"
+     "            longest = math.max(longest, redis.call('pttl', key))\n"
+     "        end\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', lock, longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "local function release(kind, lock, own)\n"
+     "    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1\n"
+     "    if kind == 'r' then\n"
+     "        redis.call('del', own)\n"
+     "    end\n"
+     "    if not held or kind == 's' then\n"
+     "        return nil, held\n"
+     "    elseif kind == 'm' or kind == 'f' then\n"
+     "        return '0', true\n"
+     "    elseif kind == 'r' and read(lock) then\n"
+     "        return nil, true\n"
+     "    elseif kind == 'w' and redis.call('hlen', lock) > 1 then\n"
+     "        redis.call('hset', lock, 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', lock)\n"
+     "    end\n"
+     "    return '1', true\n"
+     "end\n"
+     "local messages, held = {}, 0\n"
+     "for i = 1, #kinds do\n"
+     "    local message, was = release(string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])\n"
+     "    messages[i] = message\n"
+     "    held = held + (was and 1 or 0)\n"
+     "end\n"
+     "for i = 1, #kinds do\n"
+     "    if messages[i] then\n"
+     "        redis.pcall('publish', ARGV[i + 2], messages[i])\n"
+     "    end\n"
+     "end\n"
+     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
+     1672, "3972dd0a35fef9d4e97e4593a05ebe5e07952dbc"},
+    {"multi_renew",
+     "local lease = tonumber(ARGV[1])\n"
+     "local at = 0\n"
+     "local function check(kind, lock, owner)\n"
+     "    local field = kind == 'w' and owner .. ':write' or owner\n"
+     "    local held = redis.pcall('hexists', lock, field)\n"
+     "    if held == 0 then\n"
+     "        redis.call('hdel', lock, field)\n"
+     "    elseif held ~= 1 and string.find(held.err, 'WRONGTYPE', 1, true) then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return held\n"
+     "end\n"
+     "local function renew(kind, lock, own)\n"
+     "    if redis.call('pttl', lock) < lease then\n"
+     "        redis.call('pexpire', lock, lease)\n"
+     "    end\n"
+     "    if kind == 'r' and redis.call('pexpire', own, lease) == 0 then\n"
+     "        redis.call('set', own, 1, 'px', lease)\n"
+     "    end\n"
+     "end\n"
+     "local lost = {}\n"
+     "for i = 2, #ARGV, 2 do\n"
+     "    local owner, kinds = ARGV[i], ARGV[i + 1]\n"
+     "    local missing = nil\n"
+     "    for m = 1, #kinds do\n"
+     "        local held = check(string.sub(kinds, m, m), KEYS[at + 2 * m - 1], owner)\n"
+     "        if type(held) == 'table' then\n"
+     "            return held\n"
+     "        elseif held == 0 then\n"
+     "            missing = missing or KEYS[at + 2 * m - 1]\n"
+     "        end\n"
+     "    end\n"
+     "    if missing then\n"
+     "        lost[#lost + 1] = i / 2\n"
+     "        lost[#lost + 1] = redis.call('exists', missing)\n"
+     "    elseif lease > 0 then\n"
+     "        for m = 1, #kinds do\n"
+     "            renew(string.sub(kinds, m, m), KEYS[at + 2 * m - 1], KEYS[at + 2 * m])\n"
+     "        end\n"
+     "    end\n"
+     "    at = at + 2 * #kinds\n"
+     "end\n"
+     "return lost\n",
+     1328, "356f654315ea6bbd25d013f5facb5e276ef551a3"},
     {"mutex_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
@@ -5154,8 +7756,9 @@ static const struct snib__script_text {
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
-     "return { left, field[1] or '', tonumber(field[2] or 0) or 0, subscribed[2] or -1 }\n",
-     250, "0bb850a6ac8c8d288b60f0bc1cb8e47ce90f01a5"},
+     "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
+     "return { left, field[1] or '', tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
+     316, "500cb13c90f23522b5c9aa490519194c019b8f79"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -5199,6 +7802,647 @@ static const struct snib__script_text {
      "end\n"
      "return 1\n",
      374, "041f75ae6aa982856f2ebae7aba62b5e53c7d833"},
+    {"permits_acquire",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        redis.pcall('publish', ARGV[2], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "local n = #ARGV - 2\n"
+     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "if not mine and value < n then\n"
+     "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
+     "        return done(-3)\n"
+     "    end\n"
+     "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
+     "    local ends = tonumber(first[2] or 922337203685477)\n"
+     "    return done(ends < 922337203685477 and ends - now or -1)\n"
+     "end\n"
+     "local taken = {}\n"
+     "for i = 3, #ARGV do\n"
+     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    taken[#taken + 1] = ARGV[i]\n"
+     "end\n"
+     "redis.call('zadd', KEYS[2], unpack(taken))\n"
+     "if not mine then\n"
+     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
+     "    if type(left) ~= 'number' then\n"
+     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "        return left\n"
+     "    end\n"
+     "    value = left\n"
+     "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
+     "if life > 0 then\n"
+     "    redis.call('pexpire', KEYS[2], life)\n"
+     "end\n"
+     "return done(nil)\n",
+     1542, "a01cabd6af389c461715bfcf8b62630933a4e536"},
+    {"permits_count",
+     "local get, init, set, total = '1', '2', '4', '5'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        redis.pcall('publish', ARGV[3], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "if what == get or what == init and (text or more) then\n"
+     "    return done(what == get and value or 0)\n"
+     "end\n"
+     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "if what == total then\n"
+     "    return done(all)\n"
+     "end\n"
+     "local change = what == set and n - all or n\n"
+     "if value + change > 2147483647 or value + change < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
+     "more = more or change > 0\n"
+     "return done(what == init and 1 or value)\n",
+     1313, "fd27bd1b393c885b0b5b59cda8f299d408d79137"},
+    {"permits_force",
+     "local text = redis.call('get', KEYS[1])\n"
+     "redis.call('zcard', KEYS[2])\n"
+     "if text and not tonumber(text) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "return math.min(redis.call('del', KEYS[1], KEYS[2]), 1)\n",
+     242, "97b5453ee45b9ba666515a579ee0c1f959b05bbe"},
+    {"permits_info",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local expired = redis.call('zcount', KEYS[2], '-inf', now)\n"
+     "local first = redis.call('zrange', KEYS[2], expired, expired, 'withscores')\n"
+     "local left = -2\n"
+     "if first[2] then\n"
+     "    local ends = tonumber(first[2])\n"
+     "    left = ends < 922337203685477 and ends - now or -1\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
+     628, "74461a51a2041ef24a065972c7eb3be20420b65f"},
+    {"permits_release",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local held = true\n"
+     "for i = 2, #ARGV do\n"
+     "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    held = held and ends and tonumber(ends) > now\n"
+     "end\n"
+     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
+     "local receivers = 0\n"
+     "if back > 0 then\n"
+     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    receivers = value > 0 and redis.pcall('publish', ARGV[1], value)\n"
+     "end\n"
+     "if not held then\n"
+     "    return 0\n"
+     "end\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     552, "87822acd5d562ac591f05e9bbe4415de7e6be67a"},
+    {"permits_renew",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local lease = tonumber(ARGV[1])\n"
+     "local function renew(key, first, last)\n"
+     "    local longer = {}\n"
+     "    for i = first, last do\n"
+     "        local ends = tonumber(redis.call('zscore', key, ARGV[i]) or 0)\n"
+     "        if ends <= now then\n"
+     "            return false\n"
+     "        elseif lease > 0 and ends < now + lease then\n"
+     "            longer[#longer + 1] = now + lease\n"
+     "            longer[#longer + 1] = ARGV[i]\n"
+     "        end\n"
+     "    end\n"
+     "    if #longer > 0 then\n"
+     "        redis.call('zadd', key, unpack(longer))\n"
+     "    end\n"
+     "    return true\n"
+     "end\n"
+     "local lost = {}\n"
+     "local at = 2\n"
+     "for i = 1, #KEYS do\n"
+     "    local first, last = at + 1, at + ARGV[at]\n"
+     "    at = last + 1\n"
+     "    local proof = redis.pcall('zrem', KEYS[i], '')\n"
+     "    if proof ~= 0 and not string.find(proof.err, 'WRONGTYPE', 1, true) then\n"
+     "        return proof\n"
+     "    elseif proof ~= 0 or not renew(KEYS[i], first, last) then\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = redis.call('exists', KEYS[i])\n"
+     "    end\n"
+     "end\n"
+     "return lost\n",
+     1024, "ab6832640cab852365a2ee429dcb47ef4fdeb9b9"},
+    {"plain_acquire",
+     "local owner = redis.call('get', KEYS[1])\n"
+     "if owner and owner ~= ARGV[1] then\n"
+     "    local ours = string.find(owner, '^%x+%-%x+%-8%x+%-%x+%-%x+:%-?%d+$')\n"
+     "    return { redis.call('pttl', KEYS[1]), ours and 0 or 1 }\n"
+     "end\n"
+     "redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])\n"
+     "return nil\n",
+     275, "be794147cb36e2cc1766621fedcf55437e635bbe"},
+    {"plain_force",
+     "if not redis.call('get', KEYS[1]) then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('pttl', KEYS[1]) < 0 then\n"
+     "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('publish', ARGV[1], '0')\n"
+     "return 1\n",
+     258, "2817853e734507b17a2f56bdbdddbc7a9189040a"},
+    {"plain_info",
+     "local owner = redis.call('get', KEYS[1])\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
+     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     264, "8e6984c1972aba500fc96b38c04cb79849a0dd5a"},
+    {"plain_release",
+     "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = redis.pcall('publish', ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     219, "ba87e28a2d08393bf59cd25c7f3baedd6b8c8c52"},
+    {"plain_renew",
+     "local lost = {}\n"
+     "for i = 1, #KEYS do\n"
+     "    local owner = redis.pcall('get', KEYS[i])\n"
+     "    if owner == ARGV[i + 1] then\n"
+     "        if ARGV[1] ~= '0' then\n"
+     "            redis.call('pexpire', KEYS[i], ARGV[1])\n"
+     "        end\n"
+     "    else\n"
+     "        local proof = redis.pcall('hdel', KEYS[i], '')\n"
+     "        if type(proof) == 'table' and not string.find(proof.err, 'WRONGTYPE', 1, true) then\n"
+     "            return proof\n"
+     "        end\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = redis.call('exists', KEYS[i])\n"
+     "    end\n"
+     "end\n"
+     "return lost\n",
+     511, "58bd6996b14585ebccd6001f0a991384f0a838a4"},
+    {"plain_transfer",
+     "local owner = redis.call('get', KEYS[1])\n"
+     "if owner == ARGV[2] then\n"
+     "    return redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "elseif owner ~= ARGV[1] then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])\n"
+     "return 1\n",
+     250, "082677aa8e2e3ea957663243e51d52992e2f7722"},
+    {"quorum_acquire",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "if tonumber(ARGV[4]) > 0 then\n"
+     "    local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')\n"
+     "    if run ~= ARGV[3] then\n"
+     "        since = now\n"
+     "        redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))\n"
+     "    end\n"
+     "    local wait = tonumber(since) + tonumber(ARGV[4]) - now\n"
+     "    if wait > 0 then\n"
+     "        return wait\n"
+     "    end\n"
+     "end\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
+     "    return left\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], ARGV[1], 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return nil\n",
+     840, "d7a3a1c986de81c8cb375a1c6e35424817e2eee5"},
+    {"read_acquire",
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"
+     "if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
+     "    if mode == 'read' then\n"
+     "        local mark = redis.call('pttl', KEYS[3])\n"
+     "        if mark > 0 then\n"
+     "            return mark\n"
+     "        end\n"
+     "    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "        return left\n"
+     "    end\n"
+     "end\n"
+     "redis.call('set', KEYS[2], 1, 'px', ARGV[2])\n"
+     "redis.call('hset', KEYS[1], 'mode', mode or 'read', ARGV[1], 1)\n"
+     "if left < tonumber(ARGV[2]) then\n"
+     "    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "    if set ~= 1 then\n"
+     "        redis.call('hdel', KEYS[1], ARGV[1], left == -2 and 'mode' or ARGV[1])\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "return nil\n",
+     854, "313a7ef4186603a3f38a7d4ba83a77f3f3c07644"},
+    {"read_force",
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'read' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('publish', ARGV[1], '1')\n"
+     "return 1\n",
+     304, "64d84eb399558c1a509d929af5f08f0e17b6a0d6"},
+    {"read_info",
+     "local readers, one = 0, ''\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
+     "for i = 1, #fields do\n"
+     "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
+     "        readers, one = readers + 1, fields[i]\n"
+     "    end\n"
+     "end\n"
+     "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "return { left, one, readers, subscribed[2] or -1, '' }\n",
+     475, "127928b67a76c7b15c4591a413f5ef5327406f08"},
+    {"read_release",
+     "local own = redis.call('pttl', KEYS[2])\n"
+     "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "redis.call('del', KEYS[2])\n"
+     "if found == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "local function rest(left, field, count)\n"
+     "    local holds = tonumber(count) or 0\n"
+     "    if holds > 1000 then\n"
+     "        return left\n"
+     "    end\n"
+     "    local longest = -2\n"
+     "    for i = 1, holds do\n"
+     "        local key = tag .. ':' .. field .. ':rwlock_timeout:' .. i\n"
+     "        longest = math.max(longest, redis.call('pttl', key))\n"
+     "    end\n"
+     "    return longest\n"
+     "end\n"
+     "local function held()\n"
+     "    local fields = redis.call('hlen', KEYS[1])\n"
+     "    if fields <= 1 then\n"
+     "        return false\n"
+     "    end\n"
+     "    if redis.call('hget', KEYS[1], 'mode') ~= 'read' then\n"
+     "        return true\n"
+     "    end\n"
+     "    local left = redis.call('pttl', KEYS[1])\n"
+     "    if fields > 9 and left > 0 then\n"
+     "        if own < left / 2 then\n"
+     "            return true\n"
+     "        end\n"
+     "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
+     "        for i = 1, #some, 2 do\n"
+     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "                return true\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #all, 2 do\n"
+     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "if held() then\n"
+     "    return 1\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     1617, "053cc60334bde8b6e4fbba6ecb218c0ef1ebf938"},
+    {"read_renew",
+     "local lease = tonumber(ARGV[1])\n"
+     "local lost = {}\n"
+     "for i = 1, #KEYS / 2 do\n"
+     "    local lock, own = KEYS[2 * i - 1], KEYS[2 * i]\n"
+     "    local held = redis.pcall('hexists', lock, ARGV[i + 1])\n"
+     "    if held == 1 then\n"
+     "        if lease > 0 and redis.call('pttl', lock) < lease then\n"
+     "            redis.call('pexpire', lock, lease)\n"
+     "        end\n"
+     "        if lease > 0 and redis.call('pexpire', own, lease) == 0 then\n"
+     "            redis.call('set', own, 1, 'px', lease)\n"
+     "        end\n"
+     "    elseif held == 0 then\n"
+     "        redis.call('hdel', lock, ARGV[i + 1])\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = redis.call('exists', lock)\n"
+     "    elseif string.find(held.err, 'WRONGTYPE', 1, true) then\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = 1\n"
+     "    else\n"
+     "        return held\n"
+     "    end\n"
+     "end\n"
+     "return lost\n",
+     780, "cdbec73d2f5ed8d4109bb2673b20ee4156075330"},
+    {"semaphore_acquire",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if value < tonumber(ARGV[1]) then\n"
+     "    return -1\n"
+     "end\n"
+     "redis.call('decrby', KEYS[1], ARGV[1])\n"
+     "return nil\n",
+     252, "c4a8ffdf70a69c519475a4748fbac836821392fd"},
+    {"semaphore_count",
+     "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if what == get then\n"
+     "    return value\n"
+     "end\n"
+     "if what == drain then\n"
+     "    if value > 0 then\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
+     "    end\n"
+     "    return math.max(value, 0)\n"
+     "end\n"
+     "if what == init and text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value + n > 2147483647 or value + n < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "if what == release then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
+     "if n > 0 and value > 0 then\n"
+     "    redis.pcall('publish', ARGV[3], value)\n"
+     "end\n"
+     "return what == init and 1 or value\n",
+     868, "72e7c83356fa308a9ec7d4db9d0c11f611bd1456"},
+    {"semaphore_force",
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not tonumber(text) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "return redis.call('del', KEYS[1])\n",
+     186, "af12a2ef7e135329416d80f3dd9da15523bb5b45"},
+    {"semaphore_info",
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     307, "77414501b8f5b36f058a3a8552c895d0f557942d"},
+    {"semaphore_release",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if value + tonumber(ARGV[1]) > 2147483647 then\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "end\n"
+     "redis.pcall('hdel', KEYS[1], '')\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
+     "local receivers = value > 0 and redis.pcall('publish', ARGV[2], value)\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     492, "3829d92529a2b646d075e2ca03a7eeeadfa1a631"},
+    {"spin_force",
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "return redis.call('del', KEYS[1])\n",
+     249, "192124406b19b7d6b48704731f80d5b664055fe3"},
+    {"spin_release",
+     "return redis.call('hdel', KEYS[1], ARGV[1])\n",
+     44, "60a141e7544907f91a6a80983d209daa89bb7d26"},
+    {"write_acquire",
+     "local field = ARGV[1] .. ':write'\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "local function rest(reader)\n"
+     "    if reader == 'mode' then\n"
+     "        return -2\n"
+     "    elseif not string.find(reader, '^%x+%-%x+%-8') then\n"
+     "        return left\n"
+     "    end\n"
+     "    return redis.call('pttl', tag .. ':' .. reader .. ':rwlock_timeout:1')\n"
+     "end\n"
+     "local function readers()\n"
+     "    local crowd = redis.call('hlen', KEYS[1]) > 9\n"
+     "    local some = crowd and redis.pcall('hrandfield', KEYS[1], 5) or {}\n"
+     "    for i = 1, #some do\n"
+     "        if rest(some[i]) ~= -2 then\n"
+     "            return left\n"
+     "        end\n"
+     "    end\n"
+     "    local longest = nil\n"
+     "    for _, reader in ipairs(redis.call('hkeys', KEYS[1])) do\n"
+     "        local ms = rest(reader)\n"
+     "        if ms ~= -2 and crowd then\n"
+     "            return left\n"
+     "        elseif ms ~= -2 then\n"
+     "            longest = math.max(longest or ms, ms)\n"
+     "        end\n"
+     "    end\n"
+     "    return longest\n"
+     "end\n"
+     "local mine = left ~= -2 and redis.call('hexists', KEYS[1], field) == 1\n"
+     "if left ~= -2 and not mine then\n"
+     "    local busy = left\n"
+     "    if redis.call('hget', KEYS[1], 'mode') == 'read' then\n"
+     "        busy = readers()\n"
+     "    end\n"
+     "    if busy then\n"
+     "        if ARGV[3] ~= '0' then\n"
+     "            redis.pcall('set', KEYS[2], 1, 'px', ARGV[3])\n"
+     "        end\n"
+     "        return busy\n"
+     "    end\n"
+     "    redis.call('del', KEYS[1])\n"
+     "end\n"
+     "local token = KEYS[3] and mine and redis.call('get', KEYS[3])\n"
+     "if KEYS[3] and not token then\n"
+     "    redis.call('incr', KEYS[3])\n"
+     "    token = redis.call('get', KEYS[3])\n"
+     "end\n"
+     "if token and tonumber(token) < 1 then\n"
+     "    return redis.error_reply('ERR the counter of fencing tokens is below 1')\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
+     "if not mine or left < tonumber(ARGV[2]) then\n"
+     "    local set = redis.pcall('pexpire', KEYS[1], ARGV[2])\n"
+     "    if set ~= 1 then\n"
+     "        redis.call('hdel', KEYS[1], field, mine and field or 'mode')\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "if ARGV[3] ~= '0' then\n"
+     "    redis.pcall('del', KEYS[2])\n"
+     "end\n"
+     "return token and { token } or nil\n",
+     2078, "f49b7e9d10b989e563f736069a5da92e3190a6f6"},
+    {"write_force",
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('publish', ARGV[1], '1')\n"
+     "return 1\n",
+     304, "ae3a08f4f11a4f87e65e19c62164d8a4ef749c00"},
+    {"write_info",
+     "local left, owner, count = -2, '', 0\n"
+     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "    local fields = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #fields, 2 do\n"
+     "        if string.find(fields[i], ':write', 1, true) then\n"
+     "            left, count = redis.call('pttl', KEYS[1]), tonumber(fields[i + 1]) or 0\n"
+     "            owner = string.gsub(fields[i], ':write', '', 1)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
+     "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
+     542, "71cc39a6d4f880c7d83e4329dbae20361247bffa"},
+    {"write_release",
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('hlen', KEYS[1]) <= 1 then\n"
+     "    redis.call('del', KEYS[1])\n"
+     "else\n"
+     "    redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "end\n"
+     "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     337, "ea8aa09b87118e2bb04f5557346bd5ed20587e26"},
+    {"write_renew",
+     "local lease = tonumber(ARGV[1])\n"
+     "local lost = {}\n"
+     "for i = 1, #KEYS do\n"
+     "    local field = ARGV[i + 1] .. ':write'\n"
+     "    local held = redis.pcall('hexists', KEYS[i], field)\n"
+     "    if held == 1 then\n"
+     "        if lease > 0 and redis.call('pttl', KEYS[i]) < lease then\n"
+     "            redis.call('pexpire', KEYS[i], lease)\n"
+     "        end\n"
+     "    elseif held == 0 then\n"
+     "        redis.call('hdel', KEYS[i], field)\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = redis.call('exists', KEYS[i])\n"
+     "    elseif string.find(held.err, 'WRONGTYPE', 1, true) then\n"
+     "        lost[#lost + 1] = i\n"
+     "        lost[#lost + 1] = 1\n"
+     "    else\n"
+     "        return held\n"
+     "    end\n"
+     "end\n"
+     "return lost\n",
+     638, "46f92c3ed72a05ae1cdc19178737e30577eb5ac0"},
+    {"write_transfer",
+     "local field = ARGV[2] .. ':write'\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], field) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "end\n"
+     "local reads = redis.call('hlen', KEYS[1]) > 1\n"
+     "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
+     "if reads or type(counted) ~= 'number' or counted < 1 then\n"
+     "    if reads then\n"
+     "        redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', KEYS[1])\n"
+     "    end\n"
+     "    redis.pcall('publish', ARGV[4], '1')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], 'mode', field)\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
+     1047, "261bd276b28945ce029dd949cb08049ba1de699f"},
 };
 
 #endif
@@ -5254,46 +8498,135 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
-                                   size_t n, char *buffer, size_t cap, snib__time now,
-                                   int32_t *out_code)
+/* An operation with something to carry; NULL with *out_code, or done already. */
+static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
+                                  const char *text, size_t n, snib__time now, int32_t *out_code)
 {
-    struct snib__op *op = snib__op_new(e, SNIB__OP_LIST, NULL, now, out_code);
+    struct snib__op *op = snib__op_new(e, kind, gate, now, out_code);
     if (!op)
         return NULL;
-    op->asked = malloc(sizeof *op->asked + n + 1);
+    op->asked = calloc(1, sizeof *op->asked + n);
     if (!op->asked) {
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    *op->asked = (struct snib__asked){
-        .cursor = cursor, .buffer = buffer, .cap = cap, .pattern_len = n ? n : 1};
-    memcpy(op->asked->pattern, n ? pattern : "*", n ? n : 1);
+    op->asked->text_len = n;
+    if (n)
+        memcpy(op->asked->text, text, n);
+    return op;
+}
+
+struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
+                                   size_t n, char *buffer, size_t cap, snib__time now,
+                                   int32_t *out_code)
+{
+    struct snib__op *op =
+        ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->cursor = cursor;
+    op->asked->buffer = buffer;
+    op->asked->cap = cap;
     return ask_start(e, op, now);
 }
 
-/* Returns the script's index, -2 for a plain command, -1 when out of memory. */
+struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
+                                       char *buffer, size_t cap, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->buffer = buffer;
+    op->asked->cap = cap;
+    return ask_start(e, op, now);
+}
+
+struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
+                                    int64_t n, snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_COUNT, gate, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->what = what;
+    op->asked->n = n;
+    op->answer = calloc(1, sizeof *op->answer);
+    if (!op->answer) {
+        snib__op_done(e, op, SNIB_ENOMEM);
+        return op;
+    }
+    return ask_start(e, op, now);
+}
+
+bool snib__ask_once(const struct snib__op *op)
+{
+    if (op->kind == SNIB__OP_COUNT)
+        return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;
+    return op->kind == SNIB__OP_FORCE; /* a second one could hit another holder */
+}
+
+static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
+{
+    static const char *const keys[] = {"redisson_lock_queue", "redisson_lock_timeout",
+                                       "redisson_lock_token"};
+    static const char *const channels[] = {"redisson_lock__channel", "redisson_rwlock",
+                                           "redisson_sc", "snib_plain_channel"};
+    char name[SNIB__CHANNEL_MAX];
+    const char *text = asked->text;
+    size_t n = asked->text_len;
+    if (snib__script_begin(out, SNIB__SCRIPT_DESCRIBE, 5, 10) < 0 ||
+        snib__resp_arg(out, text, n) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (snib__resp_arg(out, name, snib__name_prefix(name, keys[i], text, n)) < 0)
+            return -1;
+    if (snib__resp_arg(out, name, snib__name_suffix(name, text, n, "timeout", 7)) < 0)
+        return -1;
+    for (int i = 0; i < 4; i++)
+        if (snib__resp_arg(out, name, snib__name_prefix(name, channels[i], text, n)) < 0)
+            return -1;
+    /* A latch's channel has braces whatever the name. */
+    static const char latch[] = "redisson_countdownlatch__channel__{";
+    memcpy(name, latch, sizeof latch - 1);
+    memcpy(name + sizeof latch - 1, text, n);
+    name[sizeof latch - 1 + n] = '}';
+    return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
+}
+
+/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
-    (void)e;
     if (op->kind == SNIB__OP_INFO)
-        return op->gate->kind->info(out, op->gate);
+        return op->gate->kind->info(out, e, op->gate);
     if (op->kind == SNIB__OP_FORCE)
-        return op->gate->kind->force(out, op->gate);
+        return op->gate->kind->force(out, e, op->gate);
+    if (op->kind == SNIB__OP_COUNT)
+        return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
+    if (op->kind == SNIB__OP_DESCRIBE)
+        return ask_describe(out, op->asked);
     if (op->kind == SNIB__OP_PING)
-        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1 : -2;
+        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
+                                                                                  : SNIB__NO_SCRIPT;
     if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
         snib__resp_arg_int(out, (int64_t)op->asked->cursor) < 0 ||
-        snib__resp_arg(out, op->asked->pattern, op->asked->pattern_len) < 0 ||
+        snib__resp_arg(out, op->asked->text, op->asked->text_len) < 0 ||
         snib__resp_arg_int(out, ASK_LIST_KEYS) < 0)
         return -1;
     return SNIB__SCRIPT_LIST;
 }
 
+/* Whether we are among the holders of a lock that many may hold. */
+static bool ask_shares(const struct snib__gate *gate)
+{
+    const struct snib__hold *hold = gate->peers;
+    while (hold && hold->phase != SNIB__HELD)
+        hold = hold->peer_next;
+    return hold != NULL;
+}
+
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
                         const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
-    if (n != 5 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
+    if (n != 6 || reply[1].type != SNIB__RESP_INTEGER || reply[2].type != SNIB__RESP_STRING ||
         reply[3].type != SNIB__RESP_INTEGER || reply[4].type != SNIB__RESP_INTEGER)
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
@@ -5304,30 +8637,29 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
+    answer->fencing = snib__reply_number(e, &reply[5]);
     /* Our own subscription does not wait while nobody of us does. */
-    if (answer->waiting > 0 && op->gate->wait && op->gate->wait->channel == SNIB__CHAN_ON &&
-        !op->gate->wait->head)
+    if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
+        snib__chan_on(op->gate->wait) && !snib__chan_wanted(op->gate->wait->chan))
         answer->waiting--;
     memcpy(answer->text, owner, length);
     answer->text[length] = 0;
-    answer->mine = length > 36 && memcmp(owner, e->config.uuid, 36) == 0;
+    answer->mine =
+        (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
+        (answer->held && op->gate->kind->discipline == SNIB__SHARED && ask_shares(op->gate));
     return SNIB_OK;
 }
 
-static int32_t ask_list(struct snib__op *op, const struct snib__value *reply, uint32_t n,
-                        const struct snib__resp *resp)
+static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
+                         uint32_t n, const struct snib__resp *resp)
 {
-    struct snib__asked *asked = op->asked;
-    if (n < 2 || reply[1].type != SNIB__RESP_STRING)
-        return SNIB_EPROTOCOL;
-    asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
-    for (uint32_t i = 2; i < n; i++) {
-        const char *name = snib__resp_text(resp, &reply[i]);
-        if (reply[i].type != SNIB__RESP_STRING || memchr(name, 0, reply[i].count))
+    for (uint32_t i = from; i < n; i++) {
+        const char *text = snib__resp_text(resp, &reply[i]);
+        if (reply[i].type != SNIB__RESP_STRING || memchr(text, 0, reply[i].count))
             continue;
         if (asked->used + reply[i].count + 1 > asked->cap)
             return SNIB_ELIMIT;
-        memcpy(asked->buffer + asked->used, name, reply[i].count + 1);
+        memcpy(asked->buffer + asked->used, text, reply[i].count + 1);
         asked->used += reply[i].count + 1;
         asked->count++;
     }
@@ -5338,13 +8670,309 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp)
 {
     int32_t code = SNIB_OK;
-    if (op->kind == SNIB__OP_INFO)
+    bool array = reply->type == SNIB__RESP_ARRAY;
+    if (op->kind == SNIB__OP_INFO) {
         code = ask_info(e, op, reply, n, resp);
-    else if (op->kind == SNIB__OP_LIST)
-        code = ask_list(op, reply, n, resp);
-    else if (op->kind == SNIB__OP_FORCE)
+    } else if (op->kind == SNIB__OP_LIST) {
+        code = array && n >= 2 && reply[1].type == SNIB__RESP_STRING
+                   ? ask_texts(op->asked, reply, 2, n, resp)
+                   : SNIB_EPROTOCOL;
+        if (code == SNIB_OK)
+            op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+    } else if (op->kind == SNIB__OP_DESCRIBE) {
+        code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
+    } else if (op->kind == SNIB__OP_COUNT) {
+        op->answer->count = snib__reply_number(e, reply);
+    } else if (op->kind == SNIB__OP_FORCE) {
         code = reply->type == SNIB__RESP_INTEGER && reply->integer == 1 ? SNIB_OK : SNIB_NOT_HELD;
+    }
     snib__op_done(e, op, code);
+}
+
+/* ---- engine/chan.c ----------------------------------------------------------------------------*/
+
+/* chan.c - subscriptions: one for each channel, whatever number of gates is woken by it.
+ *
+ *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
+ *                        '--refused--> REFUSED: its gates poll
+ *
+ * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
+ * that waits for one of them.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+bool snib__chan_on(const struct snib__wait *wait)
+{
+    return wait && wait->chan && wait->chan->state == SNIB__CHAN_ON;
+}
+
+/* ---- the table ---- */
+
+static struct snib__chan *chan_find(struct snib__engine *e, const char *text, size_t n)
+{
+    uint32_t hash = snib__hash(text, n);
+    for (struct snib__chan *chan = e->chans_cap ? e->chans[hash & (e->chans_cap - 1)] : NULL; chan;
+         chan = chan->next)
+        if (chan->hash == hash && chan->len == n && memcmp(chan->text, text, n) == 0)
+            return chan;
+    return NULL;
+}
+
+static int chan_grow(struct snib__engine *e)
+{
+    uint32_t cap = e->chans_cap ? e->chans_cap * 2 : 16;
+    struct snib__chan **chans = calloc(cap, sizeof(struct snib__chan *));
+    if (!chans)
+        return -1;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            chan->next = chans[chan->hash & (cap - 1)];
+            chans[chan->hash & (cap - 1)] = chan;
+        }
+    e->memory += (cap - e->chans_cap) * sizeof *chans;
+    free(e->chans);
+    e->chans = chans;
+    e->chans_cap = cap;
+    return 0;
+}
+
+static struct snib__chan *chan_new(struct snib__engine *e, const char *text, size_t n)
+{
+    if (e->chans_n == e->chans_cap && chan_grow(e) < 0)
+        return NULL;
+    struct snib__chan *chan = malloc(sizeof *chan + n);
+    if (!chan)
+        return NULL;
+    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n};
+    memcpy(chan->text, text, n);
+    chan->next = e->chans[chan->hash & (e->chans_cap - 1)];
+    e->chans[chan->hash & (e->chans_cap - 1)] = chan;
+    e->chans_n++;
+    e->memory += sizeof *chan + n;
+    return chan;
+}
+
+static void chan_free(struct snib__engine *e, struct snib__chan *chan)
+{
+    struct snib__chan **at = &e->chans[chan->hash & (e->chans_cap - 1)];
+    while (*at != chan)
+        at = &(*at)->next;
+    *at = chan->next;
+    e->chans_n--;
+    e->memory -= sizeof *chan + chan->len;
+    free(chan);
+}
+
+int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
+{
+    char text[SNIB__CHANNEL_MAX];
+    const struct snib__gate *gate = wait->gate;
+    if (gate->kind->traits & SNIB__POLLS)
+        return 0;
+    size_t n = gate->kind->channel(text, e, gate, wait->blocker);
+    struct snib__chan *chan = chan_find(e, text, n);
+    if (!chan && !(chan = chan_new(e, text, n)))
+        return -1;
+    wait->chan = chan;
+    wait->chan_prev = NULL;
+    wait->chan_next = chan->waits;
+    if (chan->waits)
+        chan->waits->chan_prev = wait;
+    chan->waits = wait;
+    return 0;
+}
+
+int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
+{
+    struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
+    size_t size = snib__buf_size(out);
+    if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
+        snib__resp_arg(out, channel, n) == 0)
+        return 0;
+    out->len = out->head + size;
+    return -1;
+}
+
+void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
+{
+    struct snib__chan *chan = wait->chan;
+    if (!chan)
+        return;
+    wait->chan = NULL;
+    if (wait->chan_prev)
+        wait->chan_prev->chan_next = wait->chan_next;
+    else
+        chan->waits = wait->chan_next;
+    if (wait->chan_next)
+        wait->chan_next->chan_prev = wait->chan_prev;
+    wait->chan_prev = wait->chan_next = NULL;
+    if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
+        return;
+    if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
+        snib__chan_say(e, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
+    else
+        chan_free(e, chan);
+}
+
+/* ---- asking ---- */
+
+void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    if (chan->state != SNIB__CHAN_OFF)
+        return; /* the confirmation of leaving will turn it round */
+    if (e->node.links[SNIB__PUBSUB].conn.state != SNIB__CONN_READY)
+        snib__node_want(e, SNIB__PUBSUB, now);
+    else if (snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+        chan->state = SNIB__CHAN_ASKED;
+}
+
+bool snib__chan_wanted(const struct snib__chan *chan)
+{
+    for (const struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+        if (wait->head || wait->incoming)
+            return true;
+    return false;
+}
+
+bool snib__chan_needed(const struct snib__engine *e)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
+            if (snib__chan_wanted(chan))
+                return true;
+    return false;
+}
+
+void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (snib__chan_wanted(chan))
+                snib__chan_subscribe(e, chan, now);
+            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+                if (wait->gate->kind->discipline == SNIB__QUEUED)
+                    snib__place_relisten(e, wait->gate);
+        }
+}
+
+/* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
+void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            chan->state = SNIB__CHAN_OFF;
+            if (!chan->waits) {
+                chan_free(e, chan);
+                continue;
+            }
+            for (struct snib__wait *wait = chan->waits, *other; wait; wait = other) {
+                bool last = !wait->chan_next; /* freeing the last one frees the channel */
+                other = wait->chan_next;
+                wait->own_messages = 0;
+                if (!wait->head && !wait->incoming)
+                    snib__wait_free(e, wait);
+                else
+                    snib__node_want(e, SNIB__PUBSUB, now);
+                if (last)
+                    break;
+            }
+        }
+}
+
+/* ---- messages and confirmations ---- */
+
+static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    chan->state = SNIB__CHAN_ON;
+    for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+        next = wait->chan_next;
+        wait->own_messages = 0;
+        if (wait->gate->kind->discipline == SNIB__QUEUED)
+            snib__place_ask_all(e, wait->gate, now);
+        else
+            snib__wait_try(e, wait, now);
+    }
+}
+
+static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__time now)
+{
+    chan->state = SNIB__CHAN_OFF;
+    if (!chan->waits)
+        chan_free(e, chan);
+    else if (snib__chan_wanted(chan))
+        snib__chan_subscribe(e, chan, now);
+}
+
+/* An error does not name its channel: whoever asked goes without. */
+static void chan_refused(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (chan->state != SNIB__CHAN_ASKED)
+                continue;
+            chan->state = SNIB__CHAN_REFUSED;
+            e->stats.polling++;
+            snib__engine_log(e, SNIB_LOG_WARNING,
+                             "the server refused a subscription: waiters poll instead");
+            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+                if (wait->head && !wait->gate->active && !wait->gate->trying)
+                    snib__wait_sleep(e, wait->gate, -1, false, now);
+        }
+}
+
+/* A fair waiter's own channel is its process' channel, a colon and its number. */
+static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
+                     snib__time now)
+{
+    uint32_t at = n;
+    while (at > 0 && channel[at - 1] >= '0' && channel[at - 1] <= '9')
+        at--;
+    if (at == n || at == 0 || channel[at - 1] != ':')
+        return false;
+    struct snib__chan *chan = chan_find(e, channel, at - 1);
+    if (!chan || !chan->waits || chan->waits->gate->kind->discipline != SNIB__QUEUED)
+        return false;
+    snib__place_own_channel(e, chan->waits->gate, strtoull(channel + at, NULL, 10), what, now);
+    return true;
+}
+
+void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
+{
+    const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
+    if (reply[0].type == SNIB__RESP_ERROR) {
+        chan_refused(e, now);
+        return;
+    }
+    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
+        reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
+        return;
+    const char *what = snib__resp_text(resp, &reply[1]);
+    const char *text = snib__resp_text(resp, &reply[2]);
+    struct snib__chan *chan = chan_find(e, text, reply[2].count);
+    if (!chan) {
+        if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
+            snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
+        return;
+    }
+    if (strcmp(what, "message") == 0) {
+        const char *message =
+            reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
+        for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+            next = wait->chan_next;
+            snib__wait_message(e, wait, message, now);
+        }
+    } else if (strcmp(what, "subscribe") == 0 &&
+               (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
+        chan_confirmed(e, chan, now);
+    } else if (strcmp(what, "unsubscribe") == 0 && chan->state == SNIB__CHAN_LEAVING) {
+        chan_left(e, chan, now);
+    }
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
@@ -5398,13 +9026,14 @@ void snib__engine_free(struct snib__engine *e)
     if (!e)
         return;
     for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-            next = wait->chan_next;
-            free(wait);
+        for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
+            next = chan->next;
+            free(chan);
         }
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
+            free(gate->wait);
             free(gate);
         }
     for (struct snib__op *op = e->live; op; op = op->live_next) {
@@ -5419,6 +9048,11 @@ void snib__engine_free(struct snib__engine *e)
     free(e->heap);
     snib__slabs_free(e);
     free(e);
+}
+
+const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
+{
+    return e->node.links[SNIB__COMMAND].conn.resp;
 }
 
 struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
@@ -5463,6 +9097,16 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     return next;
 }
 
+/* The caller's hold is lost; what the server has of it is given back by another of its number. */
+static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
+    if (rest)
+        snib__gate_release(e, rest, now);
+    hold->count = 0;
+    snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+}
+
 void snib__engine_close(struct snib__engine *e, snib__time now)
 {
     if (e->closed)
@@ -5477,21 +9121,16 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
-            struct snib__hold *hold = gate->active;
             next = gate->next;
-            if (!hold || hold->phase != SNIB__HELD)
-                continue;
-            /* The caller's hold is lost; what the server has of it is given back by another of its number. */
-            struct snib__hold *rest = snib__hold_new(e, gate);
-            if (rest) {
-                rest->number = hold->number;
-                rest->lease_ms = hold->lease_ms;
-                rest->deadline = hold->deadline;
-                rest->acquired_at = hold->acquired_at;
-                snib__gate_release(e, rest, now);
+            snib__gate_ref(gate);
+            if (gate->active && gate->active->phase == SNIB__HELD)
+                engine_close_hold(e, gate->active, now);
+            for (struct snib__hold *hold = gate->peers, *other; hold; hold = other) {
+                other = hold->peer_next;
+                if (hold->phase == SNIB__HELD)
+                    engine_close_hold(e, hold, now);
             }
-            hold->count = 0;
-            snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+            snib__gate_put(e, gate);
         }
 }
 
@@ -5501,7 +9140,7 @@ bool snib__engine_quiet(const struct snib__engine *e)
         return false;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active)
+            if (gate->active || gate->trying)
                 return false;
     return true;
 }
@@ -5570,19 +9209,31 @@ struct snib__op *snib__engine_live(const struct snib__engine *e)
     return e->live;
 }
 
+static void engine_forget_sink(struct snib__hold *hold, const void *sink)
+{
+    if (hold->sink != sink)
+        return;
+    hold->sink = NULL;
+    hold->tell = 0;
+}
+
 void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
-        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active && gate->active->sink == sink) {
-                gate->active->sink = NULL;
-                gate->active->tell = 0;
-            }
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            if (gate->active)
+                engine_forget_sink(gate->active, sink);
+            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+                engine_forget_sink(hold, sink);
+        }
 }
 
 /* ---- engine/gate.c ----------------------------------------------------------------------------*/
 
 /* gate.c - one lock name in this process: who of us tries, holds or releases, and who waits behind.
+ *
+ * What is here is the discipline of locks with one holder, and what all disciplines share; share.c and
+ * place.c have the two others.
  *
  * A gate has at most one active hold.  Everybody else of this process queues in the gate, first come
  * first served, so a process sends one attempt per release however many of its callers wait.
@@ -5604,6 +9255,7 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 #define GATE_CHAIN_MAX                                                                             \
     (10 * SNIB__MS)                 /* hand-overs in a row may keep other processes out this long */
 #define GATE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define GATE_PLACE (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
 
 /* ---- the table of gates ---- */
 
@@ -5626,16 +9278,26 @@ static int gate_grow(struct snib__engine *e)
     return 0;
 }
 
-struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
+                                   size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
     for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
          gate = gate->next)
         if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
-            memcmp(gate->name, name, n) == 0) {
-            gate->refs++;
+            memcmp(gate->name, name, n) == 0)
             return gate;
-        }
+    return NULL;
+}
+
+struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
+{
+    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    struct snib__gate *known = snib__gate_find(e, kind, name, n);
+    if (known) {
+        known->refs++;
+        return known;
+    }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
     struct snib__gate *gate = malloc(sizeof *gate + n);
@@ -5659,6 +9321,12 @@ void *snib__gate_home(const struct snib__gate *gate)
     return gate->home;
 }
 
+const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
+{
+    *out_len = gate->name_len;
+    return gate->name;
+}
+
 void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
@@ -5677,20 +9345,56 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     free(gate);
 }
 
+/* ---- holds and their gate ---- */
+
+static bool gate_exclusive(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+
+void snib__gate_join(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    hold->flags |= SNIB__PEER;
+    hold->peer_prev = NULL;
+    hold->peer_next = gate->peers;
+    if (gate->peers)
+        gate->peers->peer_prev = hold;
+    gate->peers = hold;
+}
+
+/* The hold is not the gate's any more: released, refused or lost. */
+void snib__gate_part(struct snib__hold *hold)
+{
+    struct snib__gate *gate = hold->gate;
+    if (gate->active == hold)
+        gate->active = NULL;
+    if (!(hold->flags & SNIB__PEER))
+        return;
+    hold->flags &= (uint16_t)~SNIB__PEER;
+    if (hold->peer_prev)
+        hold->peer_prev->peer_next = hold->peer_next;
+    else
+        gate->peers = hold->peer_next;
+    if (hold->peer_next)
+        hold->peer_next->peer_prev = hold->peer_prev;
+    hold->peer_prev = hold->peer_next = NULL;
+}
+
 /* ---- trying ---- */
 
 /* Give up a hold of which the server has nothing, and its operation's tie to it. */
-static void gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
+void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
-    if (hold->gate->active == hold)
-        hold->gate->active = NULL;
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
     hold->phase = SNIB__GONE;
     e->moves++;
     hold->op = NULL;
     snib__hold_settle(e, hold);
 }
 
-static void gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
+void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->hold->op = NULL;
     op->hold = NULL;
@@ -5704,30 +9408,36 @@ static void gate_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     gate->active = hold;
     hold->phase = SNIB__TRYING;
     hold->op->place = SNIB__PLACE_TRY;
-    hold->flags &= (uint8_t)~SNIB__AWAKE;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->wait) {
         gate->wait->hint = false;
         gate->wait->yielding = false;
-        if (gate->wait->channel == SNIB__CHAN_ON)
+        if (snib__chan_on(gate->wait))
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
         struct snib__op *op = hold->op;
-        gate_end_op(e, op, SNIB_ENOMEM);
-        gate_forget_hold(e, hold);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
     }
 }
 
+/* Whoever is first in the gate's queue may try. */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
+    if (!gate_exclusive(gate)) {
+        if (gate->kind->discipline == SNIB__SHARED)
+            snib__share_advance(e, gate, now);
+        return;
+    }
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
         snib__timer_cancel(e, &wait->timer_at);
         snib__wait_remove(wait, op);
         gate_try(e, op->hold, now);
     }
-    if (wait && !wait->head)
+    if (wait && !wait->head && !gate->active)
         snib__wait_rest(e, gate, now);
 }
 
@@ -5737,8 +9447,8 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
     struct snib__wait *wait = snib__wait_get(e, op->gate);
     if (!wait || snib__op_arm(e, op) < 0) {
         struct snib__hold *hold = op->hold;
-        gate_end_op(e, op, SNIB_ENOMEM);
-        gate_forget_hold(e, hold);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
         return;
     }
     op->hold->phase = SNIB__NEW;
@@ -5746,12 +9456,23 @@ static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
     snib__wait_push(wait, op, front);
 }
 
+/* What the owner holds of the gate, or NULL. */
+static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
+                                       snib__time now)
+{
+    struct snib__hold *hold = gate_exclusive(gate) ? gate->active : gate->peers;
+    if (owner == 0)
+        return NULL;
+    while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
+        hold = hold->peer_next;
+    return hold;
+}
+
 /* An owner that holds the lock gets it again; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    struct snib__hold *held = op->gate->active;
-    if (op->owner == 0 || !held || held->phase != SNIB__HELD || held->owner != op->owner ||
-        now >= held->deadline)
+    struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
+    if (!held)
         return false;
     held->count++;
     held->flags |= SNIB__HANDED;
@@ -5760,11 +9481,57 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
         struct snib__hold *own = op->hold;
         own->op = NULL;
         own->phase = SNIB__GONE;
+        snib__gate_part(own);
         snib__hold_settle(e, own);
     }
     op->hold = held;
     snib__op_done(e, op, SNIB_OK);
     return true;
+}
+
+static void gate_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    struct snib__hold *hold = op->hold;
+    if (!gate->active && !(gate->wait && gate->wait->head)) {
+        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+            snib__gate_end_op(e, op, SNIB_ENOMEM);
+            snib__gate_forget_hold(e, hold);
+            return;
+        }
+        gate_try(e, hold, now);
+        return;
+    }
+    gate_queue(e, op, false);
+    if (!op->done)
+        op->waited = !op->once;
+}
+
+/* What we hold ourselves, or wait for ourselves, needs no question to the server. */
+static bool gate_is_busy(const struct snib__gate *gate)
+{
+    const struct snib__hold *active = gate->active;
+    if (!gate_exclusive(gate))
+        return false;
+    return (gate->wait && gate->wait->head) ||
+           (active && active->phase != SNIB__RELEASING && active->op) ||
+           (active && active->phase == SNIB__HELD);
+}
+
+/* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
+ * A reader that asks for the write lock would wait for itself: *out_code. */
+static uint64_t gate_other_side(const struct snib__engine *e, const struct snib__gate *gate,
+                                uint64_t owner, snib__time now, int32_t *out_code)
+{
+    int32_t kind = gate->kind->kind;
+    if (owner == 0 || (kind != SNIB_READ && kind != SNIB_WRITE))
+        return 0;
+    const struct snib__gate *other =
+        snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
+    const struct snib__hold *held = other ? gate_held_by(other, owner, now) : NULL;
+    if (held && kind == SNIB_WRITE)
+        *out_code = SNIB_EUPGRADE;
+    return held && kind == SNIB_READ ? held->number : 0;
 }
 
 struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate *gate,
@@ -5779,15 +9546,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     if (gate_reenter(e, op, now))
         return op;
-    struct snib__hold *active = gate->active;
-    bool others = gate->wait && gate->wait->head;
-    /* What we hold ourselves, or wait for ourselves, needs no question to the server. */
-    if (op->once && (others || (active && active->phase != SNIB__RELEASING && active->op))) {
-        snib__op_done(e, op, SNIB_BUSY);
-        return op;
-    }
-    if (op->once && active && active->phase == SNIB__HELD) {
-        snib__op_done(e, op, SNIB_BUSY);
+    int32_t refused = SNIB_OK;
+    uint64_t number = gate_other_side(e, gate, how->owner, now, &refused);
+    if (refused != SNIB_OK || (op->once && gate_is_busy(gate))) {
+        snib__op_done(e, op, refused != SNIB_OK ? refused : SNIB_BUSY);
         return op;
     }
     struct snib__hold *hold = snib__hold_new(e, gate);
@@ -5795,37 +9557,46 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
+    if (number)
+        hold->number = number;
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
+    if (!snib__outer_is(gate)) {
+        hold->permits = how->permits ? how->permits : 1;
+        e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
+        hold->vote_ms = how->vote_ms;
+    }
+    hold->options = how->options;
     hold->op = op;
     op->hold = hold;
-    if (!active && !others) {
-        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
-            gate_end_op(e, op, SNIB_ENOMEM);
-            gate_forget_hold(e, hold);
-            return op;
-        }
-        gate_try(e, hold, now);
-    } else {
-        gate_queue(e, op, false);
-        if (!op->done)
-            op->waited = !op->once;
-    }
+    if (gate_exclusive(gate))
+        gate_acquire(e, op, now);
+    else if (snib__outer_is(gate))
+        snib__outer_acquire(e, op, how->outer);
+    else if (gate->kind->discipline == SNIB__SHARED)
+        snib__share_acquire(e, op, now);
+    else
+        snib__place_acquire(e, op, now);
     return op;
 }
 
-static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                         snib__time now)
+/* A granted hold goes to its operation, or back if nobody wants it any more, or nobody may have it any
+ * more.  True: it was taken. */
+bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                      snib__time sent_at, snib__time now)
 {
     struct snib__op *op = hold->op;
-    bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    struct snib__gate *gate = hold->gate;
+    bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
+                !(gate->kind->traits & SNIB__UNOWNED);
     snib__hold_granted(e, hold, sent_at, now);
-    if (!op || late) { /* nobody wants it any more, or nobody may have it any more: give it back */
+    hold->fencing = token;
+    if (!op || late) {
         if (op)
-            gate_end_op(e, op, SNIB_EUNREACHABLE);
+            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
         snib__gate_release(e, hold, now);
-        return;
+        return false;
     }
     if (op->waited)
         e->stats.waits++;
@@ -5833,57 +9604,112 @@ static void gate_granted(struct snib__engine *e, struct snib__hold *hold, snib__
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
     snib__op_done(e, op, SNIB_OK);
-    struct snib__wait *wait = hold->gate->wait;
+    struct snib__wait *wait = gate->wait;
     for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
          other = next) {
         next = other->next;
-        if (other->owner != hold->owner)
+        if (other->owner != hold->owner || !other->hold || other->hold->phase != SNIB__NEW)
             continue;
         snib__wait_remove(wait, other);
         gate_reenter(e, other, now);
     }
     if (wait && !wait->head)
-        snib__wait_rest(e, hold->gate, now);
+        snib__wait_rest(e, gate, now);
+    return true;
 }
 
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now)
+/* Nobody waits for the hold any more, but the server may have something of it: take it back. */
+void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                     snib__time now)
+{
+    /* Who took it cannot be told, or it is nothing that could be given back. */
+    if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    snib__gate_release(e, hold, now);
+}
+
+static void gate_refused(struct snib__engine *e, struct snib__hold *hold,
+                         const struct snib__verdict *verdict, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->acquired(reply);
-    if (verdict.yes) {
-        gate_granted(e, hold, sent_at, now);
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        snib__gate_advance(e, gate, now);
         return;
     }
-    snib__gate_ref(gate);
-    bool unsure = error == SNIB_ESERVER || (error && (hold->flags & SNIB__RESENT));
-    hold->flags &= (uint8_t)~SNIB__RESENT;
-    if (error && op) {
+    gate->active = NULL;
+    gate_queue(e, op, true);
+    if (op->done) {
+        snib__gate_advance(e, gate, now);
+        return;
+    }
+    snib__wait_rebind(e, gate->wait, verdict->blocker);
+    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
+        snib__gate_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}
+
+static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__value *reply, int32_t error, const char *text,
+                        snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (op) {
+        if (op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, op);
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
     }
-    if (unsure) { /* unknown words, or an earlier try has no answer: it may have worked */
-        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
-        snib__gate_release(e, hold, now);
-    } else if (error || !op || op->once) {
-        if (!error && op)
-            gate_end_op(e, op, SNIB_BUSY);
-        gate_forget_hold(e, hold);
-        snib__gate_advance(e, gate, now);
-    } else {
-        gate->active = NULL;
-        gate_queue(e, op, true);
-        if (op->done)
-            snib__gate_advance(e, gate, now);
-        else if (!(hold->flags & SNIB__AWAKE) && gate->wait->channel == SNIB__CHAN_ON)
-            snib__gate_advance(
-                e, gate, now); /* subscribed since: what was released meanwhile was not heard */
-        else
-            snib__wait_sleep(e, gate, verdict.left_ms, now);
+    if (unsure || (hold->flags & SNIB__SEATED)) {
+        snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
+        return;
     }
+    snib__gate_forget_hold(e, hold);
+    snib__gate_advance(e, gate, now);
+}
+
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->acquired(e, hold, reply, n, &verdict);
+    if (verdict.code)
+        error = verdict.code;
+    snib__gate_ref(gate);
+    if (!gate_exclusive(gate))
+        gate->trying--;
+    if (error) {
+        gate_failed(e, hold, sent_at, reply, error, text, now);
+    } else {
+        hold->flags &= (uint16_t)~SNIB__RESENT;
+        if (gate->kind->discipline == SNIB__SHARED)
+            snib__share_answer(e, hold, sent_at, &verdict, now);
+        else if (gate->kind->discipline == SNIB__QUEUED)
+            snib__place_answer(e, hold, sent_at, &verdict, now);
+        else if (verdict.yes)
+            snib__gate_grant(e, hold, verdict.token, sent_at, now);
+        else
+            gate_refused(e, hold, &verdict, now);
+    }
+    struct snib__wait *wait = gate->wait;
+    if (wait && !wait->head && !gate_exclusive(gate) && !gate->trying)
+        snib__wait_rest(e, gate, now);
+    else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
+        snib__wait_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
 }
 
@@ -5904,15 +9730,29 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     if (op->kind == SNIB__OP_RELEASE)
         return true; /* the release goes on, only nobody waits for it */
     struct snib__gate *gate = hold->gate;
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return true;
+    }
     snib__gate_ref(gate);
-    if (op->place == SNIB__PLACE_QUEUE) {
+    if (gate->kind->discipline == SNIB__QUEUED && op->place == SNIB__PLACE_QUEUE) {
+        hold->op = op;
+        op->hold = hold;
+        snib__place_leave(e, op, now);
+    } else if (op->place == SNIB__PLACE_QUEUE) {
+        bool first = gate->wait->head == op;
         snib__wait_remove(gate->wait, op);
-        gate_forget_hold(e, hold);
+        snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) && gate->active == hold) {
+        else if (first && !gate_exclusive(gate)) /* the next may want less */
+            snib__wait_try(e, gate->wait, now);
+    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
+               hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
         snib__node_forget(e, hold); /* it was never sent */
-        gate_forget_hold(e, hold);
+        if (!gate_exclusive(gate))
+            gate->trying--;
+        snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
     }
     snib__gate_put(e, gate);
@@ -5921,24 +9761,22 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 
 /* ---- releasing ---- */
 
-static void gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
-                          snib__time now)
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
 {
-    struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
     snib__timer_cancel(e, &hold->timer_at);
     e->releasing--;
     hold->phase = SNIB__GONE;
     e->moves++;
-    if (gate->active == hold)
-        gate->active = NULL;
-    if (code == SNIB_OK) {
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
+    if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
-        if (hold->acquired_at)
-            snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+        snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
     if (op)
-        gate_end_op(e, op, code);
+        snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
 }
 
@@ -5948,7 +9786,7 @@ static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
 {
     struct snib__wait *wait = gate->wait;
     if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
-        now >= hold->deadline)
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0)
         wait->chain_since = hold->acquired_at;
@@ -5962,13 +9800,13 @@ static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     return true;
 }
 
-static void gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
-    hold->flags &= (uint8_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
     if (wait)
         wait->chain = 0;
-    if (wait && wait->channel == SNIB__CHAN_ON) {
+    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
         if (!(hold->flags & SNIB__YIELD)) {
             hold->flags |= SNIB__COUNTED;
@@ -5990,7 +9828,13 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
-    hold->flags &= (uint8_t)~SNIB__RESENT;
+    hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return;
+    }
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
     if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {
         struct snib__op *next = gate->wait->head;
         snib__wait_remove(gate->wait, next);
@@ -6004,7 +9848,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
         next->hold->phase = SNIB__NEW;
         snib__wait_push(gate->wait, next, true);
     }
-    gate_send_release(e, hold, now);
+    snib__gate_send_release(e, hold, now);
 }
 
 struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
@@ -6018,14 +9862,13 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         *out_code = SNIB_LOST;
         /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
         struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
-                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
+                                          snib__outer_is(hold->gate)
                                       ? NULL
-                                      : snib__hold_new(e, hold->gate);
+                                      : snib__hold_again(e, hold);
         hold->count = 0;
         if (rest) {
-            rest->number = hold->number;
-            rest->lease_ms = hold->lease_ms;
-            rest->deadline = hold->deadline;
+            rest->acquired_at = 0;
             snib__gate_release(e, rest, now);
         }
         return NULL;
@@ -6041,7 +9884,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     if (!op)
         return NULL;
     op->hold = hold;
-    op->place = SNIB__PLACE_TRY;
+    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
     if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
         op->hold = NULL;
         snib__op_done(e, op, SNIB_ENOMEM);
@@ -6055,29 +9898,34 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */
 static bool gate_lapsed(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
-    return now > hold->deadline + snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += GATE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
 }
 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (!gate_lapsed(e, hold, now)) {
-        gate_send_release(e, hold, now);
+        snib__gate_send_release(e, hold, now);
         return;
     }
     snib__gate_ref(gate);
-    gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_released(e, hold, SNIB_LOST, now);
     snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
 }
 
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
-                               const struct snib__value *reply, int32_t error, const char *text,
-                               snib__time now)
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__wait *wait = gate->wait;
-    struct snib__verdict verdict = error ? (struct snib__verdict){0} : gate->kind->released(reply);
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->released(e, hold, reply, n, &verdict);
     /* No message comes of a release that was refused or that told nobody; if one was taken for it,
      * it was somebody else's, and news. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
@@ -6093,6 +9941,14 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
             hold->op = NULL;
             snib__op_fail(e, op, error, text, reply->count);
         }
+        if (error ==
+            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+            snib__gate_ref(gate);
+            snib__gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
         snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
         return;
     }
@@ -6101,10 +9957,12 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
-    gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (yield && wait && wait->head && !gate->active) {
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_released(e, gate, &verdict, sent_at, now);
+    } else if (yield && wait && wait->head && !gate->active) {
         wait->yielding = true;
-        snib__wait_sleep(e, gate, -1, now);
+        snib__wait_sleep(e, gate, -1, false, now);
     } else {
         snib__gate_advance(e, gate, now);
     }
@@ -6112,33 +9970,80 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold,
 }
 
 void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, int32_t error, const char *text,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
                                 snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     struct snib__hold *next = gate->wait->incoming;
-    (void)text;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->transferred(e, reply, n, &verdict);
     gate->wait->incoming = NULL;
     snib__gate_ref(gate);
-    if (!error && reply->type == SNIB__RESP_INTEGER && reply->integer == 1) {
+    if (verdict.yes && verdict.handed) {
         e->stats.handovers++;
-        gate_released(e, hold, SNIB_OK, now);
+        snib__gate_released(e, hold, SNIB_OK, now);
         gate->active = next;
-        gate_granted(e, next, sent_at, now);
+        snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
-        if (next->op) {
+        if (next->op)
             gate_queue(e, next->op, true);
-        } else {
-            gate_forget_hold(e, next);
-        }
+        else
+            snib__gate_forget_hold(e, next);
         if (error) { /* nothing was changed: the plain release is harder to refuse */
-            gate_send_release(e, hold, now);
+            snib__gate_send_release(e, hold, now);
         } else {
-            gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
         }
     }
     snib__gate_put(e, gate);
+}
+
+/* ---- requests without an answer ---- */
+
+/* What must not be repeated ends here: nobody knows whether it was done. */
+static void gate_unknown(struct snib__engine *e, const struct snib__request *request,
+                         snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (request->kind == SNIB__REQ_RELEASE) {
+        snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
+    } else {
+        gate->trying--;
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
+        snib__gate_forget_hold(e, hold);
+    }
+    snib__gate_put(e, gate);
+}
+
+static void gate_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
+                           snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (kind == SNIB__REQ_ACQUIRE) {
+        if (hold->op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, hold->op);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (!gate_exclusive(gate))
+            gate->trying--;
+    }
+    if (kind == SNIB__REQ_TRANSFER) {
+        struct snib__hold *next = gate->wait->incoming;
+        gate->wait->incoming = NULL;
+        if (next->op)
+            snib__gate_end_op(e, next->op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, next);
+    }
+    if (hold->phase != SNIB__RELEASING) {
+        hold->phase = SNIB__RELEASING;
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+        e->releasing++;
+    }
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
@@ -6147,33 +10052,30 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 {
     struct snib__hold *hold = request->subject;
     struct snib__gate *gate = hold->gate;
-    hold->flags |= SNIB__RESENT;
     if (gate->wait)
         gate->wait->own_messages = 0;
+    if (gate->kind->traits & SNIB__UNOWNED) {
+        gate_unknown(e, request, now);
+        return;
+    }
+    hold->flags |= SNIB__RESENT;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
+    if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
+        gate->trying--;
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
         hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
         hold->phase = SNIB__RELEASING;
         e->releasing++;
         kind = SNIB__REQ_RELEASE;
+        if (!gate_exclusive(gate))
+            gate->trying--;
     }
-    if (snib__node_send(e, kind, hold, hold->number, now) == 0)
-        return;
-    if (kind == SNIB__REQ_ACQUIRE)
-        gate_end_op(e, hold->op, SNIB_ENOMEM);
-    if (kind == SNIB__REQ_TRANSFER) {
-        struct snib__hold *next = gate->wait->incoming;
-        gate->wait->incoming = NULL;
-        if (next->op)
-            gate_end_op(e, next->op, SNIB_ENOMEM);
-        gate_forget_hold(e, next);
-    }
-    if (hold->phase != SNIB__RELEASING) {
-        hold->phase = SNIB__RELEASING;
-        hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
-        e->releasing++;
-    }
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
+    if (snib__node_send(e, kind, hold, hold->number, now) < 0)
+        gate_no_memory(e, hold, kind, request->sent_at, now);
 }
 
 /* ---- engine/hold.c ----------------------------------------------------------------------------*/
@@ -6227,23 +10129,55 @@ void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
 {
+    bool leased = !(hold->gate->kind->traits & SNIB__UNOWNED);
     hold->phase = SNIB__HELD;
-    hold->flags &= (uint8_t)~SNIB__RESENT;
-    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (!leased)
+        hold->deadline = SNIB__NEVER;
+    else if (!(hold->flags & SNIB__FIRST)) /* else it is there */
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     hold->acquired_at = now;
     hold->count = 1;
     e->stats.acquisitions++;
     e->stats.held++;
-    snib__time ends = SNIB__NEVER;
-    if (hold->lease_ms == 0)
+    if (leased && hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST))
         snib__watchdog_add(e, hold);
-    else
+    snib__hold_arm(e, hold, now);
+}
+
+/* Set the timer of what ends the hold, if the watchdog does not: its lease, max_hold, or, for a first
+ * lease, the moment to confirm it. */
+void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    snib__time ends = SNIB__NEVER;
+    if (hold->flags & SNIB__FIRST)
+        ends = hold->deadline > now ? now + (hold->deadline - now) / 3 : now;
+    else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
+        ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
+                                                    : hold->deadline;
+    else if (hold->lease_ms && hold->deadline != SNIB__NEVER)
         ends = hold->deadline;
-    if (hold->max_hold_ms && now + hold->max_hold_ms * SNIB__MS < ends)
-        ends = now + hold->max_hold_ms * SNIB__MS;
-    if (ends != SNIB__NEVER &&
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
+    if (hold->max_hold_ms && hold->acquired_at + hold->max_hold_ms * SNIB__MS < ends)
+        ends = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
+    if (ends == SNIB__NEVER)
+        snib__timer_cancel(e, &hold->timer_at);
+    else if (snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
         hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
+}
+
+/* A hold under the watchdog gets a fixed lease from now on. */
+void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
+                    snib__time now)
+{
+    if (hold->phase != SNIB__HELD)
+        return;
+    snib__hold_stop(e, hold);
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS);
+    hold->flags |= SNIB__FIRST; /* until it is confirmed */
+    if (snib__lease_end(now, lease) < hold->deadline)
+        hold->deadline = snib__lease_end(now, lease);
+    snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now);
+    snib__hold_arm(e, hold, now);
 }
 
 static void hold_count_loss(struct snib__engine *e, int reason)
@@ -6272,11 +10206,14 @@ static void hold_count_loss(struct snib__engine *e, int reason)
 
 static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
 {
-    int shown = gate->name_len < 100 ? gate->name_len : 100;
-    while (shown < gate->name_len && (gate->name[shown] & 0xc0) == 0x80)
+    bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
+    const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
+    int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
+    while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\" was lost: %s", shown, gate->name,
-                     shown < gate->name_len ? "..." : "", snib_reason_text(reason));
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was lost: %s", shown, name,
+                     shown < length ? "..." : "", many ? " and its others" : "",
+                     snib_reason_text(reason));
 }
 
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
@@ -6286,6 +10223,8 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     hold->phase = SNIB__LOST;
     e->moves++;
     hold->reason = (uint8_t)reason;
+    if (snib__outer_is(gate))
+        snib__outer_tell(e, hold);
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
@@ -6301,8 +10240,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
         e->lost_tail = hold;
     }
     snib__gate_ref(gate);
-    if (gate->active == hold)
-        gate->active = NULL;
+    snib__gate_part(hold);
     snib__hold_settle(e, hold);
     snib__gate_advance(e, gate, now);
     snib__gate_put(e, gate);
@@ -6318,7 +10256,7 @@ static void hold_told(struct snib__engine *e, struct snib__hold *hold)
         hold->next->prev = hold->prev;
     else
         e->lost_tail = hold->prev;
-    hold->flags &= (uint8_t)~SNIB__UNTOLD;
+    hold->flags &= (uint16_t)~SNIB__UNTOLD;
 }
 
 struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
@@ -6332,13 +10270,25 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
 /* The hold's timer rang: a fixed lease or max_hold is over, or a release is to be tried again. */
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase == SNIB__RELEASING)
+    if (hold->phase == SNIB__RELEASING) {
         snib__gate_retry_release(e, hold, now);
-    else if (hold->phase == SNIB__HELD)
-        snib__hold_lose(e, hold,
-                        hold->lease_ms && now >= hold->deadline ? SNIB_REASON_EXPIRED
-                                                                : SNIB_REASON_MAX_HOLD,
+        return;
+    }
+    if (snib__outer_is(hold->gate))
+        snib__outer_tell(e, hold);
+    if (hold->phase != SNIB__HELD)
+        return;
+    if (hold->max_hold_ms && now >= hold->acquired_at + hold->max_hold_ms * SNIB__MS) {
+        snib__hold_lose(e, hold, SNIB_REASON_MAX_HOLD, now);
+    } else if (now >= hold->deadline) {
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
                         now);
+    } else if (hold->flags & SNIB__FIRST) {
+        snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
+        snib__hold_arm(e, hold, now); /* to try again, or to lose it */
+    } else if (snib__outer_is(hold->gate)) {
+        snib__hold_arm(e, hold, now);
+    }
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
@@ -6350,13 +10300,19 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     if (now >= hold->deadline)
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
-    bool overdue = hold->lease_ms == 0 && hold->deadline - now < e->config.lease / 2;
+    if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
+        return hold->lease_ms == 0 && hold->outer &&
+                       hold->deadline - now < hold->outer->span * 2 / 5
+                   ? SNIB_HOLD_AT_RISK
+                   : SNIB_HOLD_VALID;
+    bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
+                   hold->deadline - now < e->config.lease / 2;
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
 void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    hold->flags &= (uint8_t)~SNIB__HANDED;
+    hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
     if (hold->flags & SNIB__UNTOLD)
         hold_told(e, hold);
@@ -6402,31 +10358,58 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->release(out, e, hold);
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
-    case SNIB__REQ_RENEW: /* a fixed lease is asked for, not renewed */
-        return batch->holds[0]->gate->kind->renew(
-            out, e, batch->holds, batch->n,
-            batch->holds[0]->lease_ms ? 0 : (int64_t)(e->config.lease / SNIB__MS));
+    case SNIB__REQ_RENEW:
+        return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
     default:
         return snib__ask_encode(e, out, subject);
     }
+}
+
+static void node_unwrite(struct snib__conn *conn, size_t size)
+{
+    conn->out.len = conn->out.head + size;
+}
+
+/* Append the request's command, and before it its script if the connection has not loaded it.
+ * Returns the script, or -1: nothing half-written leaves. */
+static int node_append(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    size_t size = snib__buf_size(&conn->out);
+    int script = node_encode(e, request->kind, request->subject, &conn->out);
+    if (script >= 0 && !snib__conn_loaded(conn, script)) {
+        node_unwrite(conn, size);
+        if (snib__conn_load(conn, script, now) < 0)
+            return -1;
+        size = snib__buf_size(&conn->out);
+        script = node_encode(e, request->kind, request->subject, &conn->out);
+    }
+    if (script == -1)
+        node_unwrite(conn, size);
+    return script;
 }
 
 static int node_write(struct snib__engine *e, struct snib__request *request, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     size_t size = snib__buf_size(&conn->out);
-    request->sent_at = now;
-    if (snib__conn_expect(conn, request) < 0)
+    uint32_t before = conn->ring_count;
+    int script = node_append(e, request, now);
+    if (script == -1)
         return -1;
-    int script = node_encode(e, request->kind, request->subject, &conn->out);
-    if (script == -1) { /* nothing half-written leaves */
-        conn->ring_count--;
-        conn->out.len = conn->out.head + size;
+    request->sent_at = now;
+    request->script = (int16_t)script;
+    if (snib__conn_expect(conn, request) < 0) {
+        node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        conn->ring_count = before;
         return -1;
     }
-    conn->ring[(conn->ring_head + conn->ring_count - 1) & (conn->ring_cap - 1)].script =
-        (int16_t)script;
     e->stats.commands++;
+    if (script == SNIB__TWO_COMMANDS) {
+        struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
+        e->stats.commands++;
+        return snib__conn_expect(conn, &second);
+    }
     return 0;
 }
 
@@ -6531,12 +10514,8 @@ int snib__engine_take_wish(struct snib__engine *e, int link)
 static bool node_needed(const struct snib__engine *e, int link)
 {
     if (link == SNIB__COMMAND)
-        return e->node.todo_n > 0 || e->node.renew_head || e->live || e->releasing || e->stats.held;
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i]; wait; wait = wait->chan_next)
-            if (wait->head)
-                return true;
-    return false;
+        return e->node.todo_n > 0 || e->live || e->releasing || e->stats.held;
+    return snib__chan_needed(e);
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -6544,6 +10523,8 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
+        if (snib__outer_is(op->gate))
+            continue;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
         snib__op_done(e, op, code);
@@ -6576,8 +10557,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         } else {
             struct snib__op *op = request.subject;
             op->os_error = os_error;
-            /* A second force release could hit another holder. */
-            if (op->kind == SNIB__OP_FORCE || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
@@ -6606,7 +10586,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
                                                        : ep->backoff * 2;
     if (link == SNIB__PUBSUB) {
-        snib__wait_pubsub_down(e, now);
+        snib__chan_pubsub_down(e, now);
     } else {
         snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
                          snib_code_text(code));
@@ -6667,6 +10647,11 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         text = snib__resp_text(conn->resp, reply);
         error = snib__conn_classify(text, reply->count);
     }
+    if (request->script == SNIB__TWO_COMMANDS && error == SNIB_ENOTSUP && request->subject) {
+        conn->delifeq = conn->delex = false; /* the server knows less than its version: a proxy */
+        if (node_write(e, request, now) == 0)
+            return;
+    }
     if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
         error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
@@ -6678,13 +10663,15 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         return;
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
-        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, error, text, now);
+        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, n, error, text,
+                                  now);
         break;
     case SNIB__REQ_RELEASE:
-        snib__gate_answer_release(e, request->subject, reply, error, text, now);
+        snib__gate_answer_release(e, request->subject, request->sent_at, reply, n, error, text,
+                                  now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, error, text, now);
+        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
@@ -6724,12 +10711,12 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             if (link == SNIB__COMMAND)
                 node_command_ready(e, now);
             else
-                snib__wait_pubsub_ready(e, now);
+                snib__chan_pubsub_ready(e, now);
         }
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)
-            snib__wait_pubsub(e, reply, reply_n, now);
+            snib__chan_pubsub(e, reply, reply_n, now);
     } while (more);
 }
 
@@ -6835,6 +10822,21 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     return hold;
 }
 
+/* Another hold for what the server has of this one, to give it back while the caller keeps this. */
+struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold)
+{
+    struct snib__hold *again = snib__hold_new(e, hold->gate);
+    if (again) {
+        again->number = hold->number;
+        again->lease_ms = hold->lease_ms;
+        again->permits = hold->permits;
+        again->options = hold->options;
+        again->deadline = hold->deadline;
+        again->acquired_at = hold->acquired_at;
+    }
+    return again;
+}
+
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
@@ -6887,6 +10889,7 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     op->kind = (uint8_t)kind;
     op->gate = gate;
     op->started = now;
+    op->serial = ++e->next_serial;
     op->deadline = SNIB__NEVER;
     if (gate)
         snib__gate_ref(gate);
@@ -6978,7 +10981,7 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
 /* The moment at which an operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    if (e->node.down_since == SNIB__NEVER)
+    if (e->node.down_since == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
     snib__time from = op->started > e->node.down_since ? op->started : e->node.down_since;
     return from + e->config.patience;
@@ -7023,7 +11026,7 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 
 bool snib__op_in_flight(const struct snib__op *op)
 {
-    return !op->done && op->place != SNIB__PLACE_QUEUE;
+    return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
 }
 
 void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
@@ -7043,6 +11046,571 @@ void snib__op_event(const struct snib__engine *e, const struct snib__op *op, sni
     out->kind = SNIB_EVENT_DONE;
     out->code = op->code;
     out->os_error = op->os_error;
+}
+
+/* ---- engine/outer.c ---------------------------------------------------------------------------*/
+
+/* outer.c - holds and operations that are carried outside of this engine: of locks made of locks of several
+ * clients.  To the API they are like all others: cancelled, timed out, waited for, lost and released
+ * in the same way.  What happens to them is told to whoever carries them (core/api/group.c), and
+ * what he makes of it comes back through the functions here.
+ */
+
+bool snib__outer_is(const struct snib__gate *gate)
+{
+    return gate && gate->kind->kind == SNIB__OUTER;
+}
+
+/* Something has happened to the hold: its carrier is to look. */
+void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
+{
+    struct snib__outer *outer = hold->outer;
+    if (!outer)
+        return;
+    if (hold->phase == SNIB__LOST) { /* from here on it is the caller's alone */
+        outer->ended = true;
+        outer->reason = hold->reason;
+        hold->outer = NULL;
+    }
+    if (outer->listed)
+        return;
+    outer->listed = true;
+    outer->next = e->outers;
+    e->outers = outer;
+}
+
+struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
+{
+    struct snib__outer *outer = e->outers;
+    if (outer) {
+        e->outers = outer->next;
+        outer->listed = false;
+    }
+    return outer;
+}
+
+void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_join(hold);
+    hold->outer = outer;
+    outer->hold = hold;
+    hold->phase = SNIB__TRYING;
+    op->place = SNIB__PLACE_OUTER;
+    op->waited = true;
+    snib__outer_tell(e, hold);
+    if (snib__op_arm(e, op) < 0)
+        snib__op_fail_outer(e, op, SNIB_ENOMEM);
+}
+
+/* The operation ends without the hold; its carrier is told and ends the hold. */
+void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_end_op(e, op, code);
+    snib__outer_tell(e, hold);
+}
+
+bool snib__outer_wanted(const struct snib__outer *outer)
+{
+    return !outer->ended && outer->hold->op && outer->hold->phase == SNIB__TRYING;
+}
+
+bool snib__outer_releasing(const struct snib__outer *outer)
+{
+    return !outer->ended && outer->hold->phase == SNIB__RELEASING;
+}
+
+bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                         snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    if (!snib__outer_wanted(outer) || deadline <= now)
+        return false;
+    struct snib__op *op = hold->op;
+    hold->phase = SNIB__HELD;
+    hold->deadline = deadline;
+    outer->span = deadline - now;
+    hold->acquired_at = now;
+    hold->count = 1;
+    hold->op = NULL;
+    hold->flags |= SNIB__HANDED;
+    e->stats.acquisitions++;
+    e->stats.held++;
+    snib__histogram_add(e->stats.wait_time, now - op->started);
+    snib__hold_arm(e, hold, now);
+    snib__op_done(e, op, SNIB_OK);
+    return true;
+}
+
+void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                          snib__time now)
+{
+    if (outer->ended || outer->hold->phase != SNIB__HELD || deadline <= outer->hold->deadline)
+        return;
+    outer->hold->deadline = deadline;
+    if (deadline - now > outer->span)
+        outer->span = deadline - now;
+    snib__hold_arm(e, outer->hold, now);
+}
+
+void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
+                      snib__time now)
+{
+    if (!outer->ended && outer->hold->phase == SNIB__HELD)
+        snib__hold_lose(e, outer->hold, reason, now);
+}
+
+void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_t code,
+                       snib__time now)
+{
+    struct snib__hold *hold = outer->hold;
+    if (outer->ended)
+        return;
+    outer->ended = true;
+    hold->outer = NULL;
+    if (hold->phase == SNIB__RELEASING) {
+        snib__gate_released(e, hold, code, now);
+    } else {
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, code);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
+{
+    if (!outer->ended && outer->hold->phase == SNIB__TRYING &&
+        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when) < 0)
+        snib__outer_tell(e, outer->hold); /* at once, then */
+}
+
+/* ---- engine/place.c ---------------------------------------------------------------------------*/
+
+/* place.c - the fair lock: every waiter has a place of its own in a queue at the server.
+ *
+ *     NEW --asked--> TRYING --it was free--> HELD
+ *                     |  ^
+ *          a place    v  | a beat a second, a nudge, a new subscription
+ *                    PLACED --the release before it, by message or reply--> HELD by the first lease
+ *                     |
+ *                     '--timeout, cancel, error--> RELEASING: the place is given back
+ *
+ * The release of a hold of ours grants the lock to the first waiter, if that is ours too, and tells its
+ * process on the channel of its client id.  The two connections have no order between them, so the server's
+ * clock tells whether the grant came after the waiter was last seen waiting (else it is an old one).  If
+ * it did, the lease cannot have begun before that request was sent: the deadline counts from there and
+ * needs no further command.  The first lease
+ * is short, because the granter cannot know whether the waiter lives; a hold that outlives a third of
+ * it is confirmed, and a grant that came so late that little is left is confirmed before it is given out.
+ *
+ * A place is asked for only when the process is subscribed, or after a second in which that failed: the
+ * granter passes over waiters that cannot hear of it, and nobody shall be overtaken for that.
+ *
+ * A beat a second and a process keeps the places alive and pushes the clock of the queue: a client that has
+ * not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's releases tell a waiter on its own
+ * channel; that is listened to only where a Redisson client is ahead.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Redisson's messages ---- */
+
+static void place_say(struct snib__engine *e, const struct snib__hold *hold, const char *verb)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    const struct snib__gate *gate = hold->gate;
+    size_t n = gate->kind->channel(channel, e, gate, 0);
+    channel[n++] = ':';
+    n += snib__decimal(channel + n, (int64_t)hold->number);
+    snib__chan_say(e, verb, channel, n);
+}
+
+static void place_listen(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (hold->flags & SNIB__LISTENS)
+        return;
+    hold->flags |= SNIB__LISTENS;
+    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+        place_say(e, hold, "SUBSCRIBE");
+}
+
+/* The pub/sub link is new: subscribe again. */
+void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
+{
+    for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+        if ((hold->flags & SNIB__LISTENS) && hold->op)
+            place_say(e, hold, "SUBSCRIBE");
+}
+
+/* The hold is not in the queue any more. */
+void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
+{
+    if (!(hold->flags & SNIB__LISTENS))
+        return;
+    hold->flags &= (uint16_t)~SNIB__LISTENS;
+    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+        place_say(e, hold, "UNSUBSCRIBE");
+}
+
+/* ---- asking ---- */
+
+static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    hold->phase = SNIB__TRYING;
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__PROMISED);
+    if (snib__chan_on(hold->gate->wait))
+        hold->flags |= op->once ? SNIB__AWAKE : SNIB__AWAKE | SNIB__QUEUES;
+    hold->gate->trying++;
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) == 0)
+        return;
+    hold->gate->trying--;
+    if (op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    snib__gate_end_op(e, op, SNIB_ENOMEM);
+    snib__gate_undo(e, hold, now, now);
+}
+
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_join(hold);
+    op->place = SNIB__PLACE_TRY;
+    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    place_ask(e, hold, now);
+}
+
+/* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
+void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+        next = op->next;
+        if (op->hold->phase == SNIB__PLACED && snib__node_ready(e))
+            place_ask(e, op->hold, now);
+    }
+}
+
+/* The first waiter of this process asks for all of them. */
+void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__op *op = gate->wait->head;
+    while (op && op->hold->phase != SNIB__PLACED)
+        op = op->next;
+    if (op)
+        place_ask(e, op->hold, now);
+}
+
+/* ---- granted ---- */
+
+static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                       snib__time sent_at, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    snib__place_left(e, hold);
+    if (op && op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    snib__gate_grant(e, hold, token, sent_at, now);
+}
+
+/* Somebody's release has granted the hold by a first lease, after `known`. */
+static void place_promised(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                           int64_t first_ms, snib__time known, snib__time now)
+{
+    snib__time lease = snib__hold_lease(e, hold);
+    snib__time first = (snib__time)first_ms * SNIB__MS;
+    if (lease < first)
+        first = lease;
+    snib__time safe = snib__lease_end(known, first);
+    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
+    /* Little is left, or the lease is not the granter's. */
+    if (safe < now + first / 2 || hold->lease_ms || untold) {
+        place_ask(e, hold, now);
+        return;
+    }
+    hold->flags |= SNIB__FIRST;
+    hold->deadline = safe;
+    place_take(e, hold, token, known, now);
+}
+
+static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t number)
+{
+    struct snib__hold *hold = gate->peers;
+    while (hold && hold->number != number)
+        hold = hold->peer_next;
+    return hold;
+}
+
+/* A grant that has been heard of: take it, ask if it is an old one, or keep it until the reply that is on its
+ * way tells whether it was made before or after. */
+static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
+                        int64_t token, int64_t first_ms, int64_t server_ms, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    if (hold->phase == SNIB__TRYING) {
+        hold->flags |= SNIB__PROMISED;
+        op->fair.token = token;
+        op->fair.first_ms = first_ms;
+        op->fair.ms = server_ms;
+    } else if (hold->phase == SNIB__PLACED) {
+        if (server_ms >= op->fair.queued_ms)
+            place_promised(e, hold, token, first_ms, known, now);
+        else
+            place_ask(e, hold, now);
+    }
+}
+
+/* A message on the process' channel. */
+void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
+                         snib__time now)
+{
+    char *end;
+    int64_t part[3] = {0}; /* token, first lease, server's ms */
+    struct snib__hold *hold = place_find(gate, strtoull(text, &end, 10));
+    if (!hold || !hold->op)
+        return; /* it has left; its release is on the way */
+    for (int i = 0; i < 3 && *end == ':'; i++)
+        part[i] = strtoll(end + 1, &end, 10);
+    if (part[1] > 0)
+        place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
+}
+
+/* Something came on the waiter's own channel: a release of Redisson's, or the subscription is there. */
+void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
+                             const char *what, snib__time now)
+{
+    struct snib__hold *hold = place_find(gate, number);
+    if (strcmp(what, "unsubscribe") == 0 || !hold || !hold->op)
+        return;
+    e->stats.messages += strcmp(what, "message") == 0;
+    if (hold->phase == SNIB__PLACED)
+        place_ask(e, hold, now);
+    else if (hold->phase == SNIB__TRYING)
+        gate->wait->hint = true;
+}
+
+/* ---- answers ---- */
+
+static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        snib__time now)
+{
+    struct snib__op *op = hold->op;
+    struct snib__wait *wait = snib__wait_get(e, hold->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        if (op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(wait, op);
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_undo(e, hold, now, now);
+        return false;
+    }
+    hold->phase = SNIB__PLACED;
+    hold->deadline = sent_at; /* not granted yet when this was sent */
+    hold->flags |= SNIB__QUEUES | SNIB__SEATED;
+    op->waited = true;
+    if (op->place != SNIB__PLACE_QUEUE)
+        snib__wait_insert(wait, op);
+    return true;
+}
+
+void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__op *op = hold->op;
+    struct snib__gate *gate = hold->gate;
+    if (verdict->yes) {
+        hold->flags &= (uint16_t)~SNIB__PROMISED;
+        place_take(e, hold, verdict->token, sent_at, now);
+        return;
+    }
+    if (!op) {
+        snib__gate_undo(e, hold, now, now); /* leave the queue */
+        return;
+    }
+    if (op->once) {
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    bool awake = hold->flags & SNIB__AWAKE, promised = hold->flags & SNIB__PROMISED;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
+    op->fair.queued_ms = verdict->server_ms;
+    if (!place_queue(e, hold, sent_at, now))
+        return;
+    if (promised && op->fair.ms >= verdict->server_ms) {
+        place_promised(e, hold, op->fair.token, op->fair.first_ms, sent_at, now);
+        return;
+    }
+    if (verdict->foreign)
+        place_listen(e, hold);
+    if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
+        gate->wait->hint = false;
+        place_ask(e, hold, now); /* a grant may not have been heard */
+        return;
+    }
+    if (gate->wait->timer_at == 0 || gate->wait->head == op)
+        snib__wait_sleep(e, gate, verdict->left_ms, false, now);
+}
+
+/* ---- leaving ---- */
+
+/* A waiter in the gate's queue goes; its place at the server is given back. */
+void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__gate *gate = hold->gate;
+    bool queued = hold->phase == SNIB__PLACED;
+    snib__wait_remove(gate->wait, op);
+    op->hold = NULL;
+    hold->op = NULL;
+    snib__place_left(e, hold);
+    if (queued) /* else its request is on the way, and the answer will find nobody */
+        snib__gate_undo(e, hold, now, now);
+    if (!gate->wait->head)
+        snib__wait_rest(e, gate, now);
+    else if (gate->wait->timer_at == 0)
+        snib__wait_sleep(e, gate, -1, false, now);
+}
+
+/* A release, or a place given back, has granted the lock to another of ours. */
+void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
+                          const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
+{
+    struct snib__hold *next = verdict->next ? place_find(gate, verdict->next) : NULL;
+    if (!next || !next->op)
+        return;
+    if (next->phase == SNIB__PLACED)
+        e->stats.handovers++;
+    place_heard(e, next, next->deadline > sent_at ? next->deadline : sent_at, verdict->next_token,
+                verdict->next_ms, verdict->server_ms, now);
+}
+
+/* ---- engine/share.c ---------------------------------------------------------------------------*/
+
+/* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
+ *
+ * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
+ * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
+ * readers are in after ten round trips, and a thousand who wait for one permit cost one attempt.
+ */
+
+#define SHARE_BURST_MAX 64
+
+static void share_try(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__gate *gate = hold->gate;
+    hold->phase = SNIB__TRYING;
+    op->place = SNIB__PLACE_TRY;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
+    if (gate->wait && gate->trying == 0)
+        gate->wait->hint = false;
+    if (snib__chan_on(gate->wait))
+        hold->flags |= SNIB__AWAKE;
+    gate->trying++;
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
+        gate->trying--;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    if (!wait || gate->trying >= wait->burst)
+        return;
+    snib__timer_cancel(e, &wait->timer_at);
+    for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
+        struct snib__op *op = wait->head;
+        snib__wait_remove(wait, op);
+        share_try(e, op, now);
+    }
+    if (!wait->head && gate->trying == 0)
+        snib__wait_rest(e, gate, now);
+}
+
+static void share_queue(struct snib__engine *e, struct snib__op *op)
+{
+    struct snib__hold *hold = op->hold;
+    struct snib__wait *wait = snib__wait_get(e, op->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    hold->phase = SNIB__NEW;
+    op->waited = true;
+    snib__wait_insert(wait, op);
+}
+
+void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    snib__gate_join(op->hold);
+    if (!op->once && gate->wait && gate->wait->head) {
+        share_queue(e, op);
+        return;
+    }
+    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        struct snib__hold *hold = op->hold;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    share_try(e, op, now);
+}
+
+static void share_granted(struct snib__engine *e, struct snib__hold *hold, int64_t token,
+                          snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (gate->kind->traits & SNIB__NO_HOLD) {
+        struct snib__op *op = hold->op;
+        if (op)
+            snib__gate_end_op(e, op, SNIB_OK);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        snib__gate_grant(e, hold, token, sent_at, now);
+    }
+    if (!gate->wait || !gate->wait->head)
+        return;
+    if (gate->wait->burst < SHARE_BURST_MAX)
+        gate->wait->burst *= 2;
+    snib__share_advance(e, gate, now);
+}
+
+void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    if (verdict->yes) {
+        share_granted(e, hold, verdict->token, sent_at, now);
+        return;
+    }
+    bool awake = hold->flags & SNIB__AWAKE;
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        share_queue(e, op);
+    }
+    struct snib__wait *wait = gate->wait;
+    if (!wait || !wait->head)
+        return;
+    wait->burst = 1;
+    if (gate->trying > 0)
+        return; /* the last answer decides */
+    if (!awake && snib__chan_on(wait))
+        snib__share_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
 /* ---- engine/timer.c ---------------------------------------------------------------------------*/
@@ -7113,10 +11681,7 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
 
 /* ---- engine/wait.c ----------------------------------------------------------------------------*/
 
-/* wait.c - sleeping until the lock may be free, and the subscriptions that wake.
- *
- *     OFF --wanted--> ASKED --confirmed--> ON --nobody waits for a while--> LEAVING --> OFF
- *                        '--refused--> REFUSED: poll
+/* wait.c - sleeping until the lock may be free.
  *
  * A message is a hint to try, never a grant.  Expiry of a lease sends no message, messages can be lost,
  * so every sleep also ends by the holder's remaining lease or by the re-check cap, with jitter.  An
@@ -7127,47 +11692,12 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
  */
 
 #include <stdlib.h>
-#include <string.h>
 
 #define WAIT_LINGER (400 * SNIB__MS)
-#define WAIT_BRIEF (50 * SNIB__MS) /* timed attempts in a row come no faster */
-
-/* ---- the table of channels ---- */
-
-static size_t wait_channel(const struct snib__wait *wait, char *out)
-{
-    return wait->gate->kind->channel(out, wait->gate->name, wait->gate->name_len);
-}
-
-static struct snib__wait *wait_find(struct snib__engine *e, const char *channel, size_t n)
-{
-    char own[SNIB__CHANNEL_MAX];
-    uint32_t hash = snib__hash(channel, n);
-    for (struct snib__wait *wait = e->chans_cap ? e->chans[hash & (e->chans_cap - 1)] : NULL; wait;
-         wait = wait->chan_next)
-        if (wait->hash == hash && wait_channel(wait, own) == n && memcmp(own, channel, n) == 0)
-            return wait;
-    return NULL;
-}
-
-static int wait_grow(struct snib__engine *e)
-{
-    uint32_t cap = e->chans_cap ? e->chans_cap * 2 : 16;
-    struct snib__wait **chans = calloc(cap, sizeof(struct snib__wait *));
-    if (!chans)
-        return -1;
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-            next = wait->chan_next;
-            wait->chan_next = chans[wait->hash & (cap - 1)];
-            chans[wait->hash & (cap - 1)] = wait;
-        }
-    e->memory += (cap - e->chans_cap) * sizeof *chans;
-    free(e->chans);
-    e->chans = chans;
-    e->chans_cap = cap;
-    return 0;
-}
+#define WAIT_BRIEF (50 * SNIB__MS)    /* timed attempts in a row come no faster */
+#define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder who tells nobody */
+#define WAIT_BEAT (1000 * SNIB__MS)   /* a place in a fair queue is kept alive by this */
+#define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
 {
@@ -7190,37 +11720,41 @@ struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gat
         wait_unidle(e, gate->wait); /* or the tick would free it under its waiters */
         return gate->wait;
     }
-    if (e->chans_n == e->chans_cap && wait_grow(e) < 0)
-        return NULL;
     struct snib__wait *wait = calloc(1, sizeof *wait);
     if (!wait)
         return NULL;
-    char channel[SNIB__CHANNEL_MAX];
     wait->gate = gate;
     wait->idle_since = SNIB__NEVER;
-    wait->hash = snib__hash(channel, wait_channel(wait, channel));
-    wait->chan_next = e->chans[wait->hash & (e->chans_cap - 1)];
-    e->chans[wait->hash & (e->chans_cap - 1)] = wait;
-    e->chans_n++;
+    wait->burst = 1;
+    if (snib__chan_attach(e, wait) < 0) {
+        free(wait);
+        return NULL;
+    }
     e->memory += sizeof *wait;
     gate->wait = wait;
     snib__gate_ref(gate);
     return wait;
 }
 
-static void wait_free(struct snib__engine *e, struct snib__wait *wait)
+void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
 {
-    struct snib__wait **at = &e->chans[wait->hash & (e->chans_cap - 1)];
     wait_unidle(e, wait);
-    while (*at != wait)
-        at = &(*at)->chan_next;
-    *at = wait->chan_next;
-    e->chans_n--;
+    snib__chan_detach(e, wait);
     e->memory -= sizeof *wait;
     snib__timer_cancel(e, &wait->timer_at);
     wait->gate->wait = NULL;
     snib__gate_put(e, wait->gate);
     free(wait);
+}
+
+/* A multi lock waits for another of its members now. */
+void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker)
+{
+    if (wait->blocker == blocker)
+        return;
+    snib__chan_detach(e, wait);
+    wait->blocker = blocker;
+    snib__chan_attach(e, wait); /* out of memory: it polls */
 }
 
 /* ---- the queue ---- */
@@ -7238,6 +11772,23 @@ void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
         op->next->prev = op;
     else
         wait->tail = op;
+}
+
+/* Into the place that its start gives it. */
+void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
+{
+    struct snib__op *after = wait->tail;
+    while (after && after->serial > op->serial)
+        after = after->prev;
+    if (!after || after == wait->tail) {
+        snib__wait_push(wait, op, !after);
+        return;
+    }
+    op->place = SNIB__PLACE_QUEUE;
+    op->prev = after;
+    op->next = after->next;
+    op->next->prev = op;
+    after->next = op;
 }
 
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
@@ -7261,13 +11812,15 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     if (!wait || wait->head || wait->incoming)
         return;
     wait->brief = 0;
+    wait->burst = 1;
     wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
     if (!gate->active)
         wait->chain = 0;
-    if (wait->channel == SNIB__CHAN_OFF || wait->channel == SNIB__CHAN_REFUSED) {
+    if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
+        wait->chan->state == SNIB__CHAN_REFUSED) {
         if (!gate->active) /* else the chain of hand-overs must not be forgotten */
-            wait_free(e, wait);
+            snib__wait_free(e, wait);
         return;
     }
     wait_unidle(e, wait);
@@ -7281,83 +11834,37 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     e->idle_tail = wait;
 }
 
-/* ---- subscriptions ---- */
-
-static int wait_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
-{
-    struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
-    size_t size = snib__buf_size(out);
-    if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
-        snib__resp_arg(out, channel, n) == 0)
-        return 0;
-    out->len = out->head + size;
-    return -1;
-}
-
-static int wait_command(struct snib__engine *e, struct snib__wait *wait, const char *verb)
-{
-    char channel[SNIB__CHANNEL_MAX];
-    return wait_say(e, verb, channel, wait_channel(wait, channel));
-}
-
-static void wait_subscribe(struct snib__engine *e, struct snib__wait *wait, snib__time now)
-{
-    wait_unidle(e, wait);
-    if (wait->channel == SNIB__CHAN_LEAVING) { /* the confirmation of leaving will turn it round */
-        return;
-    }
-    if (wait->channel != SNIB__CHAN_OFF)
-        return;
-    if (e->node.links[SNIB__PUBSUB].conn.state != SNIB__CONN_READY) {
-        snib__node_want(e, SNIB__PUBSUB, now);
-        return;
-    }
-    if (wait_command(e, wait, "SUBSCRIBE") == 0)
-        wait->channel = SNIB__CHAN_ASKED;
-}
-
-void snib__wait_pubsub_ready(struct snib__engine *e, snib__time now)
-{
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i]; wait; wait = wait->chan_next)
-            if (wait->head)
-                wait_subscribe(e, wait, now);
-}
-
-/* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
-void snib__wait_pubsub_down(struct snib__engine *e, snib__time now)
-{
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-            next = wait->chan_next;
-            wait->channel = SNIB__CHAN_OFF;
-            wait->own_messages = 0;
-            if (!wait->head && !wait->incoming)
-                wait_free(e, wait);
-            else
-                snib__node_want(e, SNIB__PUBSUB, now);
-        }
-}
+/* ---- waking ---- */
 
 /* Somebody waits asleep: let the first of them try. */
-static void wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->gate->active && !wait->incoming && wait->head && snib__node_ready(e))
+    if (!wait->gate->active && !wait->gate->trying && !wait->incoming && wait->head &&
+        snib__node_ready(e))
         snib__gate_advance(e, wait->gate, now);
 }
 
+/* The command link is back: what was released meanwhile may not have been heard. */
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now)
 {
-    for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-            next = wait->chan_next;
-            wait_try(e, wait, now);
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
+            next = gate->next;
+            if (gate->wait && gate->kind->discipline == SNIB__QUEUED)
+                snib__place_ask_all(e, gate, now);
+            else if (gate->wait)
+                snib__wait_try(e, gate->wait, now);
         }
 }
 
-static void wait_message(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
+                        snib__time now)
 {
     e->stats.messages++;
+    if (wait->gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_message(e, wait->gate, text, now);
+        return;
+    }
     if (wait->own_messages > 0) { /* told us what the release's reply has told us already */
         wait->own_messages--;
         return;
@@ -7365,88 +11872,63 @@ static void wait_message(struct snib__engine *e, struct snib__wait *wait, snib__
     wait->brief = 0;
     if (wait->gate->active)
         wait->hint = wait->gate->active->phase == SNIB__TRYING;
+    else if (wait->gate->trying)
+        wait->hint = true;
     else
-        wait_try(e, wait, now);
-}
-
-void snib__wait_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now)
-{
-    const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
-    if (reply[0].type == SNIB__RESP_ERROR) {
-        /* Errors do not name their channel: whoever asked goes without. */
-        for (uint32_t i = 0; i < e->chans_cap; i++)
-            for (struct snib__wait *wait = e->chans[i], *next; wait; wait = next) {
-                next = wait->chan_next;
-                if (wait->channel == SNIB__CHAN_ASKED) {
-                    wait->channel = SNIB__CHAN_REFUSED;
-                    e->stats.polling++;
-                    snib__engine_log(e, SNIB_LOG_WARNING,
-                                     "the server refused a subscription: waiters poll instead");
-                    if (wait->head && !wait->gate->active)
-                        snib__wait_sleep(e, wait->gate, -1, now);
-                }
-            }
-        return;
-    }
-    if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
-        reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
-        return;
-    const char *what = snib__resp_text(resp, &reply[1]);
-    const char *channel = snib__resp_text(resp, &reply[2]);
-    struct snib__wait *wait = wait_find(e, channel, reply[2].count);
-    if (!wait) {
-        if (strcmp(what, "subscribe") == 0) /* another one's refusal was taken for this one's */
-            wait_say(e, "UNSUBSCRIBE", channel, reply[2].count);
-        return;
-    }
-    if (strcmp(what, "message") == 0) {
-        wait_message(e, wait, now);
-    } else if (strcmp(what, "subscribe") == 0 &&
-               (wait->channel == SNIB__CHAN_ASKED || wait->channel == SNIB__CHAN_REFUSED)) {
-        wait->channel = SNIB__CHAN_ON;
-        wait->own_messages = 0;
-        wait_try(e, wait, now);
-    } else if (strcmp(what, "unsubscribe") == 0 && wait->channel == SNIB__CHAN_LEAVING) {
-        wait->channel = SNIB__CHAN_OFF;
-        if (wait->head || wait->incoming)
-            wait_subscribe(e, wait, now);
-        else
-            wait_free(e, wait);
-    }
+        snib__wait_try(e, wait, now);
 }
 
 /* ---- sleeping ---- */
 
-/* The first waiter was refused and told the holder's remaining lease (-1 unknown): sleep. */
-void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
-                      snib__time now)
+/* How long to sleep when the holder's remaining lease is known, or -1. */
+static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait, int64_t left_ms,
+                                bool foreign)
 {
-    struct snib__wait *wait = gate->wait;
-    if (wait->hint && snib__node_ready(e)) {
-        snib__gate_advance(e, gate, now);
-        return;
+    const struct snib__lock_kind *kind = wait->gate->kind;
+    snib__time cap = kind->discipline == SNIB__QUEUED ? WAIT_BEAT
+                     : foreign                        ? WAIT_FOREIGN
+                                                      : e->config.recheck;
+    snib__time sleep = cap - snib__engine_random(e, cap / 4);
+    if (kind->traits & SNIB__POLLS) {
+        snib__time pause = (snib__time)SNIB__MS << wait->brief;
+        if (wait->brief < WAIT_POLL_MAX)
+            wait->brief++;
+        sleep = pause / 2 + snib__engine_random(e, pause);
     }
-    wait_subscribe(e, wait, now);
-    snib__time cap = e->config.recheck - snib__engine_random(e, e->config.recheck / 4);
-    snib__time sleep = cap;
     if (left_ms >= 0 && (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS < sleep)
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
+    if (kind->traits & SNIB__POLLS)
+        return sleep;
     if (wait->yielding)
-        sleep = 5 * SNIB__MS + snib__engine_random(e, 5 * SNIB__MS);
-    else if (sleep < WAIT_BRIEF && wait->brief++ > 0)
+        return 5 * SNIB__MS + snib__engine_random(e, 5 * SNIB__MS);
+    if (sleep < WAIT_BRIEF && wait->brief++ > 0)
         sleep = WAIT_BRIEF + snib__engine_random(e, WAIT_BRIEF);
     else if (sleep >= WAIT_BRIEF)
         wait->brief = 0;
-    if (wait->channel == SNIB__CHAN_REFUSED && sleep > 2 * WAIT_BRIEF)
+    if ((!wait->chan || wait->chan->state == SNIB__CHAN_REFUSED) && sleep > 2 * WAIT_BRIEF)
         sleep = 2 * WAIT_BRIEF + snib__engine_random(e, 2 * WAIT_BRIEF);
+    return sleep;
+}
+
+/* The first waiter was refused: sleep.  foreign: by somebody whose release tells nobody. */
+void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
+                      bool foreign, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(e)) {
+        snib__gate_advance(e, gate, now);
+        return;
+    }
+    if (wait->chan)
+        snib__chan_subscribe(e, wait->chan, now);
+    snib__time sleep = wait_duration(e, wait, left_ms, foreign);
     if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)
         snib__gate_advance(e, gate, now);
 }
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->head || wait->gate->active || wait->incoming)
+    if (!wait->head || wait->gate->active || wait->gate->trying || wait->incoming)
         return;
     if (!snib__node_ready(e)) {
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
@@ -7454,24 +11936,17 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
     }
     e->stats.rechecks++;
     wait->own_messages = 0; /* what has not come by now was lost */
-    wait_try(e, wait, now);
+    if (wait->gate->kind->discipline == SNIB__QUEUED)
+        snib__place_beat(e, wait->gate, now);
+    else
+        snib__wait_try(e, wait, now);
 }
 
 /* Leave the channels that nobody has needed for a while. */
 void snib__wait_tick(struct snib__engine *e, snib__time now)
 {
-    while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now) {
-        struct snib__wait *wait = e->idle_head;
-        wait_unidle(e, wait);
-        if (wait->channel == SNIB__CHAN_ON || wait->channel == SNIB__CHAN_ASKED) {
-            if (wait_command(e, wait, "UNSUBSCRIBE") == 0)
-                wait->channel = SNIB__CHAN_LEAVING;
-            else
-                wait->idle_since = SNIB__NEVER;
-        } else if (wait->channel != SNIB__CHAN_LEAVING) {
-            wait_free(e, wait);
-        }
-    }
+    while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)
+        snib__wait_free(e, e->idle_head);
 }
 
 snib__time snib__wait_deadline(const struct snib__engine *e)
@@ -7486,7 +11961,7 @@ snib__time snib__wait_deadline(const struct snib__engine *e)
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
  * of due time and of deadline at once: no heap, no timer per lock.  A batch takes up to 100 holds from
  * the cursor into one script.  An answer moves its holds to the tail; without an answer the cursor goes
  * back to the head and they are tried again, until the deadline of the head passes: then it is lost.
@@ -7500,44 +11975,49 @@ static snib__time watchdog_sent(const struct snib__engine *e, const struct snib_
     return hold->deadline - snib__lease_end(0, e->config.lease);
 }
 
+static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct snib__hold *hold)
+{
+    return &e->node.renewals[hold->gate->kind->kind];
+}
+
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
-    struct snib__node *node = &e->node;
+    struct snib__renewals *list = watchdog_list(e, hold);
     /* Grants come in the order of their sending, so this loop hardly ever turns. */
-    struct snib__hold *after = node->renew_tail;
-    while (after && after != node->renew_cursor && after->deadline > hold->deadline)
+    struct snib__hold *after = list->tail;
+    while (after && after != list->cursor && after->deadline > hold->deadline)
         after = after->prev;
     hold->prev = after;
-    hold->next = after ? after->next : node->renew_head;
+    hold->next = after ? after->next : list->head;
     if (hold->prev)
         hold->prev->next = hold;
     else
-        node->renew_head = hold;
+        list->head = hold;
     if (hold->next)
         hold->next->prev = hold;
     else
-        node->renew_tail = hold;
-    if (!node->renew_cursor || node->renew_cursor == hold->next)
-        node->renew_cursor = hold;
+        list->tail = hold;
+    if (!list->cursor || list->cursor == hold->next)
+        list->cursor = hold;
     hold->flags |= SNIB__LISTED;
-    node->renew_n++;
+    list->n++;
 }
 
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
-    struct snib__node *node = &e->node;
-    if (node->renew_cursor == hold)
-        node->renew_cursor = hold->next;
+    struct snib__renewals *list = watchdog_list(e, hold);
+    if (list->cursor == hold)
+        list->cursor = hold->next;
     if (hold->prev)
         hold->prev->next = hold->next;
     else
-        node->renew_head = hold->next;
+        list->head = hold->next;
     if (hold->next)
         hold->next->prev = hold->prev;
     else
-        node->renew_tail = hold->prev;
-    hold->flags &= (uint8_t)~SNIB__LISTED;
-    node->renew_n--;
+        list->tail = hold->prev;
+    hold->flags &= (uint16_t)~SNIB__LISTED;
+    list->n--;
 }
 
 static snib__time watchdog_period(const struct snib__engine *e)
@@ -7546,53 +12026,65 @@ static snib__time watchdog_period(const struct snib__engine *e)
 }
 
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
-static snib__time watchdog_due(const struct snib__engine *e)
+static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = &e->node;
-    snib__time period = watchdog_period(e), sent = watchdog_sent(e, node->renew_cursor);
+    snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
-    if (node->renew_n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
+    if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
-        snib__time spaced = node->renew_last + period * SNIB__BATCH_MAX / node->renew_n;
+        snib__time spaced = list->last + period * SNIB__BATCH_MAX / list->n;
         snib__time soon = early > spaced ? early : spaced;
         due = soon < due ? soon : due;
     }
-    return due > node->renew_retry ? due : node->renew_retry;
+    return due > list->retry ? due : list->retry;
 }
 
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
-    const struct snib__node *node = &e->node;
-    if (!node->renew_head)
-        return SNIB__NEVER;
-    snib__time next = node->renew_head->deadline;
-    if (node->renew_cursor && snib__node_ready(e)) {
-        snib__time due = watchdog_due(e);
-        next = due < next ? due : next;
+    snib__time next = SNIB__NEVER;
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        const struct snib__renewals *list = &e->node.renewals[kind];
+        if (!list->head)
+            continue;
+        if (list->head->deadline < next)
+            next = list->head->deadline;
+        if (list->cursor && snib__node_ready(e)) {
+            snib__time due = watchdog_due(e, list);
+            next = due < next ? due : next;
+        }
     }
     return next;
 }
 
-/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
-static bool watchdog_send(struct snib__engine *e, snib__time now)
+static void watchdog_note_lateness(struct snib__engine *e, snib__time sent, snib__time now)
 {
-    struct snib__node *node = &e->node;
+    snib__time due = sent + watchdog_period(e);
+    if (e->node.ready_since >= sent || now <= due)
+        return;
+    if ((now - due) / 1000 > e->stats.watchdog_late_us)
+        e->stats.watchdog_late_us = (now - due) / 1000;
+    if (now > due + e->config.lease / 6)
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "a renewal was sent %d ms late: this process gets too little time",
+                         (int)((now - due) / SNIB__MS));
+}
+
+/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
+static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
+{
     struct snib__batch *batch = snib__batch_new(e);
     if (!batch)
         return false;
     snib__time period = watchdog_period(e);
-    snib__time due = watchdog_sent(e, node->renew_cursor) + period;
-    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due &&
-        (now - due) / 1000 > e->stats.watchdog_late_us)
-        e->stats.watchdog_late_us = (now - due) / 1000;
-    if (node->ready_since < watchdog_sent(e, node->renew_cursor) && now > due + e->config.lease / 6)
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "a renewal was sent %d ms late: this process gets too little time",
-                         (int)((now - due) / SNIB__MS));
-    struct snib__hold *hold = node->renew_cursor;
-    while (hold && batch->n < SNIB__BATCH_MAX) {
+    watchdog_note_lateness(e, watchdog_sent(e, list->cursor), now);
+    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    struct snib__hold *hold = list->cursor;
+    batch->kind = hold->gate->kind->kind;
+    uint32_t most = batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
+    while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
-        if (sent >= node->ready_since && sent + period - period / 12 > now)
+        if (sent >= e->node.ready_since && sent + period - period / 12 > now)
             break;
         batch->holds[batch->n] = hold;
         batch->numbers[batch->n++] = hold->number;
@@ -7602,28 +12094,48 @@ static bool watchdog_send(struct snib__engine *e, snib__time now)
         snib__batch_recycle(e, batch);
         return false;
     }
-    node->renew_cursor = hold;
-    node->renew_last = now;
+    list->cursor = hold;
+    list->last = now;
     e->stats.renewal_commands++;
     return true;
 }
 
+/* A renewal of one hold only, or (lease_ms 0) the question whether it is held. */
+int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now)
+{
+    struct snib__batch *batch = snib__batch_new(e);
+    if (!batch)
+        return -1;
+    batch->lease_ms = lease_ms;
+    batch->kind = hold->gate->kind->kind;
+    batch->holds[0] = hold;
+    batch->numbers[0] = hold->number;
+    batch->n = 1;
+    if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
+        return 0;
+    snib__batch_recycle(e, batch);
+    return -1;
+}
+
 void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
-    struct snib__node *node = &e->node;
-    while (node->renew_head && node->renew_head->deadline <= now)
-        snib__hold_lose(e, node->renew_head, SNIB_REASON_UNREACHABLE, now);
-    while (node->renew_cursor && snib__node_ready(e) && watchdog_due(e) <= now)
-        if (!watchdog_send(e, now)) {
-            node->renew_retry = now + 10 * SNIB__MS;
-            break;
-        }
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        struct snib__renewals *list = &e->node.renewals[kind];
+        while (list->head && list->head->deadline <= now)
+            snib__hold_lose(e, list->head, SNIB_REASON_UNREACHABLE, now);
+        while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
+            if (!watchdog_send(e, list, now)) {
+                list->retry = now + 10 * SNIB__MS;
+                break;
+            }
+    }
 }
 
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
 {
     e->stats.renewal_failures += batch->n;
-    e->node.renew_cursor = e->node.renew_head;
+    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;
     snib__batch_recycle(e, batch);
 }
 
@@ -7633,13 +12145,25 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
     watchdog_rewind(e, batch);
 }
 
+/* The first lease that a fair hold was granted with has become its own. */
+static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               snib__time now)
+{
+    hold->flags &= (uint16_t)~SNIB__FIRST;
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    if (hold->lease_ms == 0)
+        snib__watchdog_add(e, hold);
+    snib__hold_arm(e, hold, now);
+    e->stats.renewals++;
+}
+
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        e->node.renew_retry = now + e->config.lease / 20;
+        e->node.renewals[batch->kind].retry = now + e->config.lease / 20;
         watchdog_rewind(e, batch);
         return;
     }
@@ -7661,53 +12185,590 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                 hold->deadline = deadline;
             snib__watchdog_add(e, hold);
             e->stats.renewals++;
+        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms) {
+            watchdog_confirmed(e, hold, sent_at, now);
         }
     }
     snib__batch_recycle(e, batch);
+}
+
+static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase == SNIB__HELD && hold->gate->kind->renew && hold->lease_ms &&
+        hold->deadline != SNIB__NEVER)
+        snib__watchdog_single(e, hold, 0, now);
 }
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
  * one that was restarted, holds with a fixed lease are only asked for. */
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now)
 {
-    e->node.renew_cursor = e->node.renew_head;
-    e->node.renew_retry = 0;
+    for (int kind = 0; kind < SNIB__KINDS; kind++) {
+        e->node.renewals[kind].cursor = e->node.renewals[kind].head;
+        e->node.renewals[kind].retry = 0;
+    }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            struct snib__hold *hold = gate->active;
-            if (!hold || hold->phase != SNIB__HELD || hold->lease_ms == 0)
-                continue;
-            struct snib__batch *batch = snib__batch_new(e);
-            if (!batch)
-                return;
-            batch->holds[0] = hold;
-            batch->numbers[0] = hold->number;
-            batch->n = 1;
-            if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0)
-                snib__batch_recycle(e, batch);
+            if (gate->active)
+                watchdog_ask_fixed(e, gate->active, now);
+            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+                watchdog_ask_fixed(e, hold, now);
         }
 }
 
-/* ---- locks/kind.c -----------------------------------------------------------------------------*/
+/* ---- locks/fair.c -----------------------------------------------------------------------------*/
+
+/* fair.c - Redisson's fair lock (RFairLock), beside core/lua/fair_*.lua and _fair.lua.
+ *
+ * Keys      the lock's name: the mutex' hash
+ *           redisson_lock_queue:{name}     list of waiting owners
+ *           redisson_lock_timeout:{name}   sorted set: owner -> when its place ends
+ *           snib_lock_beats:{name}         hash of our own: which clients live
+ *           redisson_lock_token:{name}     fencing token, if wanted
+ * Channels  redisson_lock__channel:{name}:<client uuid>           of our own, for all waiters of a process
+ *           redisson_lock__channel:{name}:<client uuid>:<number>  Redisson's, one for each waiter
+ */
+
+#include <string.h>
+
+#define FAIR_CHANNEL "redisson_lock__channel"
+
+static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
+{
+    static const char *const prefixes[] = {"redisson_lock_queue", "redisson_lock_timeout",
+                                           "snib_lock_beats", "redisson_lock_token"};
+    if (snib__arg_name(out, gate) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (snib__arg_prefixed(out, prefixes[i], gate) < 0)
+            return -1;
+    return 0;
+}
+
+static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    const struct snib__wait *wait = hold->gate->wait;
+    bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
+    bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 11) < 0 ||
+        fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||
+        snib__resp_arg_int(out, fenced) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 || snib__resp_arg_int(out, polls) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_ACQUIRE;
+}
+
+static int fair_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_RELEASE, 5, 7) < 0 ||
+        fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_RELEASE;
+}
+
+static int fair_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_RENEW, 3 * n, 4 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0 ||
+            snib__arg_prefixed(out, "redisson_lock_queue", holds[i]->gate) < 0 ||
+            snib__arg_prefixed(out, "redisson_lock_timeout", holds[i]->gate) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return SNIB__SCRIPT_FAIR_RENEW;
+}
+
+static int fair_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_INFO, 3, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, "redisson_lock_queue", gate) < 0 ||
+        snib__arg_prefixed(out, "redisson_lock_token", gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_INFO;
+}
+
+static int fair_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_FORCE, 5, 6) < 0 || fair_keys(out, gate) < 0 ||
+        snib__arg_prefixed(out, FAIR_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FAIR_FORCE;
+}
+
+static size_t fair_channel(char *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)blocker;
+    size_t n = snib__name_prefix(out, FAIR_CHANNEL, gate->name, gate->name_len);
+    out[n++] = ':';
+    memcpy(out + n, engine->config.uuid, 36);
+    return n + 36;
+}
+
+static void fair_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
+                          const struct snib__value *reply, uint32_t n,
+                          struct snib__verdict *verdict)
+{
+    (void)hold;
+    verdict->left_ms = -1;
+    if (reply->type == SNIB__RESP_STRING) {
+        verdict->yes = true;
+        verdict->token = snib__reply_number(engine, reply);
+    } else if (n == 4) {
+        verdict->left_ms = reply[1].integer;
+        verdict->foreign = reply[2].integer == 1;
+        verdict->server_ms = reply[3].integer;
+    }
+}
+
+static void fair_released(const struct snib__engine *engine, const struct snib__hold *hold,
+                          const struct snib__value *reply, uint32_t n,
+                          struct snib__verdict *verdict)
+{
+    (void)hold;
+    if (n != 6)
+        return;
+    verdict->yes = reply[1].integer > 0;
+    verdict->next = (uint64_t)reply[2].integer;
+    verdict->next_ms = reply[3].integer;
+    verdict->next_token = snib__reply_number(engine, &reply[4]);
+    verdict->server_ms = reply[5].integer;
+}
+
+const struct snib__lock_kind snib__fair = {
+    .kind = SNIB_FAIR,
+    .discipline = SNIB__QUEUED,
+    .acquire = fair_acquire,
+    .release = fair_release,
+    .renew = fair_renew,
+    .info = fair_info,
+    .force = fair_force,
+    .channel = fair_channel,
+    .acquired = fair_acquired,
+    .released = fair_released,
+};
+
+/* ---- locks/fenced.c ---------------------------------------------------------------------------*/
+
+/* fenced.c - Redisson's fenced lock (RFencedLock), beside core/lua/fenced_*.lua.
+ *
+ * Keys      the mutex' hash; redisson_lock_token:{name}: a counter that rises with every hold
+ * Channel   the mutex'
+ *
+ * The token travels as text: numbers in Lua are exact to 2^53 only.  The repeat of an acquire finds its
+ * own field and is told the same token.
+ */
+
+/* ---- locks/mutex.h ----------------------------------------------------------------------------*/
+
+/* mutex.h - what the kinds share whose lock is the mutex' hash. */
+#ifndef SNIB__MUTEX_H
+#define SNIB__MUTEX_H
+
+
+#define SNIB__MUTEX_CHANNEL "redisson_lock__channel"
+
+size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate, uint32_t blocker);
+int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold);
+int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold);
+int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *from, const struct snib__hold *to);
+int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms);
+int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate);
+int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate);
+
+/* The counter of fencing tokens of a name, which every kind with tokens shares. */
+#define SNIB__TOKEN_KEY "redisson_lock_token"
+/* How a grant with a token reads: an array with the token as text.  Else as the verdict without one. */
+void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n,
+                         struct snib__verdict *verdict);
+void snib__verdict_token_transfer(const struct snib__engine *engine,
+                                  const struct snib__value *reply, uint32_t n,
+                                  struct snib__verdict *verdict);
+
+#endif
+
+void snib__verdict_token(const struct snib__engine *engine, const struct snib__hold *hold,
+                         const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
+{
+    if (reply->type != SNIB__RESP_ARRAY || n < 2) {
+        snib__verdict_left(engine, hold, reply, n, verdict);
+        return;
+    }
+    verdict->yes = true;
+    verdict->token = snib__reply_number(engine, &reply[1]);
+}
+
+void snib__verdict_token_transfer(const struct snib__engine *engine,
+                                  const struct snib__value *reply, uint32_t n,
+                                  struct snib__verdict *verdict)
+{
+    if (reply->type != SNIB__RESP_ARRAY || n < 2) {
+        snib__verdict_transfer(engine, reply, n, verdict);
+        return;
+    }
+    verdict->yes = verdict->handed = true;
+    verdict->token = snib__reply_number(engine, &reply[1]);
+}
+
+static int fenced_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FENCED_ACQUIRE, 2, 4) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_FENCED_ACQUIRE;
+}
+
+static int fenced_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *from, const struct snib__hold *to)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_FENCED_TRANSFER, 2, 6) < 0 ||
+        snib__arg_name(out, from->gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__TOKEN_KEY, from->gate) < 0 ||
+        snib__arg_owner(out, engine, from) < 0 || snib__arg_owner(out, engine, to) < 0 ||
+        snib__arg_lease(out, engine, to) < 0 ||
+        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, from->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_FENCED_TRANSFER;
+}
+
+static int fenced_info(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 2, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_MUTEX_INFO;
+}
+
+const struct snib__lock_kind snib__fenced = {
+    .kind = SNIB_FENCED,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = fenced_acquire,
+    .release = snib__mutex_release,
+    .transfer = fenced_transfer,
+    .renew = snib__mutex_renew,
+    .info = fenced_info,
+    .force = snib__mutex_force,
+    .channel = snib__mutex_channel,
+    .acquired = snib__verdict_token,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_token_transfer,
+};
+
+/* ---- locks/group.c ----------------------------------------------------------------------------*/
+
+/* group.c - see group.h.
+ *
+ *     IDLE --wish TRY--> ASKED --granted--> HELD --wish GIVE--> GIVING --> IDLE
+ *                          |                  '--wish DROP--> IDLE
+ *                          '--refused--> REFUSED        '--lost--> LOST --wish DROP--> IDLE
+ *                          '--wish CANCEL--> IDLE
+ *
+ * A member whose hold was lost is dropped too, which gives back what its server may still have of it.
+ */
 
 
 #include <string.h>
 
+enum group_state {
+    GROUP_IDLE,
+    GROUP_ASKED,
+    GROUP_REFUSED,
+    GROUP_HELD,
+    GROUP_UNWANTED, /* held or lost, to be dropped */
+    GROUP_DOUBTED,  /* asked, to be cancelled */
+    GROUP_GIVING,
+    GROUP_GIVEN
+};
+
+#define GROUP_PAUSE (10 * SNIB__MS)
+#define GROUP_PAUSE_MAX (200 * SNIB__MS)
+
+static uint32_t group_count(const struct snib__group *group, int state)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < group->n; i++)
+        n += group->members[i].state == state;
+    return n;
+}
+
+static void group_set(struct snib__group *group, uint32_t i, int state)
+{
+    group->members[i].state = (uint8_t)state;
+    group->members[i].wished = false;
+}
+
+/* Let go of everything. */
+static void group_undo(struct snib__group *group)
+{
+    for (uint32_t i = 0; i < group->n; i++) {
+        int state = group->members[i].state;
+        if (state == GROUP_HELD)
+            group_set(group, i, GROUP_UNWANTED);
+        else if (state == GROUP_ASKED && group->members[i].wished)
+            group_set(group, i, GROUP_DOUBTED);
+        else if (state != GROUP_UNWANTED && state != GROUP_DOUBTED)
+            group_set(group, i, GROUP_IDLE);
+    }
+}
+
+static void group_end(struct snib__group *group, int32_t code)
+{
+    group_undo(group);
+    group->phase = SNIB__GROUP_ENDED;
+    group->code = code;
+}
+
+static void group_ask(struct snib__group *group)
+{
+    group->phase = SNIB__GROUP_COLLECTING;
+    group->failure = 0;
+    group->round++;
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->majority || i == 0)
+            group_set(group, i, GROUP_ASKED);
+}
+
+void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
+{
+    memset(group, 0, sizeof *group);
+    group->majority = majority;
+    group->once = once;
+    group->n = n;
+    group->need = majority ? n / 2 + 1 : n;
+    group_ask(group);
+}
+
+/* The round cannot succeed any more. */
+static void group_fail_round(struct snib__group *group)
+{
+    bool hopeless = group->failure < 0 || !group->majority || group->once;
+    if (hopeless) {
+        group_end(group, group->failure);
+        return;
+    }
+    group_undo(group);
+    group->phase = SNIB__GROUP_PAUSING;
+}
+
+static void group_refused(struct snib__group *group, uint32_t i, int32_t code)
+{
+    group_set(group, i, GROUP_REFUSED);
+    uint32_t refused = group_count(group, GROUP_REFUSED);
+    /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
+    if (group->failure == 0 || (group->failure < 0 && code > 0))
+        group->failure = code;
+    if (refused > group->n - group->need)
+        group_fail_round(group);
+}
+
+void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
+                             snib__time deadline)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->state != GROUP_ASKED) { /* nobody waited for this answer */
+        group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+        return;
+    }
+    if (code != SNIB_OK) {
+        if (group->phase == SNIB__GROUP_COLLECTING)
+            group_refused(group, i, code);
+        else
+            group_set(group, i, GROUP_REFUSED);
+        return;
+    }
+    group_set(group, i, GROUP_HELD);
+    member->deadline = deadline;
+    if (group->phase != SNIB__GROUP_COLLECTING)
+        return;
+    if (group_count(group, GROUP_HELD) >= group->need)
+        group->phase = SNIB__GROUP_HELD;
+    else if (!group->majority)
+        group_set(group, i + 1, GROUP_ASKED);
+}
+
+void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
+{
+    if (group->members[i].state != GROUP_HELD)
+        return;
+    group_set(group, i, GROUP_UNWANTED);
+    if (group->phase == SNIB__GROUP_COLLECTING && !group->majority) {
+        group->failure = SNIB_LOST; /* of what was collected: from the beginning */
+        group_undo(group);
+        group_ask(group);
+    } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
+        group->reason = reason;
+        group_end(group, SNIB_LOST);
+    }
+}
+
+void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline)
+{
+    if (group->members[i].state == GROUP_HELD)
+        group->members[i].deadline = deadline;
+}
+
+/* The release's result: released if as many as were needed were, else lost, or the error. */
+static void group_judge(struct snib__group *group)
+{
+    if (group_count(group, GROUP_GIVING) > 0)
+        return;
+    group->phase = SNIB__GROUP_ENDED;
+    group->code = group_count(group, GROUP_GIVEN) >= group->need ? SNIB_OK
+                  : group->failure                               ? group->failure
+                                                                 : SNIB_LOST;
+}
+
+void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
+{
+    if (group->members[i].state != GROUP_GIVING)
+        return;
+    group_set(group, i, code == SNIB_OK ? GROUP_GIVEN : GROUP_IDLE);
+    if (code < 0 && group->failure == 0)
+        group->failure = code;
+    group_judge(group);
+}
+
+void snib__group_abandon(struct snib__group *group)
+{
+    if (group->phase != SNIB__GROUP_ENDED)
+        group_end(group, SNIB_CANCELLED);
+}
+
+void snib__group_fail(struct snib__group *group, int32_t code)
+{
+    group_end(group, code);
+}
+
+void snib__group_release(struct snib__group *group)
+{
+    if (group->phase != SNIB__GROUP_HELD)
+        return;
+    group->phase = SNIB__GROUP_GIVING;
+    group->failure = 0;
+    for (uint32_t i = 0; i < group->n; i++) {
+        if (group->members[i].state == GROUP_HELD)
+            group_set(group, i, GROUP_GIVING);
+        else if (group->members[i].state == GROUP_ASKED)
+            group_set(group, i, GROUP_DOUBTED);
+    }
+    group_judge(group);
+}
+
+void snib__group_pause_over(struct snib__group *group)
+{
+    if (group->phase == SNIB__GROUP_PAUSING)
+        group_ask(group);
+}
+
+int snib__group_wish(struct snib__group *group, uint32_t *out_member)
+{
+    static const uint8_t wishes[] = {[GROUP_ASKED] = SNIB__GROUP_TRY,
+                                     [GROUP_UNWANTED] = SNIB__GROUP_DROP,
+                                     [GROUP_DOUBTED] = SNIB__GROUP_CANCEL,
+                                     [GROUP_GIVING] = SNIB__GROUP_GIVE,
+                                     [GROUP_GIVEN] = SNIB__GROUP_NOTHING};
+    for (uint32_t i = 0; i < group->n; i++) {
+        struct snib__group_member *member = &group->members[i];
+        int wish = wishes[member->state];
+        if (wish == SNIB__GROUP_NOTHING || member->wished)
+            continue;
+        member->wished = true;
+        if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
+            member->state = GROUP_IDLE;
+        *out_member = i;
+        return wish;
+    }
+    return SNIB__GROUP_NOTHING;
+}
+
+snib__time snib__group_deadline(const struct snib__group *group)
+{
+    /* The need-th largest of the held members' deadlines: all of them are needed, or most. */
+    snib__time best = 0;
+    for (uint32_t i = 0; i < group->n; i++) {
+        snib__time candidate = group->members[i].deadline;
+        uint32_t as_long = 0;
+        if (group->members[i].state != GROUP_HELD)
+            continue;
+        for (uint32_t j = 0; j < group->n; j++)
+            as_long +=
+                group->members[j].state == GROUP_HELD && group->members[j].deadline >= candidate;
+        if (as_long >= group->need && candidate > best)
+            best = candidate;
+    }
+    return best;
+}
+
+snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
+{
+    uint32_t doublings = group->round < 5 ? group->round : 5;
+    snib__time most = GROUP_PAUSE << doublings;
+    if (most > GROUP_PAUSE_MAX)
+        most = GROUP_PAUSE_MAX;
+    return GROUP_PAUSE / 2 + random % most;
+}
+
+bool snib__group_has(const struct snib__group *group, uint32_t i)
+{
+    return group->members[i].state == GROUP_HELD || group->members[i].state == GROUP_GIVING;
+}
+
+/* ---- locks/kind.c -----------------------------------------------------------------------------*/
+
+/* kind.c - the table of kinds, and what their encoders and decoders share. */
+
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct snib__lock_kind snib__outer = {
+    .kind = SNIB__OUTER, .discipline = SNIB__SHARED, .traits = SNIB__POLLS};
+
 const struct snib__lock_kind *snib__kind_of(int32_t kind)
 {
-    static const struct snib__lock_kind *const kinds[] = {&snib__mutex};
+    static const struct snib__lock_kind *const kinds[] = {
+        &snib__mutex, &snib__fair,      &snib__read,    &snib__write, &snib__fenced, &snib__spin,
+        &snib__plain, &snib__semaphore, &snib__permits, &snib__latch, &snib__multi,  &snib__outer};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i]->kind == kind)
             return kinds[i];
     return NULL;
 }
 
-size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t name_len)
+/* ---- names ---- */
+
+static size_t kind_braced(char *out, const char *name, size_t name_len)
 {
     bool tagged = memchr(name, '{', name_len) != NULL;
-    size_t n = strlen(prefix);
-    memcpy(out, prefix, n);
-    out[n++] = ':';
+    size_t n = 0;
     if (!tagged)
         out[n++] = '{';
     memcpy(out + n, name, name_len);
@@ -7716,6 +12777,414 @@ size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t
         out[n++] = '}';
     return n;
 }
+
+size_t snib__name_prefix(char *out, const char *prefix, const char *name, size_t name_len)
+{
+    size_t n = strlen(prefix);
+    memcpy(out, prefix, n);
+    out[n++] = ':';
+    return n + kind_braced(out + n, name, name_len);
+}
+
+size_t snib__name_suffix(char *out, const char *name, size_t name_len, const char *suffix,
+                         size_t suffix_len)
+{
+    size_t n = kind_braced(out, name, name_len);
+    out[n++] = ':';
+    memcpy(out + n, suffix, suffix_len);
+    return n + suffix_len;
+}
+
+/* ---- arguments ---- */
+
+int snib__arg_name(struct snib__buf *out, const struct snib__gate *gate)
+{
+    return snib__resp_arg(out, gate->name, gate->name_len);
+}
+
+int snib__arg_prefixed(struct snib__buf *out, const char *prefix, const struct snib__gate *gate)
+{
+    char name[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, name, snib__name_prefix(name, prefix, gate->name, gate->name_len));
+}
+
+int snib__arg_suffixed(struct snib__buf *out, const struct snib__gate *gate, const char *suffix,
+                       size_t suffix_len)
+{
+    char name[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, name,
+                          snib__name_suffix(name, gate->name, gate->name_len, suffix, suffix_len));
+}
+
+int snib__arg_owner(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold)
+{
+    char owner[64];
+    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+}
+
+int snib__arg_lease(struct snib__buf *out, const struct snib__engine *engine,
+                    const struct snib__hold *hold)
+{
+    return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
+}
+
+int snib__args_renew(struct snib__buf *out, int script, const struct snib__engine *engine,
+                     struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, script, n, 2 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return script;
+}
+
+/* ---- verdicts ---- */
+
+int64_t snib__reply_number(const struct snib__engine *engine, const struct snib__value *value)
+{
+    if (value->type == SNIB__RESP_INTEGER)
+        return value->integer;
+    if (value->type == SNIB__RESP_STRING || value->type == SNIB__RESP_STATUS)
+        return strtoll(snib__resp_text(snib__engine_resp(engine), value), NULL, 10);
+    return 0;
+}
+
+void snib__verdict_left(const struct snib__engine *engine, const struct snib__hold *hold,
+                        const struct snib__value *reply, uint32_t n, struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_NIL;
+    verdict->left_ms = reply->type == SNIB__RESP_INTEGER ? reply->integer : -1;
+}
+
+void snib__verdict_receivers(const struct snib__engine *engine, const struct snib__hold *hold,
+                             const struct snib__value *reply, uint32_t n,
+                             struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
+    verdict->receivers = verdict->yes ? reply->integer - 1 : 0;
+}
+
+void snib__verdict_transfer(const struct snib__engine *engine, const struct snib__value *reply,
+                            uint32_t n, struct snib__verdict *verdict)
+{
+    (void)engine, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
+    verdict->handed = reply->type == SNIB__RESP_INTEGER && reply->integer == 1;
+}
+
+/* ---- locks/latch.c ----------------------------------------------------------------------------*/
+
+/* latch.c - Redisson's count-down latch (RCountDownLatch), beside core/lua/latch_*.lua.
+ *
+ * Keys      the latch's name: a number above 0, there only while the latch is shut
+ * Channel   redisson_countdownlatch__channel__{name}, with braces whatever the name; messages "1" shut,
+ *           "0" open
+ *
+ * To wait for a latch is to acquire what leaves no hold: a grant means that it is open.
+ *
+ * In a cluster Redisson's latches cannot have a tag, because its channel, a key of its scripts, belongs to
+ * another slot then.  Ours go the same way, so that nobody waits for what Java cannot open.
+ */
+
+#include <string.h>
+
+#define LATCH_CHANNEL "redisson_countdownlatch__channel__"
+
+static size_t latch_channel(char *out, const struct snib__engine *engine,
+                            const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    size_t n = strlen(LATCH_CHANNEL);
+    memcpy(out, LATCH_CHANNEL, n);
+    out[n++] = '{';
+    memcpy(out + n, gate->name, gate->name_len);
+    n += gate->name_len;
+    out[n++] = '}';
+    return n;
+}
+
+static int latch_arg_channel(struct snib__buf *out, const struct snib__gate *gate)
+{
+    char channel[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, channel, latch_channel(channel, NULL, gate, 0));
+}
+
+/* The command and its keys; a name with a tag is refused by the servers of a cluster. */
+static int latch_begin(struct snib__buf *out, int script, const struct snib__gate *gate,
+                       uint32_t more)
+{
+    bool tagged = memchr(gate->name, '{', gate->name_len) != NULL;
+    uint32_t keys = tagged ? 2 : 1;
+    if (snib__script_begin(out, script, keys, keys + more) < 0 || snib__arg_name(out, gate) < 0)
+        return -1;
+    return tagged ? latch_arg_channel(out, gate) : 0;
+}
+
+static int latch_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    (void)engine;
+    return latch_begin(out, SNIB__SCRIPT_LATCH_ACQUIRE, hold->gate, 0) < 0
+               ? -1
+               : SNIB__SCRIPT_LATCH_ACQUIRE;
+}
+
+static int latch_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
+{
+    if (latch_begin(out, script, gate, 1) < 0 || latch_arg_channel(out, gate) < 0)
+        return -1;
+    return script;
+}
+
+static int latch_info(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    return latch_ask(out, SNIB__SCRIPT_LATCH_INFO, gate);
+}
+
+static int latch_force(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    return latch_ask(out, SNIB__SCRIPT_LATCH_FORCE, gate);
+}
+
+static int latch_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
+                       int64_t n)
+{
+    if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_DOWN)
+        return -4;
+    if (latch_begin(out, SNIB__SCRIPT_LATCH_COUNT, gate, 3) < 0 ||
+        snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
+        latch_arg_channel(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_LATCH_COUNT;
+}
+
+const struct snib__lock_kind snib__latch = {
+    .kind = SNIB_LATCH,
+    .discipline = SNIB__SHARED,
+    .traits = SNIB__NO_HOLD,
+    .acquire = latch_acquire,
+    .info = latch_info,
+    .force = latch_force,
+    .count = latch_count,
+    .channel = latch_channel,
+    .acquired = snib__verdict_left,
+};
+
+/* ---- locks/multi.c ----------------------------------------------------------------------------*/
+
+/* multi.c - several locks of one client as one, taken and given back by one command; beside
+ * core/lua/multi_*.lua.
+ *
+ * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w write),
+ * the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
+ */
+
+/* ---- locks/rw.h -------------------------------------------------------------------------------*/
+
+/* rw.h - the names that the two sides of a read/write lock share. */
+#ifndef SNIB__RW_H
+#define SNIB__RW_H
+
+
+#define SNIB__RW_CHANNEL "redisson_rwlock"
+#define SNIB__RW_MARK                                                                              \
+    "snib_writer_waits" /* there while a writer waits that new readers wait behind */
+
+size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+                        uint32_t blocker);
+/* Append the key of a reader's lease, {name}:<owner>:rwlock_timeout:1, for the lock of that name. */
+int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold, const char *name, size_t name_len);
+
+#endif
+
+#include <string.h>
+
+#define MULTI_MAX 100
+
+struct multi_member {
+    char kind;
+    const char *name;
+    size_t len;
+};
+
+struct multi_list {
+    uint32_t n;
+    char kinds[MULTI_MAX];
+    struct multi_member members[MULTI_MAX];
+};
+
+static void multi_members(const struct snib__gate *gate, struct multi_list *list)
+{
+    const char *at = gate->name, *end = gate->name + gate->name_len;
+    for (list->n = 0; at < end && list->n < MULTI_MAX; list->n++) {
+        size_t len = strnlen(at + 1, (size_t)(end - at - 1));
+        list->kinds[list->n] = *at;
+        list->members[list->n] = (struct multi_member){*at, at + 1, len};
+        at += len + 2;
+    }
+}
+
+static size_t multi_member_channel(char *out, const struct multi_member *member)
+{
+    bool rw = member->kind == 'r' || member->kind == 'w';
+    return snib__name_prefix(out, rw ? SNIB__RW_CHANNEL : SNIB__MUTEX_CHANNEL, member->name,
+                             member->len);
+}
+
+static size_t multi_channel(char *out, const struct snib__engine *engine,
+                            const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine;
+    struct multi_list list;
+    multi_members(gate, &list);
+    return multi_member_channel(out, &list.members[blocker < list.n ? blocker : 0]);
+}
+
+/* Scripts get the same number of keys for every member: where one has none, the lock stands in. */
+static int multi_own_key(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold, const struct multi_member *member)
+{
+    if (member->kind == 'r')
+        return snib__rw_arg_lease_key(out, engine, hold, member->name, member->len);
+    return snib__resp_arg(out, member->name, member->len);
+}
+
+static int multi_prefixed(struct snib__buf *out, const char *prefix,
+                          const struct multi_member *member)
+{
+    char key[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, key, snib__name_prefix(key, prefix, member->name, member->len));
+}
+
+static int multi_acquire_keys(struct snib__buf *out, const struct snib__engine *engine,
+                              const struct snib__hold *hold, const struct multi_member *member)
+{
+    if (snib__resp_arg(out, member->name, member->len) < 0 ||
+        (member->kind == 'f' ? multi_prefixed(out, SNIB__TOKEN_KEY, member)
+                             : multi_own_key(out, engine, hold, member)) < 0)
+        return -1;
+    if (member->kind == 'r')
+        return multi_prefixed(out, SNIB__RW_MARK, member);
+    return snib__resp_arg(out, member->name, member->len);
+}
+
+static int multi_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    struct multi_list list;
+    multi_members(hold->gate, &list);
+    if (snib__script_begin(out, SNIB__SCRIPT_MULTI_ACQUIRE, 3 * list.n, 3 * list.n + 3) < 0)
+        return -1;
+    for (uint32_t i = 0; i < list.n; i++)
+        if (multi_acquire_keys(out, engine, hold, &list.members[i]) < 0)
+            return -1;
+    if (snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        snib__resp_arg(out, list.kinds, list.n) < 0)
+        return -1;
+    return SNIB__SCRIPT_MULTI_ACQUIRE;
+}
+
+static int multi_hold_keys(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold, const struct multi_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (snib__resp_arg(out, list->members[i].name, list->members[i].len) < 0 ||
+            multi_own_key(out, engine, hold, &list->members[i]) < 0)
+            return -1;
+    return 0;
+}
+
+static int multi_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    struct multi_list list;
+    multi_members(hold->gate, &list);
+    if (snib__script_begin(out, SNIB__SCRIPT_MULTI_RELEASE, 2 * list.n, 3 * list.n + 2) < 0 ||
+        multi_hold_keys(out, engine, hold, &list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__resp_arg(out, list.kinds, list.n) < 0)
+        return -1;
+    for (uint32_t i = 0; i < list.n; i++) {
+        char channel[SNIB__CHANNEL_MAX];
+        if (snib__resp_arg(out, channel, multi_member_channel(channel, &list.members[i])) < 0)
+            return -1;
+    }
+    return SNIB__SCRIPT_MULTI_RELEASE;
+}
+
+static int multi_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    struct multi_list list;
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        multi_members(holds[i]->gate, &list);
+        members += list.n;
+    }
+    if (snib__script_begin(out, SNIB__SCRIPT_MULTI_RENEW, 2 * members, 2 * members + 2 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        multi_members(holds[i]->gate, &list);
+        if (multi_hold_keys(out, engine, holds[i], &list) < 0)
+            return -1;
+    }
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        multi_members(holds[i]->gate, &list);
+        if (snib__arg_owner(out, engine, holds[i]) < 0 ||
+            snib__resp_arg(out, list.kinds, list.n) < 0)
+            return -1;
+    }
+    return SNIB__SCRIPT_MULTI_RENEW;
+}
+
+static void multi_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
+                           const struct snib__value *reply, uint32_t n,
+                           struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold;
+    verdict->yes = reply->type == SNIB__RESP_NIL;
+    verdict->left_ms = -1;
+    if (reply->type == SNIB__RESP_ARRAY && n >= 3) {
+        verdict->blocker = (uint32_t)reply[1].integer;
+        verdict->left_ms = reply[2].integer;
+    }
+}
+
+/* 1 all members were held, 2 some, 0 none: only the first is a release as it should be. */
+static void multi_released(const struct snib__engine *engine, const struct snib__hold *hold,
+                           const struct snib__value *reply, uint32_t n,
+                           struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold, (void)n;
+    verdict->yes = reply->type == SNIB__RESP_INTEGER && reply->integer == 1;
+}
+
+const struct snib__lock_kind snib__multi = {
+    .kind = SNIB__MULTI,
+    .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__NO_HANDOVER,
+    .acquire = multi_acquire,
+    .release = multi_release,
+    .renew = multi_renew,
+    .channel = multi_channel,
+    .acquired = multi_acquired,
+    .released = multi_released,
+};
 
 /* ---- locks/mutex.c ----------------------------------------------------------------------------*/
 
@@ -7730,122 +13199,717 @@ size_t snib__name_derive(char *out, const char *prefix, const char *name, size_t
 
 #include <string.h>
 
-static int mutex_owner(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__hold *hold)
+#define MUTEX_EPOCH "snib_quorum_epoch" /* one key a node: since when it remembers */
+
+size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate, uint32_t blocker)
 {
-    char owner[64];
-    return snib__resp_arg(out, owner, snib__hold_owner(engine, hold, owner));
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, SNIB__MUTEX_CHANNEL, gate->name, gate->name_len);
 }
 
-static int mutex_name(struct snib__buf *out, const struct snib__gate *gate)
+/* The acquire of a member of a quorum: as the mutex, if the node may vote. */
+static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__hold *hold)
 {
-    return snib__resp_arg(out, gate->name, gate->name_len);
+    const char *run = engine->node.run_id[0] ? engine->node.run_id : "?";
+    if (snib__script_begin(out, SNIB__SCRIPT_QUORUM_ACQUIRE, 2, 6) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 ||
+        snib__resp_arg(out, MUTEX_EPOCH, strlen(MUTEX_EPOCH)) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        snib__resp_arg(out, run, strlen(run)) < 0 || snib__resp_arg_int(out, hold->vote_ms) < 0)
+        return -1;
+    return SNIB__SCRIPT_QUORUM_ACQUIRE;
 }
 
-static size_t mutex_channel(char *out, const char *name, size_t name_len)
+int snib__mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
 {
-    return snib__name_derive(out, "redisson_lock__channel", name, name_len);
-}
-
-static int mutex_channel_arg(struct snib__buf *out, const struct snib__gate *gate)
-{
-    char channel[SNIB__CHANNEL_MAX];
-    return snib__resp_arg(out, channel, mutex_channel(channel, gate->name, gate->name_len));
-}
-
-static int mutex_lease(struct snib__buf *out, const struct snib__engine *engine,
-                       const struct snib__hold *hold)
-{
-    return snib__resp_arg_int(out, (int64_t)(snib__hold_lease(engine, hold) / SNIB__MS));
-}
-
-static int mutex_acquire(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__hold *hold)
-{
+    if (hold->vote_ms)
+        return mutex_vote(out, engine, hold);
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_ACQUIRE, 1, 3) < 0 ||
-        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
-        mutex_lease(out, engine, hold) < 0)
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_ACQUIRE;
 }
 
-static int mutex_release(struct snib__buf *out, const struct snib__engine *engine,
-                         const struct snib__hold *hold)
+int snib__mutex_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RELEASE, 1, 3) < 0 ||
-        mutex_name(out, hold->gate) < 0 || mutex_owner(out, engine, hold) < 0 ||
-        mutex_channel_arg(out, hold->gate) < 0)
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, hold->gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_RELEASE;
 }
 
-static int mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
-                          const struct snib__hold *from, const struct snib__hold *to)
+int snib__mutex_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *from, const struct snib__hold *to)
 {
     if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_TRANSFER, 1, 4) < 0 ||
-        mutex_name(out, from->gate) < 0 || mutex_owner(out, engine, from) < 0 ||
-        mutex_owner(out, engine, to) < 0 || mutex_lease(out, engine, to) < 0)
+        snib__arg_name(out, from->gate) < 0 || snib__arg_owner(out, engine, from) < 0 ||
+        snib__arg_owner(out, engine, to) < 0 || snib__arg_lease(out, engine, to) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_TRANSFER;
 }
 
-static int mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
-                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+int snib__mutex_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_RENEW, n, 2 * n + 1) < 0)
-        return -1;
-    for (uint32_t i = 0; i < n; i++)
-        if (mutex_name(out, holds[i]->gate) < 0)
-            return -1;
-    if (snib__resp_arg_int(out, lease_ms) < 0)
-        return -1;
-    for (uint32_t i = 0; i < n; i++)
-        if (mutex_owner(out, engine, holds[i]) < 0)
-            return -1;
-    return SNIB__SCRIPT_MUTEX_RENEW;
+    return snib__args_renew(out, SNIB__SCRIPT_MUTEX_RENEW, engine, holds, n, lease_ms);
 }
 
-static int mutex_info(struct snib__buf *out, const struct snib__gate *gate)
+int snib__mutex_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 || mutex_name(out, gate) < 0 ||
-        mutex_channel_arg(out, gate) < 0)
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_INFO, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_INFO;
 }
 
-static int mutex_force(struct snib__buf *out, const struct snib__gate *gate)
+int snib__mutex_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
 {
-    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 || mutex_name(out, gate) < 0 ||
-        mutex_channel_arg(out, gate) < 0)
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEX_FORCE, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__MUTEX_CHANNEL, gate) < 0)
         return -1;
     return SNIB__SCRIPT_MUTEX_FORCE;
 }
 
-static struct snib__verdict mutex_acquired(const struct snib__value *reply)
-{
-    if (reply->type == SNIB__RESP_NIL)
-        return (struct snib__verdict){.yes = true};
-    return (struct snib__verdict){.left_ms =
-                                      reply->type == SNIB__RESP_INTEGER ? reply->integer : -1};
-}
-
-static struct snib__verdict mutex_released(const struct snib__value *reply)
-{
-    bool yes = reply->type == SNIB__RESP_INTEGER && reply->integer > 0;
-    return (struct snib__verdict){.yes = yes, .receivers = yes ? reply->integer - 1 : 0};
-}
-
 const struct snib__lock_kind snib__mutex = {
     .kind = SNIB_MUTEX,
-    .acquire = mutex_acquire,
-    .release = mutex_release,
-    .transfer = mutex_transfer,
-    .renew = mutex_renew,
-    .info = mutex_info,
-    .force = mutex_force,
-    .channel = mutex_channel,
-    .acquired = mutex_acquired,
-    .released = mutex_released,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = snib__mutex_acquire,
+    .release = snib__mutex_release,
+    .transfer = snib__mutex_transfer,
+    .renew = snib__mutex_renew,
+    .info = snib__mutex_info,
+    .force = snib__mutex_force,
+    .channel = snib__mutex_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_transfer,
+};
+
+/* ---- locks/permits.c --------------------------------------------------------------------------*/
+
+/* permits.c - Redisson's permit-expirable semaphore (RPermitExpirableSemaphore), beside
+ * core/lua/permits_*.lua.
+ *
+ * Keys      the name: a number, the free permits
+ *           {name}:timeout: a sorted set of the taken permits' ids by the time when their lease ends, in
+ *           ms of the server's clock
+ * Channel   redisson_sc:{name}, message: how many permits are free
+ *
+ * An id is 16 bytes.  Ours are the client's UUID with the number of the permit added to its second half
+ * by exclusive or, so a repeated request asks for the same ids.
+ */
+
+#include <string.h>
+
+#define PERMITS_CHANNEL "redisson_sc"
+#define PERMITS_TAKEN "timeout"
+#define PERMITS_TOO_FEW (-3) /* reply: there are not so many in all */
+
+static size_t permits_channel(char *out, const struct snib__engine *engine,
+                              const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, PERMITS_CHANNEL, gate->name, gate->name_len);
+}
+
+static int permits_taken(struct snib__buf *out, const struct snib__gate *gate)
+{
+    return snib__arg_suffixed(out, gate, PERMITS_TAKEN, strlen(PERMITS_TAKEN));
+}
+
+static void permits_client(const char *uuid, unsigned char id[16])
+{
+    for (int digits = 0; digits < 32; uuid++) {
+        if (*uuid == '-')
+            continue;
+        unsigned digit = (unsigned)(*uuid <= '9' ? *uuid - '0' : *uuid - 'a' + 10);
+        id[digits / 2] = (unsigned char)(digits % 2 ? id[digits / 2] | digit : digit << 4);
+        digits++;
+    }
+}
+
+static int permits_ids(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__hold *hold)
+{
+    unsigned char client[16], id[16];
+    permits_client(engine->config.uuid, client);
+    memcpy(id, client, sizeof id);
+    for (uint32_t i = 0; i < hold->permits; i++) {
+        uint64_t number = hold->number + i;
+        for (int b = 0; b < 8; b++)
+            id[15 - b] = (unsigned char)(client[15 - b] ^ (number >> 8 * b & 0xff));
+        if (snib__resp_arg(out, (const char *)id, sizeof id) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int permits_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_ACQUIRE, 2, 4 + hold->permits) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || permits_taken(out, hold->gate) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, PERMITS_CHANNEL, hold->gate) < 0 ||
+        permits_ids(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_PERMITS_ACQUIRE;
+}
+
+static int permits_release(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_RELEASE, 2, 3 + hold->permits) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || permits_taken(out, hold->gate) < 0 ||
+        snib__arg_prefixed(out, PERMITS_CHANNEL, hold->gate) < 0 ||
+        permits_ids(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_PERMITS_RELEASE;
+}
+
+static int permits_renew(struct snib__buf *out, const struct snib__engine *engine,
+                         struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    uint32_t argc = 2 * n + 1;
+    for (uint32_t i = 0; i < n; i++)
+        argc += holds[i]->permits;
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_RENEW, n, argc) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (permits_taken(out, holds[i]->gate) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__resp_arg_int(out, holds[i]->permits) < 0 ||
+            permits_ids(out, engine, holds[i]) < 0)
+            return -1;
+    return SNIB__SCRIPT_PERMITS_RENEW;
+}
+
+static int permits_info(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_INFO, 2, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
+        snib__arg_prefixed(out, PERMITS_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_PERMITS_INFO;
+}
+
+static int permits_force(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_FORCE, 2, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_PERMITS_FORCE;
+}
+
+static int permits_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
+                         int64_t n)
+{
+    if (what < SNIB_COUNT_GET || what > SNIB_COUNT_TOTAL)
+        return -4;
+    if (snib__script_begin(out, SNIB__SCRIPT_PERMITS_COUNT, 2, 5) < 0 ||
+        snib__arg_name(out, gate) < 0 || permits_taken(out, gate) < 0 ||
+        snib__resp_arg_int(out, what) < 0 || snib__resp_arg_int(out, n) < 0 ||
+        snib__arg_prefixed(out, PERMITS_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_PERMITS_COUNT;
+}
+
+static void permits_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
+                             const struct snib__value *reply, uint32_t n,
+                             struct snib__verdict *verdict)
+{
+    snib__verdict_left(engine, hold, reply, n, verdict);
+    if (!verdict->yes && verdict->left_ms == PERMITS_TOO_FEW)
+        verdict->code = SNIB_EPERMITS;
+}
+
+const struct snib__lock_kind snib__permits = {
+    .kind = SNIB_PERMITS,
+    .discipline = SNIB__SHARED,
+    .acquire = permits_acquire,
+    .release = permits_release,
+    .renew = permits_renew,
+    .info = permits_info,
+    .force = permits_force,
+    .count = permits_count,
+    .channel = permits_channel,
+    .acquired = permits_acquired,
+    .released = snib__verdict_receivers,
+};
+
+/* ---- locks/plain.c ----------------------------------------------------------------------------*/
+
+/* plain.c - the lock that most other libraries write, beside core/lua/plain_*.lua.
+ *
+ * Keys      the lock's name: a string with the owner's text and a TTL, as of SET name owner NX PX lease
+ * Channel   snib_plain_channel:{name}, message "0" at every release that leaves the process
+ *
+ * Other libraries send no message when they release, so a verdict says whether the holder is one of us.
+ * Where the server has a command for "delete if equal", a release needs no script.
+ */
+
+#define PLAIN_CHANNEL "snib_plain_channel"
+
+static size_t plain_channel(char *out, const struct snib__engine *engine,
+                            const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, PLAIN_CHANNEL, gate->name, gate->name_len);
+}
+
+static int plain_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_ACQUIRE, 1, 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_PLAIN_ACQUIRE;
+}
+
+static int plain_command(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold, bool valkey)
+{
+    int begun = valkey ? snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "DELIFEQ", 7) < 0
+                       : snib__resp_begin(out, 4) < 0 || snib__resp_arg(out, "DELEX", 5) < 0;
+    if (begun || snib__arg_name(out, hold->gate) < 0 ||
+        (!valkey && snib__resp_arg(out, "IFEQ", 4) < 0) || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "PUBLISH", 7) < 0 ||
+        snib__arg_prefixed(out, PLAIN_CHANNEL, hold->gate) < 0 || snib__resp_arg(out, "0", 1) < 0)
+        return -1;
+    return SNIB__TWO_COMMANDS;
+}
+
+static int plain_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    const struct snib__conn *conn = &engine->node.links[SNIB__COMMAND].conn;
+    if (conn->delifeq || conn->delex)
+        return plain_command(out, engine, hold, conn->delifeq);
+    if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_RELEASE, 1, 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, PLAIN_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_PLAIN_RELEASE;
+}
+
+static int plain_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *from, const struct snib__hold *to)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_TRANSFER, 1, 4) < 0 ||
+        snib__arg_name(out, from->gate) < 0 || snib__arg_owner(out, engine, from) < 0 ||
+        snib__arg_owner(out, engine, to) < 0 || snib__arg_lease(out, engine, to) < 0)
+        return -1;
+    return SNIB__SCRIPT_PLAIN_TRANSFER;
+}
+
+static int plain_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    return snib__args_renew(out, SNIB__SCRIPT_PLAIN_RENEW, engine, holds, n, lease_ms);
+}
+
+static int plain_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
+{
+    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
+        snib__arg_prefixed(out, PLAIN_CHANNEL, gate) < 0)
+        return -1;
+    return script;
+}
+
+static int plain_info(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    return plain_ask(out, SNIB__SCRIPT_PLAIN_INFO, gate);
+}
+
+static int plain_force(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    return plain_ask(out, SNIB__SCRIPT_PLAIN_FORCE, gate);
+}
+
+static void plain_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
+                           const struct snib__value *reply, uint32_t n,
+                           struct snib__verdict *verdict)
+{
+    (void)engine, (void)hold;
+    verdict->yes = reply->type == SNIB__RESP_NIL;
+    verdict->left_ms = -1;
+    if (reply->type == SNIB__RESP_ARRAY && n >= 3) {
+        verdict->left_ms = reply[1].integer;
+        verdict->foreign = reply[2].integer != 0;
+    }
+}
+
+const struct snib__lock_kind snib__plain = {
+    .kind = SNIB_PLAIN,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = plain_acquire,
+    .release = plain_release,
+    .transfer = plain_transfer,
+    .renew = plain_renew,
+    .info = plain_info,
+    .force = plain_force,
+    .channel = plain_channel,
+    .acquired = plain_acquired,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_transfer,
+};
+
+/* ---- locks/read.c -----------------------------------------------------------------------------*/
+
+/* read.c - the readers' side of Redisson's read/write lock (RReadWriteLock), beside core/lua/read_*.lua.
+ *
+ * Keys      the lock's name: a hash with `mode` (read or write), a field "<owner>" = 1 for every reader
+ *           and "<owner>:write" for the writer; its TTL is that of the longest lease
+ *           {name}:<owner>:rwlock_timeout:1: there as long as that reader's lease
+ *           snib_writer_waits:{name}: there while a writer waits that new readers wait behind
+ * Channel   redisson_rwlock:{name}, message "1" when the last reader leaves
+ */
+
+
+#include <string.h>
+
+size_t snib__rw_channel(char *out, const struct snib__engine *engine, const struct snib__gate *gate,
+                        uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, SNIB__RW_CHANNEL, gate->name, gate->name_len);
+}
+
+int snib__rw_arg_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__hold *hold, const char *name, size_t name_len)
+{
+    static const char tail[] = ":rwlock_timeout:1";
+    char suffix[64 + sizeof tail];
+    size_t n = snib__hold_owner(engine, hold, suffix);
+    memcpy(suffix + n, tail, sizeof tail - 1);
+    char key[SNIB__CHANNEL_MAX];
+    return snib__resp_arg(out, key,
+                          snib__name_suffix(key, name, name_len, suffix, n + sizeof tail - 1));
+}
+
+static int read_lease_key(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *hold)
+{
+    return snib__rw_arg_lease_key(out, engine, hold, hold->gate->name, hold->gate->name_len);
+}
+
+static int read_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_ACQUIRE, 3, 5) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_READ_ACQUIRE;
+}
+
+static int read_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_RELEASE, 2, 4) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || read_lease_key(out, engine, hold) < 0 ||
+        snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_READ_RELEASE;
+}
+
+static int read_renew(struct snib__buf *out, const struct snib__engine *engine,
+                      struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_READ_RENEW, 2 * n, 3 * n + 1) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_name(out, holds[i]->gate) < 0 || read_lease_key(out, engine, holds[i]) < 0)
+            return -1;
+    if (snib__resp_arg_int(out, lease_ms) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (snib__arg_owner(out, engine, holds[i]) < 0)
+            return -1;
+    return SNIB__SCRIPT_READ_RENEW;
+}
+
+static int read_ask(struct snib__buf *out, int script, const struct snib__gate *gate)
+{
+    if (snib__script_begin(out, script, 1, 2) < 0 || snib__arg_name(out, gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return script;
+}
+
+static int read_info(struct snib__buf *out, const struct snib__engine *engine,
+                     const struct snib__gate *gate)
+{
+    (void)engine;
+    return read_ask(out, SNIB__SCRIPT_READ_INFO, gate);
+}
+
+static int read_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    return read_ask(out, SNIB__SCRIPT_READ_FORCE, gate);
+}
+
+const struct snib__lock_kind snib__read = {
+    .kind = SNIB_READ,
+    .discipline = SNIB__SHARED,
+    .acquire = read_acquire,
+    .release = read_release,
+    .renew = read_renew,
+    .info = read_info,
+    .force = read_force,
+    .channel = snib__rw_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+};
+
+/* ---- locks/semaphore.c ------------------------------------------------------------------------*/
+
+/* semaphore.c - Redisson's semaphore (RSemaphore), beside core/lua/semaphore_*.lua.
+ *
+ * Keys      the semaphore's name: a number, the free permits
+ * Channel   redisson_sc:{name}, message: how many permits are free
+ *
+ * The number knows no owners.  A hold has no lease and cannot be lost, and no request may be repeated.
+ */
+
+#define SEMAPHORE_CHANNEL "redisson_sc"
+
+static size_t semaphore_channel(char *out, const struct snib__engine *engine,
+                                const struct snib__gate *gate, uint32_t blocker)
+{
+    (void)engine, (void)blocker;
+    return snib__name_prefix(out, SEMAPHORE_CHANNEL, gate->name, gate->name_len);
+}
+
+static int semaphore_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                             const struct snib__hold *hold)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_ACQUIRE, 1, 2) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__resp_arg_int(out, hold->permits) < 0)
+        return -1;
+    return SNIB__SCRIPT_SEMAPHORE_ACQUIRE;
+}
+
+static int semaphore_release(struct snib__buf *out, const struct snib__engine *engine,
+                             const struct snib__hold *hold)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_RELEASE, 1, 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__resp_arg_int(out, hold->permits) < 0 ||
+        snib__arg_prefixed(out, SEMAPHORE_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SEMAPHORE_RELEASE;
+}
+
+static int semaphore_info(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_INFO, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SEMAPHORE_INFO;
+}
+
+static int semaphore_force(struct snib__buf *out, const struct snib__engine *engine,
+                           const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_FORCE, 1, 1) < 0 ||
+        snib__arg_name(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SEMAPHORE_FORCE;
+}
+
+static int semaphore_count(struct snib__buf *out, const struct snib__gate *gate, int32_t what,
+                           int64_t n)
+{
+    if (what != SNIB_COUNT_GET && what != SNIB_COUNT_INIT && what != SNIB_COUNT_ADD &&
+        what != SNIB_COUNT_RELEASE && what != SNIB_COUNT_DRAIN)
+        return -4;
+    if (snib__script_begin(out, SNIB__SCRIPT_SEMAPHORE_COUNT, 1, 4) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__resp_arg_int(out, what) < 0 ||
+        snib__resp_arg_int(out, n) < 0 || snib__arg_prefixed(out, SEMAPHORE_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SEMAPHORE_COUNT;
+}
+
+const struct snib__lock_kind snib__semaphore = {
+    .kind = SNIB_SEMAPHORE,
+    .discipline = SNIB__SHARED,
+    .traits = SNIB__UNOWNED,
+    .acquire = semaphore_acquire,
+    .release = semaphore_release,
+    .info = semaphore_info,
+    .force = semaphore_force,
+    .count = semaphore_count,
+    .channel = semaphore_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+};
+
+/* ---- locks/spin.c -----------------------------------------------------------------------------*/
+
+/* spin.c - Redisson's spin lock (RSpinLock), beside core/lua/spin_*.lua.
+ *
+ * The mutex' hash, but no release sends a message, and so all waiters poll.
+ */
+
+static int spin_release(struct snib__buf *out, const struct snib__engine *engine,
+                        const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_RELEASE, 1, 2) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_SPIN_RELEASE;
+}
+
+static int spin_force(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_SPIN_FORCE, 1, 1) < 0 || snib__arg_name(out, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_SPIN_FORCE;
+}
+
+const struct snib__lock_kind snib__spin = {
+    .kind = SNIB_SPIN,
+    .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__POLLS,
+    .acquire = snib__mutex_acquire,
+    .release = spin_release,
+    .transfer = snib__mutex_transfer,
+    .renew = snib__mutex_renew,
+    .info = snib__mutex_info,
+    .force = spin_force,
+    .channel = snib__mutex_channel,
+    .acquired = snib__verdict_left,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_transfer,
+};
+
+/* ---- locks/write.c ----------------------------------------------------------------------------*/
+
+/* write.c - the writers' side of Redisson's read/write lock (RReadWriteLock), beside
+ * core/lua/write_*.lua.
+ *
+ * Keys      those of read.c; redisson_lock_token:{name} if the lock is fenced
+ * Channel   the readers', message "1" at every release that leaves the process
+ */
+
+#define WRITE_MARK_MS 5000 /* a waiting writer asks again before that, see recheck_ms */
+
+static bool write_fenced(const struct snib__hold *hold)
+{
+    return (hold->options & SNIB_LOCK_FENCED) != 0;
+}
+
+static int write_acquire(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    uint32_t keys = write_fenced(hold) ? 3 : 2;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_ACQUIRE, keys, keys + 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_MARK, hold->gate) < 0 ||
+        (keys == 3 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, hold->gate) < 0) ||
+        snib__arg_owner(out, engine, hold) < 0 || snib__arg_lease(out, engine, hold) < 0 ||
+        snib__resp_arg_int(out, hold->options & SNIB_LOCK_PREFER_WRITER ? WRITE_MARK_MS : 0) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_ACQUIRE;
+}
+
+static int write_release(struct snib__buf *out, const struct snib__engine *engine,
+                         const struct snib__hold *hold)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_RELEASE, 1, 3) < 0 ||
+        snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, hold->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_RELEASE;
+}
+
+static int write_transfer(struct snib__buf *out, const struct snib__engine *engine,
+                          const struct snib__hold *from, const struct snib__hold *to)
+{
+    uint32_t keys = write_fenced(to) ? 2 : 1;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_TRANSFER, keys, keys + 4) < 0 ||
+        snib__arg_name(out, from->gate) < 0 ||
+        (keys == 2 && snib__arg_prefixed(out, SNIB__TOKEN_KEY, from->gate) < 0) ||
+        snib__arg_owner(out, engine, from) < 0 || snib__arg_owner(out, engine, to) < 0 ||
+        snib__arg_lease(out, engine, to) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, from->gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_TRANSFER;
+}
+
+static int write_renew(struct snib__buf *out, const struct snib__engine *engine,
+                       struct snib__hold *const *holds, uint32_t n, int64_t lease_ms)
+{
+    return snib__args_renew(out, SNIB__SCRIPT_WRITE_RENEW, engine, holds, n, lease_ms);
+}
+
+static int write_info(struct snib__buf *out, const struct snib__engine *engine,
+                      const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_INFO, 2, 3) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__TOKEN_KEY, gate) < 0 ||
+        snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_INFO;
+}
+
+static int write_force(struct snib__buf *out, const struct snib__engine *engine,
+                       const struct snib__gate *gate)
+{
+    (void)engine;
+    if (snib__script_begin(out, SNIB__SCRIPT_WRITE_FORCE, 1, 2) < 0 ||
+        snib__arg_name(out, gate) < 0 || snib__arg_prefixed(out, SNIB__RW_CHANNEL, gate) < 0)
+        return -1;
+    return SNIB__SCRIPT_WRITE_FORCE;
+}
+
+const struct snib__lock_kind snib__write = {
+    .kind = SNIB_WRITE,
+    .discipline = SNIB__EXCLUSIVE,
+    .acquire = write_acquire,
+    .release = write_release,
+    .transfer = write_transfer,
+    .renew = write_renew,
+    .info = write_info,
+    .force = write_force,
+    .channel = snib__rw_channel,
+    .acquired = snib__verdict_token,
+    .released = snib__verdict_receivers,
+    .transferred = snib__verdict_token_transfer,
 };
 
 /* ---- net/buf.c --------------------------------------------------------------------------------*/
@@ -7928,6 +13992,7 @@ static const struct {
     /* Servers before 7.0 wrap errors of scripts, so words are searched for, the telling ones first. */
     {"NOSCRIPT", SNIB_AGAIN},
     {"WRONGTYPE", SNIB_EWRONGTYPE},
+    {"CROSSSLOT", SNIB_ENAME}, /* one name's, or a multi lock's, in a cluster */
     {"OOM ", SNIB_EOOM},
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
@@ -7945,6 +14010,7 @@ static const struct {
     {"max number of clients", SNIB_EUNREACHABLE},
     {"ACL failure", SNIB_EPERM},
     {"DB index", SNIB_EDATABASE},
+    {"unknown command", SNIB_ENOTSUP},
 };
 
 int32_t snib__conn_classify(const char *text, uint32_t n)
@@ -8038,8 +14104,14 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     conn_say(conn, kind, now, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),        \
              (const char *[]){__VA_ARGS__})
 
+bool snib__conn_loaded(const struct snib__conn *conn, int script)
+{
+    return conn->loaded[script / 8] & 1u << script % 8;
+}
+
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
+    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
     const struct snib__script_text *text = &snib__script_texts[script];
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
@@ -8057,6 +14129,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->failure = 0;
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
+    memset(conn->loaded, 0, sizeof conn->loaded);
+    conn->cluster = conn->delifeq = conn->delex = false;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
     else if (login->password)
@@ -8074,9 +14148,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
         if (conn->kill_id != 0)
             bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
+        bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
-        for (int i = 0; i < SNIB__SCRIPT_COUNT; i++)
-            bad |= snib__conn_load(conn, i, now);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
     }
@@ -8105,9 +14178,25 @@ static bool conn_info_value(const char *text, const char *name, char *out, size_
     return true;
 }
 
+/* "8.4.1" as 804. */
+static int conn_version(const char *text)
+{
+    char *end;
+    long major = strtol(text, &end, 10);
+    return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
+    bool valkey = conn_info_value(info, "valkey_version:", value, sizeof value);
+    if (valkey)
+        conn->delifeq = conn_version(value) >= 900;
+    else if (conn_info_value(info, "redis_version:", value, sizeof value))
+        conn->delex = conn_version(value) >= 804;
+    if (conn_info_value(info, "redis_mode:", value, sizeof value) ||
+        conn_info_value(info, "server_mode:", value, sizeof value))
+        conn->cluster = strcmp(value, "cluster") == 0;
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))

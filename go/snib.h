@@ -62,14 +62,16 @@ enum snib_code {
     SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
     SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
     /* usage */
-    SNIB_EINVAL = -1,  /* an argument is out of range */
-    SNIB_EHANDLE = -2, /* the handle is NULL, freed or of another kind */
-    SNIB_ENAME = -3,   /* the lock name cannot be used */
-    SNIB_ELEASE = -4,  /* the lease is out of range */
-    SNIB_EURL = -5,    /* the URL cannot be understood */
-    SNIB_EOPTION = -6, /* an option is out of range or unknown */
-    SNIB_ENOTSUP = -7, /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,  /* the queue has another consumer at this moment */
+    SNIB_EINVAL = -1,    /* an argument is out of range */
+    SNIB_EHANDLE = -2,   /* the handle is NULL, freed or of another kind */
+    SNIB_ENAME = -3,     /* the lock name cannot be used */
+    SNIB_ELEASE = -4,    /* the lease is out of range */
+    SNIB_EURL = -5,      /* the URL cannot be understood */
+    SNIB_EOPTION = -6,   /* an option is out of range or unknown */
+    SNIB_ENOTSUP = -7,   /* this build or this lock kind cannot do that */
+    SNIB_EINUSE = -8,    /* the queue has another consumer at this moment */
+    SNIB_EUPGRADE = -9,  /* the owner holds the read lock and cannot get the write lock as well */
+    SNIB_EPERMITS = -10, /* more permits than there are, or a number that is no count */
     /* resources */
     SNIB_ENOMEM = -20,
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
@@ -242,14 +244,30 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
+/* Each kind is, on the wire, the Redisson type in brackets, and can be held by either side in turn. */
 enum snib_kind {
-    SNIB_MUTEX = 1 /* Redisson's RLock on the wire */
-    /* 2 fair, 3 read, 4 write, 5 fenced, 6 spin, 7 plain are reserved */
+    SNIB_MUTEX = 1,  /* one holder [RLock] */
+    SNIB_FAIR = 2,   /* one holder; first come, first served between all processes [RFairLock] */
+    SNIB_READ = 3,   /* many readers, or one writer: the readers' side [RReadWriteLock.readLock] */
+    SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
+    SNIB_FENCED = 5, /* a mutex whose holds carry a rising token [RFencedLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll and whose releases tell nobody [RSpinLock] */
+    SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
+    SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
+    SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
+    SNIB_LATCH = 10     /* a count that is waited for to become 0 [RCountDownLatch] */
 };
+
+/* snib_lock_options.flags */
+#define SNIB_LOCK_FENCED                                                                           \
+    1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
+#define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
+#define SNIB_LOCK_NO_QUARANTINE                                                                    \
+    4 /* quorum: let nodes vote at once that may have lost their memory */
 
 typedef struct snib_lock_options {
     uint32_t size;
-    uint32_t flags; /* must be 0 */
+    uint32_t flags; /* SNIB_LOCK_*; one that the kind does not know is SNIB_EOPTION */
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
@@ -261,6 +279,7 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 
 /* snib_lock_new - name a lock.  Cheap: nothing is sent.
  *
+ * kind     enum snib_kind.  The read and the write side of one name are two locks.
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
  *          well-placed non-empty hash tag, as in "{tenant}orders".
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
@@ -271,15 +290,53 @@ SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, 
                            const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
 SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
 
+/* snib_multi_new - all of several locks, or none, as one lock.
+ *
+ * Members are taken in the order of their servers and names, whatever the order here, so that two
+ * processes cannot wait for each other in a circle; neighbours of one client and of the kinds mutex,
+ * fenced, spin, read and write by one command.  The hold is lost as soon as one member's is; its token is 0.
+ *
+ * locks    1 to 100; any kinds but semaphore and latch; also of different clients.  Leases, limits and
+ *          flags of their own are ignored in favour of these options.  They may be freed afterwards.
+ * options  as for snib_lock_new(); NULL for defaults.
+ * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member
+ *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ */
+SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                            snib_lock **out_lock, snib_error *err);
+
+/* snib_quorum_new - a lock on most of several independent servers, for whom one server is not enough.
+ *
+ * All nodes are asked at once and the call returns with the majority's answer; the lease counts from the
+ * first request, less the drift; what a minority granted is taken back everywhere.  Independent means:
+ * no replicas, no two on one machine.  After: "Distributed Locks with Redis", the Redlock algorithm.
+ *
+ * A node that was restarted, or lost its data, does not vote until every lease it may have forgotten has
+ * ended; so does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives that).
+ *
+ * locks    3 to 15 mutexes of one name, each of another client.
+ * Returns  as snib_multi_new().
+ * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
+ */
+SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                             snib_lock **out_lock, snib_error *err);
+
 /* snib_lock_acquire - get the lock, waiting if need be.
  *
  * Within a process waiters are served first come, first served; between processes the lock goes to
- * whoever asks first after the release.
+ * whoever asks first after the release, but SNIB_FAIR is first come, first served between them too.
+ *
+ * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
+ * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
  *
  * owner    0: a fresh owner, so a second acquire waits for the first hold's release.
  *          Else: any number of the caller's.  While that owner holds this lock through this client, a
  *          further acquire by it succeeds at once without a command, gives the same hold again, and
  *          the hold must be released once more.
+ *          An owner that holds the write lock may take the read lock of the name as well, and so keep it
+ *          when it releases the write lock.  The other way round is SNIB_EUPGRADE: it would wait for
+ *          itself.
  * wait_ms  -1 no limit, 0 one try, at most 86400000 otherwise.
  * Blocks   for at most wait_ms; and while the server is unreachable for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
@@ -315,25 +372,126 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
                                      int64_t slice_ms, snib_queue *queue, uint64_t token,
                                      snib_hold **out_hold, snib_op **out_op, snib_error *err);
 
+/* ---- Permits, semaphores, latches --------------------------------------------------------------- */
+
+/* What to ask a counter for, and what comes back in *out_value (snib_event.count for _submit). */
+enum snib_count {
+    SNIB_COUNT_GET = 1,   /* permits to be had now; a latch's count */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set: 1 done, 0 it was set */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative: the new number */
+    SNIB_COUNT_SET = 4,   /* PERMITS: make it n in all, whoever holds some: permits to be had now */
+    SNIB_COUNT_TOTAL = 5, /* PERMITS: held and free together */
+    SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold: the new number */
+    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all: how many there were */
+    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one: what is left */
+};
+
+/* snib_permits_acquire - take `count` permits at once; the hold has them all and gives them all back.
+ *
+ * count    1 to 1000.
+ * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than there are held and
+ *          free together.  SNIB_EUNREACHABLE of a semaphore (not of permits) may mean that the permits were
+ *          taken: semaphores know no owners, so nobody can tell.
+ * Otherwise as snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
+ * snib_semaphore_ functions for one of kind SNIB_SEMAPHORE.
+ */
+SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                  snib_hold **out_hold, snib_error *err);
+SNIB_API int snib_permits_acquire_begin(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                        int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                        snib_hold **out_hold, snib_op **out_op, snib_error *err);
+SNIB_API int snib_permits_acquire_submit(snib_lock *permits, uint32_t count, int64_t wait_ms,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+SNIB_API int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                    snib_hold **out_hold, snib_error *err);
+SNIB_API int snib_semaphore_acquire_begin(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                          int64_t slice_ms, snib_queue *queue, uint64_t token,
+                                          snib_hold **out_hold, snib_op **out_op, snib_error *err);
+SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count, int64_t wait_ms,
+                                           snib_queue *queue, uint64_t token, snib_op **out_op,
+                                           snib_error *err);
+
+/* snib_permits_count, snib_semaphore_count, snib_latch_count - ask for or change the number.
+ *
+ * what     enum snib_count.
+ * n        INIT and SET: 0 to 2147483647 (a latch: at least 1); RELEASE: 1 to 2147483647; ADD: not 0;
+ *          others: 0.
+ * out_value  may be NULL.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
+ *          error.  Changes are sent once: after SNIB_EUNREACHABLE nobody knows whether they were made.
+ */
+SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
+                                snib_error *err);
+SNIB_API int snib_permits_count_submit(snib_lock *permits, int32_t what, int64_t n,
+                                       snib_queue *queue, uint64_t token, snib_op **out_op,
+                                       snib_error *err);
+SNIB_API int snib_semaphore_count(snib_lock *semaphore, int32_t what, int64_t n, int64_t *out_value,
+                                  snib_error *err);
+SNIB_API int snib_semaphore_count_submit(snib_lock *semaphore, int32_t what, int64_t n,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+SNIB_API int snib_latch_count(snib_lock *latch, int32_t what, int64_t n, int64_t *out_value,
+                              snib_error *err);
+SNIB_API int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queue *queue,
+                                     uint64_t token, snib_op **out_op, snib_error *err);
+
+/* snib_latch_wait - wait until the latch's count is 0 (a latch that was never set counts as 0).
+ * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  There is no hold. */
+SNIB_API int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err);
+SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms,
+                                   snib_queue *queue, uint64_t token, snib_op **out_op,
+                                   snib_error *err);
+SNIB_API int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
+                                    uint64_t token, snib_op **out_op, snib_error *err);
+
+/* ---- Asking about locks ------------------------------------------------------------------------- */
+
 typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
     int32_t held;  /* 1 if anybody holds it */
     int64_t
         remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
-    int64_t count;   /* hold count on the wire */
-    int64_t waiting; /* processes subscribed to its wake-ups; -1 unknown */
-    int32_t mine;    /* 1 if held through this client */
+    int64_t count; /* hold count on the wire; READ: readers; counters: permits to be had, count */
+    int64_t
+        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1 unknown */
+    int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
+    int64_t token;   /* the fencing token given out last; 0 none */
 } snib_lock_info_data;
 
-/* snib_lock_info - ask the server who holds the lock.
+/* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
  * Blocks   for at most the client's patience. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
+/* snib_client_describe - everything the server knows of one name, whatever kind it is.
+ *
+ * buffer   texts one after another, each ended by a NUL; at least 65536 bytes.  The first is
+ *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other; then, in
+ *          any number, words parted by blanks:
+ *              holder <owner> <remaining ms> <count>      mutex, fair, write, plain
+ *              reader <owner> <remaining ms> <count>
+ *              permit <32 hex digits> <remaining ms>
+ *              waiter <owner> <ms until its place ends>   fair, in order
+ *              token <last>    available <permits>    total <permits>    count <number>
+ *              waiting <subscribed processes>    more <entries that are not shown>
+ *          An owner that is not plain text is shown with question marks.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK or an error.
+ */
+SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t name_len,
+                                  char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
+                                  snib_error *err);
+
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
+ *
+ * READ deletes only readers, WRITE only a writer (with the reads it took itself).  A fair lock's queue
+ * stays.  Permits and semaphores are deleted with their number; a latch opens.  Tokens stay.  A multi or
+ * quorum lock: SNIB_ENOTSUP.
  *
  * The holder, if it is a Snib, is told at its next renewal.  Data of another type under the name is
  * never deleted: SNIB_EWRONGTYPE.
@@ -381,10 +539,10 @@ SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 SNIB_API int snib_hold_check(snib_hold *hold, snib_error *err);
 
 /* snib_hold_remaining_ms - milliseconds until the deadline as things stand; 0 when lost or released;
- * negative: an error code. */
+ * INT64_MAX if it has none (semaphore); negative: an error code. */
 SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
-/* snib_hold_token - the fencing token; 0 if the lock kind has none (the mutex); negative: an error code. */
+/* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */

@@ -440,7 +440,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
     }
-    if (unsure || gate->kind->discipline == SNIB__QUEUED) {
+    if (unsure || (hold->flags & SNIB__SEATED)) {
         snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
         return;
     }
@@ -709,6 +709,14 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             op->hold = NULL;
             hold->op = NULL;
             snib__op_fail(e, op, error, text, reply->count);
+        }
+        if (error ==
+            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+            snib__gate_ref(gate);
+            snib__gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
         }
         snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
         return;

@@ -39,7 +39,8 @@ enum {
         512, /* fair: held by the short first lease that the granter gave; to be confirmed */
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
-    SNIB__QUEUES = 2048 /* fair: its requests ask for a place if the lock is not free */
+    SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096  /* fair: it has had a place, which is to be given back */
 };
 
 /* op->place */

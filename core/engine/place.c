@@ -222,7 +222,7 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
-    hold->flags |= SNIB__QUEUES;
+    hold->flags |= SNIB__QUEUES | SNIB__SEATED;
     op->waited = true;
     if (op->place != SNIB__PLACE_QUEUE)
         snib__wait_insert(wait, op);

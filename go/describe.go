@@ -1,0 +1,73 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Description is everything the server knows of one name. What the kind has not is 0 or empty.
+type Description struct {
+	Kind      string   // free, mutex, fair, read, write, plain, permits, counter or other
+	Holders   []Holder // of a mutex, fair, write or plain lock
+	Readers   []Holder
+	Permits   []Holder // those that are held; the owner is the permit's id
+	Waiters   []Holder // of a fair lock, in order; Remaining is until the place in the queue ends
+	Token     int64    // the fencing token given out last
+	Available int64    // permits to be had now
+	Total     int64    // permits held and free together
+	Count     int64    // of a semaphore or a latch
+	Waiting   int64    // subscribed processes
+	More      int64    // entries that are not shown
+}
+
+// A Holder is one who holds a lock, or waits for it.
+type Holder struct {
+	Owner     string
+	Remaining time.Duration // negative if there is no lease
+	Count     int64
+}
+
+// Describe asks the server for everything it knows of a name, whatever kind of lock it is.
+func (c *Client) Describe(ctx context.Context, name string) (Description, error) {
+	lines, err := aside(ctx, func() ([]string, error) { return describe(c.handle, name) })
+	if err != nil {
+		return Description{}, err
+	}
+	var d Description
+	for _, line := range lines {
+		d.add(strings.Fields(line))
+	}
+	return d, nil
+}
+
+// add takes in one line of the core; one that it does not know, of a newer core, is left out.
+func (d *Description) add(words []string) {
+	if len(words) < 2 {
+		return
+	}
+	numbers := map[string]*int64{"token": &d.Token, "available": &d.Available, "total": &d.Total,
+		"count": &d.Count, "waiting": &d.Waiting, "more": &d.More}
+	lists := map[string]*[]Holder{"holder": &d.Holders, "reader": &d.Readers, "permit": &d.Permits,
+		"waiter": &d.Waiters}
+	if words[0] == "kind" {
+		d.Kind = words[1]
+	} else if number, known := numbers[words[0]]; known {
+		*number = whole(words, 1)
+	} else if list, known := lists[words[0]]; known {
+		left := time.Duration(whole(words, 2)) * time.Millisecond
+		*list = append(*list, Holder{Owner: words[1], Remaining: left, Count: whole(words, 3)})
+	}
+}
+
+// whole returns the number at a place, 0 if there is none.
+func whole(words []string, at int) int64 {
+	if at >= len(words) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(words[at], 10, 64)
+	return n
+}

@@ -1,0 +1,83 @@
+// Package fencing has what the thing behind a lock needs to refuse who was overtaken.
+//
+// A lease can end while its holder is paused; no lock service can stop the holder then, but the resource
+// can. The holder sends the token of its hold with each request, and the resource accepts no token that is
+// smaller than the greatest it has seen:
+//
+//	hold, err := client.Fenced("orders").Lock(ctx)
+//	err = fence.Accept(hold.Token(), hold.Owner()) // where the orders are
+//
+// [Fence] does so in the memory of a service, [SQLAccept] in a database, [RedisAccept] in Redis. The package
+// depends on no other, so that a resource needs nothing of the lock's client.
+package fencing
+
+import (
+	"errors"
+	"sync"
+)
+
+var (
+	// ErrStale says that somebody with a newer hold has been here: stop working under the old one.
+	ErrStale = errors.New("fencing: the token is stale: a newer hold has been accepted")
+	// ErrNoToken says that the hold is of a lock without fencing tokens.
+	ErrNoToken = errors.New("fencing: a token must be greater than 0; take a fenced lock")
+)
+
+// A Mark is the greatest token that a resource has accepted, and whose it was. The zero Mark is that of a
+// resource that has seen none.
+type Mark struct {
+	Token int64
+	Owner string
+}
+
+// Check returns nil if next may follow seen: a greater token, or the same of the same owner. Equal tokens of
+// two owners are the sign of a counter that was lost, and only the first is accepted.
+func Check(seen, next Mark) error {
+	switch {
+	case next.Token <= 0:
+		return ErrNoToken
+	case next.Token < seen.Token, next.Token == seen.Token && next.Owner != seen.Owner:
+		return ErrStale
+	}
+	return nil
+}
+
+// A Fence guards one resource in the memory of the service that has it. The zero Fence is ready for use, by
+// many goroutines.
+type Fence struct {
+	mu   sync.Mutex
+	seen Mark
+}
+
+// Accept remembers the token, or returns [ErrStale] or [ErrNoToken] and changes nothing.
+func (f *Fence) Accept(token int64, owner string) error {
+	return f.Do(token, owner, func() error { return nil })
+}
+
+// Do accepts the token and runs change, while no other token can be accepted.
+func (f *Fence) Do(token int64, owner string, change func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := Mark{token, owner}
+	if err := Check(f.seen, next); err != nil {
+		return err
+	}
+	f.seen = next
+	return change()
+}
+
+// Seen returns the greatest token accepted so far, to be kept where the resource is kept.
+func (f *Fence) Seen() Mark {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
+}
+
+// Restore makes the fence continue after a mark that was kept; an older one changes nothing.
+func (f *Fence) Restore(mark Mark) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if mark.Token > f.seen.Token {
+		f.seen = mark
+	}
+}

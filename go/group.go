@@ -1,0 +1,63 @@
+//go:build cgo
+
+package snib
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// A Group is several locks held as one, see [Multi] and [Quorum].
+type Group struct {
+	locker
+	members []*lock
+}
+
+// Multi makes one lock of 1 to 100: all of them are held, or none. They may be of any kinds but semaphore and
+// latch, and of different clients; they are taken in the same order whatever the order here, so that two
+// processes cannot wait for each other in a circle. The hold is lost as soon as one of them is. Options of
+// the members are ignored in favour of those of [Group.With].
+func Multi(locks ...Locker) *Group { return newLockGroup(kindMulti, members(locks), nil) }
+
+// Quorum makes one lock of 3 to 15 mutexes of one name, each of another client with a server of its own: it
+// is held while most of them are. The servers must not depend on each other; one that was restarted does not
+// vote until every lease that it may have forgotten has ended, see [NoQuarantine].
+func Quorum(locks ...Locker) *Group { return newLockGroup(kindQuorum, members(locks), nil) }
+
+// With returns the group with these options.
+func (g *Group) With(options ...LockOption) *Group {
+	return newLockGroup(g.kind, g.members, options)
+}
+
+func members(locks []Locker) []*lock {
+	all := make([]*lock, len(locks))
+	for i, member := range locks {
+		if member != nil {
+			all[i] = member.self()
+		}
+	}
+	return all
+}
+
+func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
+	l := &lock{kind: k}
+	g := &Group{locker{l}, members}
+	handles := make([]uint64, len(members))
+	for i, member := range members {
+		if member == nil {
+			l.err = makeError(ErrInvalidArgument, fmt.Sprintf("member %d is not a lock", i+1), 0)
+			return g
+		}
+		if l.err = member.usable(); l.err != nil {
+			return g
+		}
+		handles[i] = member.handle
+	}
+	if len(members) > 0 {
+		l.client = members[0].client // whose queue brings its events
+	}
+	o := newLockOptions(options)
+	l.take(o, func() (uint64, error) { return newGroup(k, handles, o) })
+	runtime.KeepAlive(members)
+	return g
+}

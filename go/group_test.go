@@ -1,0 +1,328 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+func TestMulti(t *testing.T) {
+	s, far := startServer(t), startServer(t)
+	client, rival, distant := open(t, s.url()), open(t, s.url()), open(t, far.url())
+	initialize(t, distant.Permits("slots"), 1)
+	make := func(c *snib.Client) *snib.Group {
+		return snib.Multi(distant.Permits("slots"), c.Mutex("a"), c.Fenced("b"), c.RW("c"), c.RW("d").RLocker(),
+			c.Spin("e"), c.Plain("f"), c.Fair("g"), distant.Mutex("a"))
+	}
+	mine, other := make(client), make(rival)
+	hold := lock(t, mine)
+	must(t, hold.Check())
+	if hold.Token() != 0 || hold.Remaining() < 20*time.Second {
+		t.Errorf("token %d, remaining %v", hold.Token(), hold.Remaining())
+	}
+	for what, member := range map[string]snib.Locker{"mutex": rival.Mutex("a"), "fenced": rival.Fenced("b"),
+		"write": rival.RW("c"), "read": rival.RW("d"), "spin": rival.Spin("e"), "plain": rival.Plain("f"),
+		"fair": rival.Fair("g"), "permits": distant.Permits("slots"), "distant": distant.Mutex("a")} {
+		_, err := member.TryLock(background)
+		expect(t, what, err, snib.ErrBusy)
+	}
+	must(t, rlock(t, rival.RW("d")).Unlock(background))
+	_, err := other.TryLock(background)
+	expect(t, "the same group", err, snib.ErrBusy)
+	second := locking(other.Lock)
+	must(t, hold.Unlock(background))
+	must(t, soon(t, second).Unlock(background))
+	expect(t, "second unlock", hold.Unlock(background), snib.ErrNotHeld)
+	s.clean(t, tokens+"{b}")
+	far.clean(t, "slots")
+}
+
+// A try that finds one member held leaves nothing of the others.
+func TestMultiIsAllOrNothing(t *testing.T) {
+	s := startServer(t)
+	client, rival := open(t, s.url()), open(t, s.url())
+	for _, held := range []string{"a", "b", "c"} {
+		hold := lock(t, rival.Mutex(held))
+		group := snib.Multi(client.Mutex("a"), client.Mutex("b"), client.Mutex("c"))
+		_, err := group.TryLock(background)
+		expect(t, held, err, snib.ErrBusy)
+		short, cancel := context.WithTimeout(background, 50*time.Millisecond)
+		defer cancel()
+		_, err = group.Lock(short)
+		expect(t, held, err, snib.ErrTimeout)
+		must(t, hold.Check())
+		must(t, hold.Unlock(background))
+		s.clean(t)
+	}
+}
+
+// Groups in each other's order do not wait in a circle.
+func TestMultiInAnyOrder(t *testing.T) {
+	s, far := startServer(t), startServer(t)
+	near := []*snib.Client{open(t, s.url()), open(t, s.url())}
+	distant := []*snib.Client{open(t, far.url()), open(t, far.url())}
+	var inside atomic.Int32
+	together(4, func(i int) {
+		a, b, c := near[i%2].Mutex("a"), near[i%2].Fair("b"), distant[i%2].Mutex("c")
+		group := [][]snib.Locker{{a, b, c}, {c, b, a}, {b, a, c}, {b, c, a}}[i]
+		for range 10 {
+			hold, err := snib.Multi(group...).Lock(background)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if inside.Add(1) != 1 {
+				t.Error("two inside")
+			}
+			inside.Add(-1)
+			if err := hold.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	s.clean(t)
+	far.clean(t)
+}
+
+func TestMultiIsLostWithAMember(t *testing.T) {
+	s, far := startServer(t), startServer(t)
+	lease := snib.WatchdogLease(300 * time.Millisecond)
+	client, distant := open(t, s.url(), lease), open(t, far.url(), lease)
+	group := snib.Multi(client.Mutex("a"), client.Mutex("b"), distant.Mutex("c"))
+	for _, member := range []*snib.Mutex{client.Mutex("b"), distant.Mutex("c")} {
+		hold := lock(t, group)
+		must(t, member.ForceRelease(background))
+		soon(t, hold.Lost())
+		expect(t, "check", hold.Check(), snib.ErrLost)
+		expect(t, "unlock", hold.Unlock(background), snib.ErrLost)
+		s.clean(t)
+		far.clean(t)
+	}
+	hold := lock(t, group.With(snib.Lease(150*time.Millisecond)))
+	if state, _ := hold.State(); state != snib.StateValid {
+		t.Errorf("state %v", state)
+	}
+	soon(t, hold.Lost())
+	if _, reason := hold.State(); reason != snib.ReasonExpired {
+		t.Errorf("reason %v", reason)
+	}
+	hold = lock(t, group)
+	must(t, distant.Close())
+	soon(t, hold.Lost())
+	if _, reason := hold.State(); reason != snib.ReasonClosed {
+		t.Errorf("reason %v", reason)
+	}
+	_ = hold.Unlock(background)
+	_, err := group.Lock(background)
+	expect(t, "a member's client is closed", err, snib.ErrClosed)
+	s.clean(t)
+	far.clean(t)
+}
+
+// A cancel at every moment leaves nothing behind at any server.
+func TestCancelledGroups(t *testing.T) {
+	servers, majority := quorum(t, 3)
+	mixed := func() *snib.Group {
+		var locks []snib.Locker
+		for _, s := range servers[1:] {
+			c := open(t, s.url())
+			locks = append(locks, c.Mutex("a"), c.RW("b"), c.Fair("c"))
+		}
+		return snib.Multi(locks...)
+	}
+	together(8, func(worker int) {
+		group := mixed()
+		if worker%2 == 0 {
+			group = majority()
+		}
+		for i := range 40 {
+			ctx, cancel := context.WithCancel(background)
+			timer := time.AfterFunc(time.Duration(i*(worker+1)%40)*50*time.Microsecond, cancel)
+			if hold, err := group.Lock(ctx); err == nil {
+				if err := hold.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			} else if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			timer.Stop()
+			cancel()
+		}
+	})
+	for _, s := range servers {
+		s.free(t, "orders", "a", "b", "c")
+	}
+}
+
+func TestGroupsEndWithTheirClients(t *testing.T) {
+	s, far := startServer(t), startServer(t)
+	for _, home := range []bool{true, false} {
+		client, distant := open(t, s.url()), open(t, far.url())
+		group := snib.Multi(client.Mutex("a"), distant.Mutex("a"))
+		hold := lock(t, group)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := group.Lock(background)
+			ended <- err
+		}()
+		await(t, 5*time.Second, func() bool { return client.Stats().Waiting+distant.Stats().Waiting > 0 })
+		if home {
+			must(t, client.Close())
+		} else {
+			must(t, distant.Close())
+		}
+		expect(t, "a waiter", soon(t, ended), snib.ErrClosed)
+		soon(t, hold.Lost())
+		expect(t, "the hold", hold.Check(), snib.ErrLost)
+		_ = hold.Unlock(background)
+		s.clean(t)
+		far.clean(t)
+	}
+}
+
+func TestBadMembers(t *testing.T) {
+	s := startServer(t)
+	client, closed := open(t, s.url()), open(t, s.url())
+	early := closed.Mutex("early")
+	must(t, closed.Close())
+	var many []snib.Locker
+	for i := range 101 {
+		many = append(many, client.Mutex(fmt.Sprint("m", i)))
+	}
+	three := func(names ...string) (all []snib.Locker) {
+		for _, name := range names {
+			all = append(all, open(t, s.url()).Mutex(name))
+		}
+		return all
+	}
+	for what, bad := range map[string]struct {
+		group *snib.Group
+		want  snib.Code
+	}{
+		"no member":              {snib.Multi(), snib.ErrInvalidArgument},
+		"nil":                    {snib.Multi(client.Mutex("a"), nil), snib.ErrInvalidArgument},
+		"made by nobody":         {snib.Multi(new(snib.Mutex)), snib.ErrInvalidArgument},
+		"101":                    {snib.Multi(many...), snib.ErrInvalidArgument},
+		"doubled":                {snib.Multi(client.Mutex("a"), client.Mutex("b"), client.Mutex("a")), snib.ErrInvalidArgument},
+		"a bad name":             {snib.Multi(client.Mutex("a"), client.Mutex("")), snib.ErrInvalidName},
+		"a closed client":        {snib.Multi(client.Mutex("a"), closed.Mutex("b")), snib.ErrClosed},
+		"closed since":           {snib.Multi(client.Mutex("a"), early), snib.ErrClosed},
+		"a group":                {snib.Multi(client.Mutex("a"), snib.Multi(client.Mutex("b"))), snib.ErrInvalidArgument},
+		"a bad lease":            {snib.Multi(client.Mutex("a")).With(snib.Lease(time.Millisecond)), snib.ErrInvalidLease},
+		"owner 0":                {snib.Multi(client.Mutex("a")).With(snib.Owner(0)), snib.ErrInvalidArgument},
+		"a quorum of none":       {snib.Quorum(), snib.ErrInvalidArgument},
+		"a quorum of two":        {snib.Quorum(three("a", "a")...), snib.ErrInvalidArgument},
+		"a quorum's client":      {snib.Quorum(client.Mutex("a"), client.Mutex("a"), client.Mutex("a")), snib.ErrInvalidArgument},
+		"a quorum's names":       {snib.Quorum(three("a", "a", "b")...), snib.ErrInvalidArgument},
+		"a quorum's kinds":       {snib.Quorum(append(three("a", "a"), open(t, s.url()).Fair("a"))...), snib.ErrInvalidArgument},
+		"a quorum's nil":         {snib.Quorum(append(three("a", "a"), nil)...), snib.ErrInvalidArgument},
+		"a quorum, closed":       {snib.Quorum(append(three("early", "early"), early)...), snib.ErrClosed},
+		"a quorum, owner 0":      {snib.Quorum(three("a", "a", "a")...).With(snib.Owner(0)), snib.ErrInvalidArgument},
+		"a quorum, FencedTokens": {snib.Quorum(three("a", "a", "a")...).With(snib.FencedTokens()), snib.ErrInvalidOption},
+	} {
+		_, err := bad.group.Lock(background)
+		expect(t, what, err, bad.want)
+		_, err = bad.group.TryLock(background)
+		expect(t, what, err, bad.want)
+	}
+	expect(t, "force", snib.Multi(client.Mutex("a")).ForceRelease(background), snib.ErrNotSupported)
+	if keys := s.do(t, "DBSIZE"); keys != "0" {
+		t.Errorf("%s keys", keys)
+	}
+}
+
+// quorum starts servers, and clients that see them for the first time.
+func quorum(t *testing.T, n int) ([]*server, func(options ...snib.LockOption) *snib.Group) {
+	var servers []*server
+	for range n {
+		servers = append(servers, startServer(t))
+	}
+	return servers, func(options ...snib.LockOption) *snib.Group {
+		var locks []snib.Locker
+		for _, s := range servers {
+			locks = append(locks, open(t, s.url(), snib.WatchdogLease(time.Second), snib.Patience(time.Second)).Mutex("orders"))
+		}
+		return snib.Quorum(locks...).With(append(options, snib.NoQuarantine())...)
+	}
+}
+
+func TestQuorum(t *testing.T) {
+	servers, open := quorum(t, 3)
+	mine, other := open(), open()
+	hold := lock(t, mine)
+	must(t, hold.Check())
+	_, err := other.TryLock(background)
+	expect(t, "try", err, snib.ErrBusy)
+	second := locking(other.Lock)
+	must(t, hold.Unlock(background))
+	must(t, soon(t, second).Unlock(background))
+	for _, s := range servers {
+		await(t, 5*time.Second, func() bool { return s.do(t, "EXISTS", "orders") == "0" })
+	}
+}
+
+func TestQuorumEnduresAMinority(t *testing.T) {
+	servers, open := quorum(t, 3)
+	mine, other := open(), open()
+	must(t, servers[1].cmd.Process.Signal(syscall.SIGSTOP))
+	hold := lock(t, mine)
+	must(t, hold.Check())
+	_, err := other.TryLock(background)
+	if err == nil {
+		t.Error("two holders")
+	}
+	must(t, servers[2].cmd.Process.Signal(syscall.SIGSTOP))
+	soon(t, hold.Lost()) // a majority is gone
+	_, err = mine.TryLock(background)
+	if err == nil {
+		t.Error("a hold of one server of three")
+	}
+	for _, s := range servers[1:] {
+		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	}
+	_ = hold.Unlock(background)
+	must(t, lock(t, mine).Unlock(background))
+}
+
+func TestQuorumExcludes(t *testing.T) {
+	_, open := quorum(t, 3)
+	groups := []*snib.Group{open(), open()}
+	var inside atomic.Int32
+	together(4, func(i int) {
+		for range 8 {
+			hold, err := groups[i%2].Lock(background)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if inside.Add(1) != 1 {
+				t.Error("two inside")
+			}
+			inside.Add(-1)
+			if err := hold.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Whom a node sees for the first time may be somebody whose hold it has forgotten.
+func TestQuarantine(t *testing.T) {
+	servers, _ := quorum(t, 3)
+	var locks []snib.Locker
+	for _, s := range servers {
+		locks = append(locks, open(t, s.url(), snib.WatchdogLease(500*time.Millisecond)).Mutex("orders"))
+	}
+	if _, err := snib.Quorum(locks...).TryLock(background); err == nil {
+		t.Error("servers vote that nobody knows")
+	}
+	must(t, lock(t, snib.Quorum(locks...)).Unlock(background))
+}

@@ -1,0 +1,185 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"time"
+)
+
+// lock is what all kinds share: a name at a server, or several as one.
+type lock struct {
+	client *Client
+	kind   kind
+	handle uint64
+	owner  uint64
+	err    error // of its making, told by every call
+}
+
+func (c *Client) newLock(k kind, name string, o *lockOptions) *lock {
+	l := &lock{client: c, kind: k}
+	switch {
+	case c.closed.Load():
+		l.err = makeError(ErrClosed, "", 0)
+	default:
+		l.take(o, func() (uint64, error) { return newLock(c.handle, k, name, o) })
+	}
+	return l
+}
+
+// take makes the core's lock, which lives as long as this one.
+func (l *lock) take(o *lockOptions, make func() (uint64, error)) {
+	if o.owned && o.owner == 0 {
+		l.err = makeError(ErrInvalidArgument, "the owner of a reentrant lock must not be 0", 0)
+		return
+	}
+	if o.owned && (l.kind == kindSemaphore || l.kind == kindPermits || l.kind == kindLatch) {
+		l.err = makeError(ErrInvalidOption, "permits and latches have no owners", 0)
+		return
+	}
+	l.owner = o.owner
+	l.handle, l.err = make()
+	if l.err == nil {
+		runtime.AddCleanup(l, freeLock, l.handle)
+	}
+}
+
+func newLockOptions(options []LockOption) *lockOptions {
+	o := new(lockOptions)
+	for _, option := range options {
+		option(o)
+	}
+	return o
+}
+
+// usable tells why the lock cannot be used, whoever asks.
+func (l *lock) usable() error {
+	switch {
+	case l == nil:
+		return makeError(ErrInvalidArgument, "the lock was not made by a client", 0)
+	case l.err != nil:
+		return l.err
+	case l.client.closed.Load():
+		return makeError(ErrClosed, "", 0)
+	}
+	return nil
+}
+
+func (l *lock) check(ctx context.Context) error {
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	return nil
+}
+
+// grant waits for what is wished; the hold in the result is a latch's 0.
+func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _ error) {
+	if err := l.check(ctx); err != nil {
+		return 0, 0, err
+	}
+	c := l.client
+	w.kind, w.lock = l.kind, l.handle
+	token, call := c.begin()
+	slice := c.slice()
+	s := startAcquire(w, slice, c.queue, token)
+	c.unblock(slice)
+	runtime.KeepAlive(l)
+	switch s.code {
+	case codeOK:
+		c.forget(token)
+		return s.hold, s.fencing, nil
+	case codeAgain:
+		e, err := c.await(ctx, s, token, call)
+		return e.hold, e.fencing, withContext(ctx, err)
+	}
+	c.forget(token)
+	return 0, 0, withContext(ctx, s.err)
+}
+
+func (l *lock) acquire(ctx context.Context, w wish) (*Hold, error) {
+	handle, fencing, err := l.grant(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return l.client.newHold(ctx, handle, fencing), nil
+}
+
+func (l *lock) ask(ctx context.Context, what question) (event, error) {
+	if err := l.check(ctx); err != nil {
+		return event{}, err
+	}
+	defer runtime.KeepAlive(l)
+	return l.client.ask(ctx, func(token uint64) started {
+		return startAsk(what, l.handle, 0, l.client.queue, token)
+	})
+}
+
+// Info is what the server says of a lock.
+type Info struct {
+	Held      bool
+	Mine      bool          // held through this client
+	Owner     string        // "<client uuid>:<number>"; "" if free
+	Count     int64         // hold count on the wire; readers; permits to be had; a latch's count
+	Remaining time.Duration // until the lease ends; negative if it has none
+	Waiting   int64         // processes subscribed to its wake-ups, or in a fair lock's queue; -1 unknown
+	Token     int64         // the fencing token given out last; 0 none
+}
+
+// Info asks the server who holds the lock.
+func (l *lock) Info(ctx context.Context) (Info, error) {
+	e, err := l.ask(ctx, askInfo)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Held: e.held, Mine: e.mine, Owner: e.text, Count: e.count, Remaining: e.remaining,
+		Waiting: e.waiting, Token: e.fencing}, nil
+}
+
+// ForceRelease deletes the lock whoever holds it and wakes the waiters. The error matches [ErrNotHeld] if
+// there was nothing. A holder that is a Snib is told at its next renewal. Permits are deleted with their
+// number, a latch opens; a lock made of several cannot do it.
+func (l *lock) ForceRelease(ctx context.Context) error {
+	_, err := l.ask(ctx, askForceRelease)
+	return err
+}
+
+// A Locker is a lock of any kind: what [Multi] and [Quorum] take.
+type Locker interface {
+	Lock(ctx context.Context) (*Hold, error)
+	TryLock(ctx context.Context) (*Hold, error)
+	Info(ctx context.Context) (Info, error)
+	ForceRelease(ctx context.Context) error
+	self() *lock
+}
+
+// locker is a lock that is held as a whole.
+type locker struct{ *lock }
+
+func (l locker) self() *lock { return l.lock }
+
+// Lock waits for the lock until ctx ends. When ctx has ended the wait, the error matches the context's
+// and [ErrTimeout] or [ErrCancelled], and the caller will not own the lock through this call.
+func (l locker) Lock(ctx context.Context) (*Hold, error) { return l.hold(ctx, waitMS(ctx)) }
+
+// TryLock is one try; the error matches [ErrBusy] if somebody else holds the lock.
+func (l locker) TryLock(ctx context.Context) (*Hold, error) { return l.hold(ctx, 0) }
+
+func (l locker) hold(ctx context.Context, wait int64) (*Hold, error) {
+	if err := l.check(ctx); err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, wish{owner: l.owner, count: 1, waitMS: wait})
+}
+
+// permits is n for the core, which refuses 0 as it would refuse what does not fit.
+func permits(n int) uint32 {
+	if n < 0 || int64(n) > math.MaxUint32 {
+		return 0
+	}
+	return uint32(n)
+}

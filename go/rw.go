@@ -1,0 +1,82 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"errors"
+)
+
+// An RW is a lock that many readers hold, or one writer. Lock and TryLock are the writer's.
+type RW struct {
+	locker // the writers' side
+	reader locker
+}
+
+// RW names a read/write lock; see [Client.Mutex] for names. With an [Owner], who writes may read as well, but
+// who reads and wants to write gets [ErrUpgrade], since it would wait for itself.
+func (c *Client) RW(name string, options ...LockOption) *RW {
+	o := newLockOptions(options)
+	rw := &RW{locker: locker{c.newLock(kindWrite, name, o)}}
+	o.flags &^= flagFenced | flagPreferWriter // only the writers' side knows them
+	rw.reader = locker{c.newLock(kindRead, name, o)}
+	return rw
+}
+
+// RLocker returns the readers' side as a lock of its own, whose Lock and TryLock are RLock and TryRLock.
+func (rw *RW) RLocker() Locker { return rw.reader }
+
+// RLock waits for the lock as a reader; else it is as Lock.
+func (rw *RW) RLock(ctx context.Context) (*Hold, error) { return rw.reader.Lock(ctx) }
+
+// TryRLock is one try to read; the error matches [ErrBusy] while a writer holds the lock.
+func (rw *RW) TryRLock(ctx context.Context) (*Hold, error) { return rw.reader.TryLock(ctx) }
+
+// Lock waits for the lock as a writer until ctx ends; see [Mutex.Lock].
+func (rw *RW) Lock(ctx context.Context) (*Hold, error) { return rw.write(ctx, waitMS(ctx)) }
+
+// TryLock is one try to write; the error matches [ErrBusy] if somebody else reads or writes.
+func (rw *RW) TryLock(ctx context.Context) (*Hold, error) { return rw.write(ctx, 0) }
+
+// ownOwner marks the numbers of writers that were given none: Downgrade needs one.
+const ownOwner = 1 << 63
+
+func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
+	if err := rw.check(ctx); err != nil {
+		return nil, err
+	}
+	owner := rw.owner
+	if owner == 0 {
+		owner = ownOwner | rw.client.owners.Add(1)
+	}
+	hold, err := rw.acquire(ctx, wish{owner: owner, waitMS: wait})
+	if err == nil {
+		hold.owner, hold.reader = owner, rw.reader.lock
+	}
+	return hold, err
+}
+
+// Downgrade turns a write hold of an [RW] into a read hold, without a moment in which another could write.
+// The write hold is unlocked by it, and its Context ends. After an error the write hold is as it was, unless
+// it is lost: then nothing is held any more.
+func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
+	if h.reader == nil {
+		return nil, makeError(ErrNotSupported, "only the write hold of a read/write lock can be downgraded", 0)
+	}
+	if err := h.Check(); err != nil {
+		return nil, err
+	}
+	read, err := h.reader.acquire(ctx, wish{owner: h.owner})
+	if errors.Is(err, ErrBusy) { // another one writes
+		return nil, makeError(ErrLost, "", 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A release that is not confirmed goes on by itself; but a hold that was gone did not guard the change.
+	if err := h.Unlock(ctx); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
+		_ = read.Unlock(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return read, nil
+}
