@@ -50,6 +50,8 @@ verify replace
 proxy=$work/proxy/$module/@v
 mkdir -p "$proxy" "$work/zip/$module@$version"
 cp "$root"/go/*.go "$root"/go/*.[ch] "$root/go/go.mod" "$work/zip/$module@$version/"
+mkdir "$work/zip/$module@$version/fencing"
+cp "$root"/go/fencing/*.go "$work/zip/$module@$version/fencing/"
 (cd "$work/zip" && cmake -E tar cf "$proxy/$version.zip" --format=zip "$module@$version")
 cp "$root/go/go.mod" "$proxy/$version.mod"
 echo "$version" >"$proxy/list"
