@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fb61152be2ace205"
+#define SNIB_BUILD_ID "e64fca012300b485"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -3986,7 +3986,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320]; /* where its client connects to */
+    char server[320]; /* where its client connects to, with the database */
+    size_t node;      /* of these bytes: the server without the database */
     char letter;      /* of its kind in the script; 0: none */
 };
 
@@ -4050,8 +4051,10 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        snprintf(members[i].server, sizeof members[i].server, "%s:%d/%d",
-                 url->is_unix ? url->path : url->host, url->port, url->database);
+        members[i].node = (size_t)snprintf(members[i].server, sizeof members[i].server, "%s:%d/",
+                                           url->is_unix ? url->path : url->host, url->port);
+        snprintf(members[i].server + members[i].node, sizeof members[i].server - members[i].node,
+                 "%d", url->database);
     }
     return members;
 }
@@ -4079,7 +4082,9 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
                 return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
-            if (quorum && same_server)
+            bool same_node = members[i].node == members[j].node &&
+                             memcmp(members[i].server, members[j].server, members[i].node) == 0;
+            if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
                                   "two members of the quorum are on one server");
             if (quorum && !same_name)
@@ -6938,7 +6943,7 @@ static const struct snib__script_text {
      "    fact('token', plain(token))\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))\n"
-     "local waiting = 0\n"
+     "local waiting = subscribed.err and -1 or 0\n"
      "for i = 2, #subscribed, 2 do\n"
      "    waiting = waiting + subscribed[i]\n"
      "end\n"
@@ -6954,7 +6959,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4290, "c9b6f369f721ec7d9c90d7d96519bc062a1e1526"},
+     4315, "ba820b5966b127b70a37d4ca6872151299e54632"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -7034,7 +7039,7 @@ static const struct snib__script_text {
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
      "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
@@ -7138,7 +7143,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     6284, "3de9e09619d39f6f2faf5a4b81364f4f8f00cb59"},
+     6283, "e24ee3ad7bc16c5295fa2aade426358389ef40b5"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -7218,7 +7223,7 @@ static const struct snib__script_text {
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
      "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
@@ -7247,7 +7252,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     3648, "e03bafdffd28d813bb792c8a49d13d361fec886d"},
+     3647, "99767b9323f9621db6abb8328378b51b9a08677e"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -7338,7 +7343,7 @@ static const struct snib__script_text {
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
      "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter), \n"
+     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
      "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
@@ -7364,7 +7369,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     3676, "d03aac1669a4c62fb583e6a7414aee3e8fe67dc7"},
+     3675, "e7e9cf1561f2dd762492fc2d398174009501b2b9"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
@@ -10151,7 +10156,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
-        ends = hold->deadline > now ? now + (hold->deadline - now) / 3 : now;
+        ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 3
+                                                    : hold->deadline;
     else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
                                                     : hold->deadline;
@@ -10647,8 +10653,10 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         text = snib__resp_text(conn->resp, reply);
         error = snib__conn_classify(text, reply->count);
     }
-    if (request->script == SNIB__TWO_COMMANDS && error == SNIB_ENOTSUP && request->subject) {
-        conn->delifeq = conn->delex = false; /* the server knows less than its version: a proxy */
+    if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
+        request->subject) {
+        conn->delifeq = conn->delex =
+            false; /* a proxy knows less, or the user may not: by script */
         if (node_write(e, request, now) == 0)
             return;
     }
@@ -13152,16 +13160,20 @@ static int multi_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_MULTI_RENEW;
 }
 
+/* A spin lock's release tells nobody. */
 static void multi_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
 {
-    (void)engine, (void)hold;
+    (void)engine;
     verdict->yes = reply->type == SNIB__RESP_NIL;
     verdict->left_ms = -1;
     if (reply->type == SNIB__RESP_ARRAY && n >= 3) {
+        struct multi_list list;
+        multi_members(hold->gate, &list);
         verdict->blocker = (uint32_t)reply[1].integer;
         verdict->left_ms = reply[2].integer;
+        verdict->foreign = verdict->blocker < list.n && list.kinds[verdict->blocker] == 's';
     }
 }
 

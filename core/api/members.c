@@ -21,7 +21,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320]; /* where its client connects to */
+    char server[320]; /* where its client connects to, with the database */
+    size_t node;      /* of these bytes: the server without the database */
     char letter;      /* of its kind in the script; 0: none */
 };
 
@@ -85,8 +86,10 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        snprintf(members[i].server, sizeof members[i].server, "%s:%d/%d",
-                 url->is_unix ? url->path : url->host, url->port, url->database);
+        members[i].node = (size_t)snprintf(members[i].server, sizeof members[i].server, "%s:%d/",
+                                           url->is_unix ? url->path : url->host, url->port);
+        snprintf(members[i].server + members[i].node, sizeof members[i].server - members[i].node,
+                 "%d", url->database);
     }
     return members;
 }
@@ -114,7 +117,9 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
                 return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
-            if (quorum && same_server)
+            bool same_node = members[i].node == members[j].node &&
+                             memcmp(members[i].server, members[j].server, members[i].node) == 0;
+            if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
                                   "two members of the quorum are on one server");
             if (quorum && !same_name)

@@ -70,7 +70,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
-        ends = hold->deadline > now ? now + (hold->deadline - now) / 3 : now;
+        ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 3
+                                                    : hold->deadline;
     else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
                                                     : hold->deadline;

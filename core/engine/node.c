@@ -323,8 +323,10 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         text = snib__resp_text(conn->resp, reply);
         error = snib__conn_classify(text, reply->count);
     }
-    if (request->script == SNIB__TWO_COMMANDS && error == SNIB_ENOTSUP && request->subject) {
-        conn->delifeq = conn->delex = false; /* the server knows less than its version: a proxy */
+    if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
+        request->subject) {
+        conn->delifeq = conn->delex =
+            false; /* a proxy knows less, or the user may not: by script */
         if (node_write(e, request, now) == 0)
             return;
     }

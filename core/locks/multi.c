@@ -150,16 +150,20 @@ static int multi_renew(struct snib__buf *out, const struct snib__engine *engine,
     return SNIB__SCRIPT_MULTI_RENEW;
 }
 
+/* A spin lock's release tells nobody. */
 static void multi_acquired(const struct snib__engine *engine, const struct snib__hold *hold,
                            const struct snib__value *reply, uint32_t n,
                            struct snib__verdict *verdict)
 {
-    (void)engine, (void)hold;
+    (void)engine;
     verdict->yes = reply->type == SNIB__RESP_NIL;
     verdict->left_ms = -1;
     if (reply->type == SNIB__RESP_ARRAY && n >= 3) {
+        struct multi_list list;
+        multi_members(hold->gate, &list);
         verdict->blocker = (uint32_t)reply[1].integer;
         verdict->left_ms = reply[2].integer;
+        verdict->foreign = verdict->blocker < list.n && list.kinds[verdict->blocker] == 's';
     }
 }
 

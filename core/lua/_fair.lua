@@ -105,7 +105,7 @@ local function grant(channel, mine)
         redis.call('pexpire', KEYS[1], FIRST)
         local number = string.sub(waiter, 38)
         local heard = client(waiter) == mine and 1
-            or redis.pcall('publish', channel .. ':' .. client(waiter), 
+            or redis.pcall('publish', channel .. ':' .. client(waiter),
                 table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))
         if heard == 0 then
             heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))

@@ -122,7 +122,7 @@ if type(token) == 'string' then
     fact('token', plain(token))
 end
 local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))
-local waiting = 0
+local waiting = subscribed.err and -1 or 0
 for i = 2, #subscribed, 2 do
     waiting = waiting + subscribed[i]
 end

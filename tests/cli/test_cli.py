@@ -1,8 +1,5 @@
 #!/usr/bin/env python3
-"""The snib command as its users meet it: exit codes, output, signals, losses, the terminal.
-
-SNIB_COMMAND names the command (default: snib on PATH), SNIB_TEST_SERVER another server.
-"""
+"""The snib command as its users meet it: exit codes, output, signals, losses, the terminal."""
 import json
 import os
 import pty
@@ -11,14 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
+from command import (BUSY, LOST, NOT_FOUND, NOT_RUNNABLE, SERVER, SNIB, TIMEDOUT, USAGE,
+                     CommandCase)
 from server import Server, wait_for
 
-SNIB = os.environ.get("SNIB_COMMAND", "snib")
-BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
 PYTHON = sys.executable
 
 
@@ -50,68 +46,7 @@ class Terminal:
             return file.read() == name + "\n"
 
 
-class Cli(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-        cls.env = {**os.environ, "SNIB_URL": cls.server.url}
-        cls.env.pop("SNIB_PASSWORD", None)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
-
-    def setUp(self):
-        self.server("FLUSHALL")
-        self.started = []
-        self.folder = tempfile.TemporaryDirectory(prefix="snib-cli-")
-
-    def tearDown(self):
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            process.stdout.close()
-        self.folder.cleanup()
-
-    def snib(self, *words, env=None, **options):
-        """Run to the end; stdout and stderr apart."""
-        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
-                              timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, **options)
-
-    def start(self, *words, **options):
-        """Start; stdout and stderr together."""
-        process = subprocess.Popen([SNIB, *words], env=self.env, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, **options)
-        self.started.append(process)
-        return process
-
-    def hold(self, name, *options, script="echo ready; exec sleep 60"):
-        """Start a run that says when it has the lock."""
-        process = self.start("run", name, *options, "--", "sh", "-c", script)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
-
-    def end(self, process):
-        """Wait for the end; return exit code and the rest of the output."""
-        text = process.communicate(timeout=30)[0]
-        return process.returncode, text
-
-    def until_go(self):
-        """A piece of script that ends once go() was called."""
-        return f"while ! test -e {self.folder.name}/go; do sleep .02; done"
-
-    def go(self):
-        with open(f"{self.folder.name}/go", "w"):
-            pass
-
-    def assertFree(self, name):
-        """Nothing of ours is left: no key, no subscription."""
-        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
-        wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")
-
+class Cli(CommandCase):
     # ---- run -------------------------------------------------------------------------------------
 
     def test_exit_code_and_output_are_the_commands(self):
@@ -386,58 +321,6 @@ class Cli(unittest.TestCase):
         self.assertNotIn("worked", text)
         self.assertIn("code 123", text)
 
-    # ---- info, list, release ---------------------------------------------------------------------
-
-    def test_info(self):
-        self.assertEqual(self.snib("info", "a").stdout, "a: free, 0 waiting processes\n")
-        free = json.loads(self.snib("info", "a", "--json").stdout)
-        self.assertEqual(free, {"name": "a", "held": False, "owner": "", "remaining_ms": 0,
-                                "count": 0, "waiting": 0})
-        self.hold("a")
-        self.start("run", "a", "--", "true")
-        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
-        owner = self.server("HKEYS", "a")[0]
-        self.assertRegex(self.snib("info", "a").stdout, r"^a: held by [0-9a-f-]{36}:\d+, count 1, "
-                         r"lease ends in \d+\.\d{3} s, 1 waiting process\n$")
-        held = json.loads(self.snib("--json", "info", "a").stdout)
-        self.assertEqual((held["held"], held["owner"], held["count"], held["waiting"]),
-                         (True, owner, 1, 1))
-        self.assertTrue(20000 < held["remaining_ms"] <= 30000)
-
-    def test_info_without_lease(self):
-        self.server("HSET", "a", "11111111-1111-8111-8111-111111111111:1", 2)
-        self.assertIn("count 2, no lease", self.snib("info", "a").stdout)
-        self.assertIsNone(json.loads(self.snib("info", "a", "--json").stdout)["remaining_ms"])
-
-    def test_list(self):
-        self.assertEqual(self.snib("list").stdout, "")
-        self.assertEqual(self.snib("list", "--json").stdout, "[]\n")
-        names = [f"jobs:{i:03}" for i in range(300)] + ["other", "\u00e4\nb"]
-        for name in names:
-            self.server("HSET", name, "11111111-1111-8111-8111-111111111111:1", 1)
-        self.server("SET", "jobs:no-lock", "x")
-        self.server("HSET", "jobs:no-lock-either", "field", "x")
-        shown = sorted(name.replace("\n", "\\x0a") for name in names)
-        self.assertEqual(self.snib("list").stdout.split("\n"), shown + [""])
-        self.assertEqual(self.snib("list", "jobs:00*").stdout.split(), names[:10])
-        self.assertEqual(json.loads(self.snib("list", "--json").stdout), shown)
-
-    def test_release(self):
-        process = self.hold("a", "--lease", "600ms")
-        done = self.snib("release", "a")
-        self.assertEqual(done.returncode, USAGE)
-        self.assertEqual(self.server("EXISTS", "a"), 1)
-        done = self.snib("release", "--force", "a")
-        self.assertEqual((done.returncode, done.stdout), (0, "a: released\n"))
-        self.assertEqual(self.end(process)[0], LOST)
-        done = self.snib("release", "--force", "a")
-        self.assertEqual((done.returncode, done.stdout), (1, "a: nothing was held\n"))
-        done = self.snib("release", "--force", "a", "--json")
-        self.assertEqual((done.returncode, done.stdout), (1, '{"name":"a","released":false}\n'))
-        self.server("SET", "a", "data")
-        self.assertEqual(self.snib("release", "--force", "a").returncode, SERVER)
-        self.assertEqual(self.server("GET", "a"), "data")
-
     # ---- errors ----------------------------------------------------------------------------------
 
     def test_bad_usage(self):
@@ -453,7 +336,22 @@ class Cli(unittest.TestCase):
             ["run", "", *command], ["run", "a\nb", *command], ["run", "a{b", *command],
             ["run", b"a\xff", *command], ["run", "x" * 513, *command],
             ["run", "a", "--url", "http://127.0.0.1", *command],
+            ["run", "a", "--fair", "--read", *command], ["run", "a", "--read", "--write", *command],
+            ["run", "a", "--plain", "--spin", *command],
+            ["run", "a", "--permits", "3", "--fair", *command],
+            ["run", "a", "--fenced", "--read", *command],
+            ["run", "a", "--spin", "--fenced", *command],
+            ["run", "a", "--fenced", "--permits", "1", *command],
+            ["run", "a", "--fenced", "--plain", *command],
+            ["run", "a", "--fair=yes", *command], ["run", "a", "--latch", *command],
+            ["run", "a", "--semaphore", *command], ["run", "a", "--permits", *command],
+            ["info", "--fair", "a"], ["info", "--permits", "3", "a"], ["list", "--read"],
+            ["release", "--force", "--read", "--write", "a"], ["release", "--read", "a"],
+            ["release", "--force", "--permits=3", "a"], ["release", "--force", "--wait", "1s", "a"],
+            ["release", "--force", "--fenced", "--latch", "a"],
         ]
+        for text in ("", "0", "-1", "abc", "1x", " 1", "+1", "1.5", "2147483648", "9" * 30):
+            bad.append(["run", "a", "--permits", text, *command])
         for text in ("", "x", "-1", "1x", "1 s", "s", "1.5s", "99999999999999999999", "25h", " 1s"):
             bad.append(["run", "a", "--wait", text, *command])
         for text in ("", "0", "99ms", "25h", "-1s"):
@@ -467,6 +365,8 @@ class Cli(unittest.TestCase):
                 self.assertRegex(done.stderr, r"^snib: [^\n]{10,}\n$")
                 done = self.snib("--json", *words)
                 self.assertEqual(json.loads(done.stderr)["event"], "error")
+                if "--fenced" in words:
+                    self.assertIn("--fenced", done.stderr)
         self.assertFalse(os.path.exists(marker))
         self.assertEqual(self.server("DBSIZE"), 0)
 

@@ -1,9 +1,11 @@
-"""Run what the documents show: every code block of README.md and docs/*.md, against a private server.
+"""Run what the documents show: every code block of README.md and docs/*.md, on private servers.
 
-    python tests/docs/check.py BUILD
+    python tests/docs/check.py BUILD [DOCUMENT...]
 
-C and Go blocks that are no whole program get one put around them.  In shell blocks `./dev X` must be a
-command that exists, and what installs something is not run.  Links to files must lead somewhere.
+C and Go blocks that are no whole program get one put around them.  redis://127.0.0.1:6379 and
+redis://node1:6379 to node3 become private servers.  In shell blocks `./dev X` must be a command
+that exists, and what installs something is not run.  Links must lead to a file and a heading.  The
+rights that operations.md advises are tried out, see rights.py.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import rights
+
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_URL = "redis://127.0.0.1:6379"
+SERVERS = ("127.0.0.1", "node1", "node2", "node3")
 NOT_RUN = ("cmake", "sudo", "pip", "go mod")
 LIMIT = 60.0
 
@@ -31,7 +35,8 @@ int main(void)
     snib_client *client;
     snib_lock *lock;
     snib_hold *hold = NULL;
-    (void)hold;
+    snib_error err;
+    (void)hold, (void)err;
     if (snib_client_open("%s", NULL, &client, NULL) != SNIB_OK ||
         snib_lock_new(client, SNIB_MUTEX, "guide", 5, NULL, &lock, NULL) != SNIB_OK)
         return 1;
@@ -50,8 +55,11 @@ import (
 	"context"
 	"errors"
 	"log"
+	"time"
 	snib "github.com/snib-lock/snib/go"
+	"github.com/snib-lock/snib/go/fencing"
 )
+var _, _, _, _ = errors.Is, log.Print, time.Second, fencing.ErrStale
 func work(ctx context.Context) error { return ctx.Err() }
 func main() {
 	ctx := context.Background()
@@ -87,7 +95,8 @@ def run(command: list[str], **more: object) -> None:
 class Checker:
     def __init__(self, build: Path, folder: Path) -> None:
         self.build, self.folder = build, folder
-        self.url = f"unix://{folder}/s"
+        self.urls = {f"redis://{name}:6379": f"unix://{folder}/{name}" for name in SERVERS}
+        self.url = self.urls[f"redis://{SERVERS[0]}:6379"]
         self.counts: dict[str, int] = {}
 
     def c(self, code: str) -> None:
@@ -127,43 +136,69 @@ class Checker:
         path = f"{self.build / 'core'}:{os.environ['PATH']}"
         run(["sh", "-ec", "\n".join(lines)], env={**os.environ, "PATH": path, "SNIB_URL": self.url})
 
+    def block(self, language: str, code: str) -> None:
+        for shown, real in self.urls.items():
+            code = code.replace(shown, real)
+        getattr(self, language)(code)
+        self.counts[language] = self.counts.get(language, 0) + 1
+
     def document(self, path: Path) -> None:
         text = path.read_text()
         for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-            language, code = match[1], match[2].replace(DEFAULT_URL, self.url)
             try:
-                getattr(self, language)(code)
+                self.block(match[1], match[2])
             except SystemExit as failure:
                 line = text.count("\n", 0, match.start()) + 1
                 raise SystemExit(f"{path.relative_to(ROOT)}:{line}: {failure}") from None
-            self.counts[language] = self.counts.get(language, 0) + 1
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            if not (path.parent / target).exists():
-                raise SystemExit(f"{path.relative_to(ROOT)}: {target} does not exist")
+        for target in re.findall(r"\]\(([^):]+)\)", text):
+            check_link(path, target)
+
+
+def check_link(path: Path, target: str) -> None:
+    name, _, heading = target.partition("#")
+    page = path.parent / name if name else path
+    if not page.exists():
+        raise SystemExit(f"{path.relative_to(ROOT)}: {target} does not exist")
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE) if heading else []
+    anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings]
+    if heading and heading not in anchors:
+        raise SystemExit(f"{path.relative_to(ROOT)}: {target}: there is no such heading")
+
+
+def start_server(program: str, folder: Path, name: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [program, "--port", "0", "--unixsocket", f"{folder}/{name}", "--save", ""],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 10
+    while not (folder / name).exists():
+        if time.monotonic() > end:
+            raise SystemExit("the server does not start")
+        time.sleep(0.005)
+    return process
 
 
 def main() -> None:
     build = Path(sys.argv[1]).resolve()
+    only = [Path(name).resolve() for name in sys.argv[2:]]
     server = os.environ.get("SNIB_TEST_SERVER") or shutil.which("redis-server")
-    with tempfile.TemporaryDirectory(prefix="snib-docs-") as name:
-        folder = Path(name)
-        process = subprocess.Popen(
-            [str(server), "--port", "0", "--unixsocket", f"{folder}/s", "--save", ""],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-        )
+    with tempfile.TemporaryDirectory(prefix="snib-docs-") as temporary:
+        folder = Path(temporary)
+        processes = []
         try:
-            end = time.monotonic() + 10
-            while not (folder / "s").exists():
-                if time.monotonic() > end:
-                    raise SystemExit("the server does not start")
-                time.sleep(0.005)
+            for name in SERVERS:
+                processes.append(start_server(str(server), folder, name))
             checker = Checker(build, folder)
-            for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            for path in only or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
                 checker.document(path)
+            operations = ROOT / "docs/operations.md"
+            if not only or operations in only:
+                rights.check(folder, list(SERVERS[1:]), operations)
         finally:
-            process.terminate()
-            process.wait()
+            for process in processes:
+                process.terminate()
+                process.wait()
     blocks = ", ".join(f"{count} {language}" for language, count in sorted(checker.counts.items()))
     print(f"code blocks run: {blocks}")
 

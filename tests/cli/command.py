@@ -1,0 +1,76 @@
+"""A test case that runs the snib command as a user does, against a server of its own.
+
+SNIB_COMMAND names the command (default: snib on PATH), SNIB_TEST_SERVER another server.
+"""
+import os
+import subprocess
+import tempfile
+import unittest
+
+from server import Server, wait_for
+
+SNIB = os.environ.get("SNIB_COMMAND", "snib")
+BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
+
+
+class CommandCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.env = {**os.environ, "SNIB_URL": cls.server.url}
+        cls.env.pop("SNIB_PASSWORD", None)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def setUp(self):
+        self.server("FLUSHALL")
+        self.started = []
+        self.folder = tempfile.TemporaryDirectory(prefix="snib-cli-")
+
+    def tearDown(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+        self.folder.cleanup()
+
+    def snib(self, *words, env=None, **options):
+        """Run to the end; stdout and stderr apart."""
+        return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
+                              timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, **options)
+
+    def start(self, *words, **options):
+        """Start; stdout and stderr together."""
+        process = subprocess.Popen([SNIB, *words], env=self.env, text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, **options)
+        self.started.append(process)
+        return process
+
+    def hold(self, name, *options, script="echo ready; exec sleep 60"):
+        """Start a run that says when it has the lock."""
+        process = self.start("run", name, *options, "--", "sh", "-c", script)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def end(self, process):
+        """Wait for the end; return exit code and the rest of the output."""
+        text = process.communicate(timeout=30)[0]
+        return process.returncode, text
+
+    def until_go(self):
+        """A piece of script that ends once go() was called."""
+        return f"while ! test -e {self.folder.name}/go; do sleep .02; done"
+
+    def go(self):
+        with open(f"{self.folder.name}/go", "w"):
+            pass
+
+    def assertFree(self, name):
+        """Nothing of ours is left: no key, no subscription."""
+        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS") == [], "the subscriptions to end")
