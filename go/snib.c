@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e64fca012300b485"
+#define SNIB_BUILD_ID "f7e1f7ec65d3670a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7360,16 +7360,22 @@ static const struct snib__script_text {
      "        redis.call('del', KEYS[4])\n"
      "    end\n"
      "end\n"
-     "local released = redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "local released = redis.pcall('hdel', KEYS[1], ARGV[1])\n"
+     "local refused = type(released) == 'table' and released\n"
+     "if refused then\n"
+     "    released = 0\n"
+     "end\n"
      "if released == 0 and leave(ARGV[1]) > 0 then\n"
      "    released = 2\n"
+     "elseif refused then\n"
+     "    return refused\n"
      "end\n"
      "local number, token = false, '0'\n"
      "if redis.call('exists', KEYS[1]) == 0 then\n"
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     3675, "e7e9cf1561f2dd762492fc2d398174009501b2b9"},
+     3807, "c2accb9b894e6d95d784d40e0b41658e59b33b94"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"

@@ -3,9 +3,16 @@
 -- ARGV[1] owner   ARGV[2] channel prefix
 -- Reply: {1 released, 2 it had a place, 0 nothing was there; the number of the waiter of the same client who
 -- has the lock now, or 0; its first lease in ms; its token as a text; the server's ms}.
-local released = redis.call('hdel', KEYS[1], ARGV[1])
+-- Other data may have taken the lock's name; the place is given back all the same.
+local released = redis.pcall('hdel', KEYS[1], ARGV[1])
+local refused = type(released) == 'table' and released
+if refused then
+    released = 0
+end
 if released == 0 and leave(ARGV[1]) > 0 then
     released = 2
+elseif refused then
+    return refused
 end
 local number, token = false, '0'
 if redis.call('exists', KEYS[1]) == 0 then
