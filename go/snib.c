@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f7e1f7ec65d3670a"
+#define SNIB_BUILD_ID "528ff34ff03216b7"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -6402,9 +6402,11 @@ void *snib__thread_main(void *argument)
 
 /* internal.h - the engine's own structures, shared by core/engine and core/locks.
  *
- * gate.c      gates: who holds and who waits for one lock name; acquire, release, hand-over
- * share.c     the same for locks with many holders: readers, permits, semaphores, latches
- * place.c     the same for the fair lock, whose waiters have places in a queue at the server
+ * gate.c      gates: who holds and who waits for one lock name; what all disciplines share
+ * sole.c      locks with one holder: trying, the local queue, hand-over
+ * share.c     locks with many holders: readers, permits, semaphores, latches
+ * place.c     the fair lock, whose waiters have places in a queue at the server
+ * release.c   giving back, and requests without an answer
  * wait.c      sleeping until a message, a re-check or a deadline
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
@@ -6638,9 +6640,6 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
-void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -6658,6 +6657,21 @@ void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time
 void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now);
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+
+/* sole.c */
+static inline bool snib__gate_sole(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
+                        const struct snib__verdict *verdict, snib__time now);
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
+                                snib__time now);
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -9243,30 +9257,15 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 
 /* gate.c - one lock name in this process: who of us tries, holds or releases, and who waits behind.
  *
- * What is here is the discipline of locks with one holder, and what all disciplines share; share.c and
- * place.c have the two others.
- *
- * A gate has at most one active hold.  Everybody else of this process queues in the gate, first come
- * first served, so a process sends one attempt per release however many of its callers wait.
- *
- *     acquire -> active is free: TRYING ----granted----> HELD -> release, nobody waits:  RELEASING -> free
- *                    ^            '-refused-> queue, sleep         somebody waits: one TRANSFER to the
- *                    '------ message, re-check, free -'            head of the queue, which becomes active
+ * Here is what all disciplines share: the table of gates, acquiring, granting, leaving.  sole.c has locks with
+ * one holder, share.c locks with many, place.c the fair lock; release.c has the way back.
  *
  * Cancel and timeout take the operation away and leave the hold to finish alone: granted without an
  * operation, it is released at once (or handed to the next in the queue).
- *
- * A request without an answer is repeated with the same owner number on the next connection; that is
- * harmless by the scripts' construction.  If the operation has gone, a release is sent instead.
  */
 
 #include <stdlib.h>
 #include <string.h>
-
-#define GATE_CHAIN_MAX                                                                             \
-    (10 * SNIB__MS)                 /* hand-overs in a row may keep other processes out this long */
-#define GATE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
-#define GATE_PLACE (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
 
 /* ---- the table of gates ---- */
 
@@ -9358,11 +9357,6 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 
 /* ---- holds and their gate ---- */
 
-static bool gate_exclusive(const struct snib__gate *gate)
-{
-    return gate->kind->discipline == SNIB__EXCLUSIVE;
-}
-
 void snib__gate_join(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
@@ -9392,7 +9386,7 @@ void snib__gate_part(struct snib__hold *hold)
     hold->peer_prev = hold->peer_next = NULL;
 }
 
-/* ---- trying ---- */
+/* ---- ends of holds and operations ---- */
 
 /* Give up a hold of which the server has nothing, and its operation's tie to it. */
 void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
@@ -9412,66 +9406,22 @@ void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code
     snib__op_done(e, op, code);
 }
 
-/* Send an attempt for a hold whose operation is not queued. */
-static void gate_try(struct snib__engine *e, struct snib__hold *hold, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    gate->active = hold;
-    hold->phase = SNIB__TRYING;
-    hold->op->place = SNIB__PLACE_TRY;
-    hold->flags &= (uint16_t)~SNIB__AWAKE;
-    if (gate->wait) {
-        gate->wait->hint = false;
-        gate->wait->yielding = false;
-        if (snib__chan_on(gate->wait))
-            hold->flags |= SNIB__AWAKE;
-    }
-    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
-        struct snib__op *op = hold->op;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-    }
-}
+/* ---- acquiring ---- */
 
 /* Whoever is first in the gate's queue may try. */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__wait *wait = gate->wait;
-    if (!gate_exclusive(gate)) {
-        if (gate->kind->discipline == SNIB__SHARED)
-            snib__share_advance(e, gate, now);
-        return;
-    }
-    while (wait && !gate->active && !wait->incoming && wait->head) {
-        struct snib__op *op = wait->head;
-        snib__timer_cancel(e, &wait->timer_at);
-        snib__wait_remove(wait, op);
-        gate_try(e, op->hold, now);
-    }
-    if (wait && !wait->head && !gate->active)
-        snib__wait_rest(e, gate, now);
-}
-
-/* Put an operation at the front of its gate's queue, to sleep there. */
-static void gate_queue(struct snib__engine *e, struct snib__op *op, bool front)
-{
-    struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
-        struct snib__hold *hold = op->hold;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
-    op->hold->phase = SNIB__NEW;
-    op->waited = true;
-    snib__wait_push(wait, op, front);
+    if (snib__gate_sole(gate))
+        snib__sole_advance(e, gate, now);
+    else if (gate->kind->discipline == SNIB__SHARED)
+        snib__share_advance(e, gate, now);
 }
 
 /* What the owner holds of the gate, or NULL. */
 static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
                                        snib__time now)
 {
-    struct snib__hold *hold = gate_exclusive(gate) ? gate->active : gate->peers;
+    struct snib__hold *hold = snib__gate_sole(gate) ? gate->active : gate->peers;
     if (owner == 0)
         return NULL;
     while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
@@ -9500,29 +9450,11 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-static void gate_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
-{
-    struct snib__gate *gate = op->gate;
-    struct snib__hold *hold = op->hold;
-    if (!gate->active && !(gate->wait && gate->wait->head)) {
-        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
-            snib__gate_end_op(e, op, SNIB_ENOMEM);
-            snib__gate_forget_hold(e, hold);
-            return;
-        }
-        gate_try(e, hold, now);
-        return;
-    }
-    gate_queue(e, op, false);
-    if (!op->done)
-        op->waited = !op->once;
-}
-
 /* What we hold ourselves, or wait for ourselves, needs no question to the server. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
     const struct snib__hold *active = gate->active;
-    if (!gate_exclusive(gate))
+    if (!snib__gate_sole(gate))
         return false;
     return (gate->wait && gate->wait->head) ||
            (active && active->phase != SNIB__RELEASING && active->op) ||
@@ -9581,8 +9513,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->options = how->options;
     hold->op = op;
     op->hold = hold;
-    if (gate_exclusive(gate))
-        gate_acquire(e, op, now);
+    if (snib__gate_sole(gate))
+        snib__sole_acquire(e, op, now);
     else if (snib__outer_is(gate))
         snib__outer_acquire(e, op, how->outer);
     else if (gate->kind->discipline == SNIB__SHARED)
@@ -9591,6 +9523,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         snib__place_acquire(e, op, now);
     return op;
 }
+
+/* ---- answers ---- */
 
 /* A granted hold goes to its operation, or back if nobody wants it any more, or nobody may have it any
  * more.  True: it was taken. */
@@ -9642,31 +9576,6 @@ void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time
     snib__gate_release(e, hold, now);
 }
 
-static void gate_refused(struct snib__engine *e, struct snib__hold *hold,
-                         const struct snib__verdict *verdict, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    struct snib__op *op = hold->op;
-    if (!op || op->once) {
-        if (op)
-            snib__gate_end_op(e, op, SNIB_BUSY);
-        snib__gate_forget_hold(e, hold);
-        snib__gate_advance(e, gate, now);
-        return;
-    }
-    gate->active = NULL;
-    gate_queue(e, op, true);
-    if (op->done) {
-        snib__gate_advance(e, gate, now);
-        return;
-    }
-    snib__wait_rebind(e, gate->wait, verdict->blocker);
-    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
-        snib__gate_advance(e, gate, now); /* subscribed since: a release may not have been heard */
-    else
-        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
-}
-
 static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__value *reply, int32_t error, const char *text,
                         snib__time now)
@@ -9701,7 +9610,7 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
     if (verdict.code)
         error = verdict.code;
     snib__gate_ref(gate);
-    if (!gate_exclusive(gate))
+    if (!snib__gate_sole(gate))
         gate->trying--;
     if (error) {
         gate_failed(e, hold, sent_at, reply, error, text, now);
@@ -9714,10 +9623,10 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
         else if (verdict.yes)
             snib__gate_grant(e, hold, verdict.token, sent_at, now);
         else
-            gate_refused(e, hold, &verdict, now);
+            snib__sole_refused(e, hold, &verdict, now);
     }
     struct snib__wait *wait = gate->wait;
-    if (wait && !wait->head && !gate_exclusive(gate) && !gate->trying)
+    if (wait && !wait->head && !snib__gate_sole(gate) && !gate->trying)
         snib__wait_rest(e, gate, now);
     else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
         snib__wait_sleep(e, gate, -1, false, now);
@@ -9756,337 +9665,18 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
         snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-        else if (first && !gate_exclusive(gate)) /* the next may want less */
+        else if (first && !snib__gate_sole(gate)) /* the next may want less */
             snib__wait_try(e, gate->wait, now);
     } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
                hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
         snib__node_forget(e, hold); /* it was never sent */
-        if (!gate_exclusive(gate))
+        if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
     }
     snib__gate_put(e, gate);
     return true;
-}
-
-/* ---- releasing ---- */
-
-void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
-                         snib__time now)
-{
-    struct snib__op *op = hold->op;
-    snib__timer_cancel(e, &hold->timer_at);
-    e->releasing--;
-    hold->phase = SNIB__GONE;
-    e->moves++;
-    snib__place_left(e, hold);
-    snib__gate_part(hold);
-    if (code == SNIB_OK && hold->acquired_at) {
-        e->stats.releases++;
-        snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    }
-    if (op)
-        snib__gate_end_op(e, op, code);
-    snib__hold_settle(e, hold);
-}
-
-/* May the hold go to the head of the local queue, or is it other processes' turn? */
-static bool gate_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
-                               struct snib__hold *hold, snib__time now)
-{
-    struct snib__wait *wait = gate->wait;
-    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
-        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
-        return false;
-    if (wait->chain == 0)
-        wait->chain_since = hold->acquired_at;
-    if (wait->chain >= (uint32_t)e->config.handover_max ||
-        now - wait->chain_since > GATE_CHAIN_MAX) {
-        wait->chain = 0;
-        hold->flags |= SNIB__YIELD;
-        return false;
-    }
-    wait->chain++;
-    return true;
-}
-
-void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
-{
-    struct snib__wait *wait = hold->gate->wait;
-    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
-    if (wait)
-        wait->chain = 0;
-    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
-        hold->flags |= SNIB__AWAKE;
-        if (!(hold->flags & SNIB__YIELD)) {
-            hold->flags |= SNIB__COUNTED;
-            wait->own_messages++;
-        }
-    }
-    if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
-}
-
-/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
-void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    bool held = hold->phase == SNIB__HELD;
-    snib__hold_stop(e, hold);
-    if (held)
-        e->stats.held--;
-    e->releasing++;
-    e->moves++;
-    hold->phase = SNIB__RELEASING;
-    hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
-    if (snib__outer_is(gate)) {
-        snib__outer_tell(e, hold);
-        return;
-    }
-    if (hold->gate->kind->traits & SNIB__UNOWNED)
-        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
-    if (held && gate->active == hold && gate_may_hand_over(e, gate, hold, now)) {
-        struct snib__op *next = gate->wait->head;
-        snib__wait_remove(gate->wait, next);
-        gate->wait->incoming = next->hold;
-        next->hold->phase = SNIB__TRYING;
-        next->place = SNIB__PLACE_TRY;
-        snib__timer_cancel(e, &gate->wait->timer_at);
-        if (snib__node_send(e, SNIB__REQ_TRANSFER, hold, hold->number, now) == 0)
-            return;
-        gate->wait->incoming = NULL;
-        next->hold->phase = SNIB__NEW;
-        snib__wait_push(gate->wait, next, true);
-    }
-    snib__gate_send_release(e, hold, now);
-}
-
-struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
-                                      snib__time now, int32_t *out_code)
-{
-    *out_code = SNIB_NOT_HELD;
-    if (hold->phase == SNIB__HELD && now >= hold->deadline)
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
-                        now);
-    if (hold->phase == SNIB__LOST) {
-        *out_code = SNIB_LOST;
-        /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
-        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
-                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
-                                          snib__outer_is(hold->gate)
-                                      ? NULL
-                                      : snib__hold_again(e, hold);
-        hold->count = 0;
-        if (rest) {
-            rest->acquired_at = 0;
-            snib__gate_release(e, rest, now);
-        }
-        return NULL;
-    }
-    if (hold->phase != SNIB__HELD)
-        return NULL;
-    if (hold->count > 1) {
-        hold->count--;
-        *out_code = SNIB_OK;
-        return NULL;
-    }
-    struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, hold->gate, now, out_code);
-    if (!op)
-        return NULL;
-    op->hold = hold;
-    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
-    if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
-        op->hold = NULL;
-        snib__op_done(e, op, SNIB_ENOMEM);
-        return op;
-    }
-    hold->op = op;
-    snib__gate_release(e, hold, now);
-    return op;
-}
-
-/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-static bool gate_lapsed(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
-{
-    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
-    if (hold->gate->kind->discipline == SNIB__QUEUED)
-        slack += GATE_PLACE; /* it may be a place that is granted once more */
-    return now > hold->deadline + slack;
-}
-
-void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    if (!gate_lapsed(e, hold, now)) {
-        snib__gate_send_release(e, hold, now);
-        return;
-    }
-    snib__gate_ref(gate);
-    snib__gate_released(e, hold, SNIB_LOST, now);
-    snib__gate_advance(e, gate, now);
-    snib__gate_put(e, gate);
-}
-
-void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    struct snib__wait *wait = gate->wait;
-    struct snib__verdict verdict = {0};
-    if (!error)
-        gate->kind->released(e, hold, reply, n, &verdict);
-    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
-     * it was somebody else's, and news. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
-        if (wait->own_messages > 0)
-            wait->own_messages--;
-        else
-            wait->hint = true;
-    }
-    if (error) {
-        struct snib__op *op = hold->op;
-        if (op) {
-            op->hold = NULL;
-            hold->op = NULL;
-            snib__op_fail(e, op, error, text, reply->count);
-        }
-        if (error ==
-            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
-            snib__gate_ref(gate);
-            snib__gate_released(e, hold, SNIB_LOST, now);
-            snib__gate_advance(e, gate, now);
-            snib__gate_put(e, gate);
-            return;
-        }
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
-        return;
-    }
-    /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
-    bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
-    int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
-    bool yield = (hold->flags & SNIB__YIELD) && others > 0;
-    snib__gate_ref(gate);
-    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
-    if (gate->kind->discipline == SNIB__QUEUED) {
-        snib__place_released(e, gate, &verdict, sent_at, now);
-    } else if (yield && wait && wait->head && !gate->active) {
-        wait->yielding = true;
-        snib__wait_sleep(e, gate, -1, false, now);
-    } else {
-        snib__gate_advance(e, gate, now);
-    }
-    snib__gate_put(e, gate);
-}
-
-void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    struct snib__hold *next = gate->wait->incoming;
-    struct snib__verdict verdict = {0};
-    if (!error)
-        gate->kind->transferred(e, reply, n, &verdict);
-    gate->wait->incoming = NULL;
-    snib__gate_ref(gate);
-    if (verdict.yes && verdict.handed) {
-        e->stats.handovers++;
-        snib__gate_released(e, hold, SNIB_OK, now);
-        gate->active = next;
-        snib__gate_grant(e, next, verdict.token, sent_at, now);
-    } else {
-        if (next->op)
-            gate_queue(e, next->op, true);
-        else
-            snib__gate_forget_hold(e, next);
-        if (error) { /* nothing was changed: the plain release is harder to refuse */
-            snib__gate_send_release(e, hold, now);
-        } else {
-            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
-            snib__gate_advance(e, gate, now);
-        }
-    }
-    snib__gate_put(e, gate);
-}
-
-/* ---- requests without an answer ---- */
-
-/* What must not be repeated ends here: nobody knows whether it was done. */
-static void gate_unknown(struct snib__engine *e, const struct snib__request *request,
-                         snib__time now)
-{
-    struct snib__hold *hold = request->subject;
-    struct snib__gate *gate = hold->gate;
-    snib__gate_ref(gate);
-    if (request->kind == SNIB__REQ_RELEASE) {
-        snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
-    } else {
-        gate->trying--;
-        if (hold->op)
-            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
-        snib__gate_forget_hold(e, hold);
-    }
-    snib__gate_put(e, gate);
-}
-
-static void gate_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
-                           snib__time sent_at, snib__time now)
-{
-    struct snib__gate *gate = hold->gate;
-    if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(gate->wait, hold->op);
-        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
-        if (!gate_exclusive(gate))
-            gate->trying--;
-    }
-    if (kind == SNIB__REQ_TRANSFER) {
-        struct snib__hold *next = gate->wait->incoming;
-        gate->wait->incoming = NULL;
-        if (next->op)
-            snib__gate_end_op(e, next->op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, next);
-    }
-    if (hold->phase != SNIB__RELEASING) {
-        hold->phase = SNIB__RELEASING;
-        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
-        e->releasing++;
-    }
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + GATE_RETRY);
-}
-
-/* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
-void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
-                           snib__time now)
-{
-    struct snib__hold *hold = request->subject;
-    struct snib__gate *gate = hold->gate;
-    if (gate->wait)
-        gate->wait->own_messages = 0;
-    if (gate->kind->traits & SNIB__UNOWNED) {
-        gate_unknown(e, request, now);
-        return;
-    }
-    hold->flags |= SNIB__RESENT;
-    hold->flags &= (uint16_t)~SNIB__PROMISED;
-    int kind = request->kind;
-    if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
-        gate->trying--;
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
-    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
-        hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
-        hold->phase = SNIB__RELEASING;
-        e->releasing++;
-        kind = SNIB__REQ_RELEASE;
-        if (!gate_exclusive(gate))
-            gate->trying--;
-    }
-    if (snib__node_send(e, kind, hold, hold->number, now) < 0)
-        gate_no_memory(e, hold, kind, request->sent_at, now);
 }
 
 /* ---- engine/hold.c ----------------------------------------------------------------------------*/
@@ -10685,7 +10275,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
                                   now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
@@ -11503,6 +11093,275 @@ void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                 verdict->next_ms, verdict->server_ms, now);
 }
 
+/* ---- engine/release.c -------------------------------------------------------------------------*/
+
+/* release.c - giving back: releases, their answers, and requests that were never answered.
+ *
+ * A request without an answer is repeated with the same owner number on the next connection; that is
+ * harmless by the scripts' construction.  If the operation has gone, a release is sent instead.  A
+ * release that the server refuses is repeated until the lease has certainly ended.
+ */
+
+#define RELEASE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define RELEASE_PLACE                                                                              \
+    (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
+
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
+{
+    struct snib__op *op = hold->op;
+    snib__timer_cancel(e, &hold->timer_at);
+    e->releasing--;
+    hold->phase = SNIB__GONE;
+    e->moves++;
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
+    if (code == SNIB_OK && hold->acquired_at) {
+        e->stats.releases++;
+        snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+    }
+    if (op)
+        snib__gate_end_op(e, op, code);
+    snib__hold_settle(e, hold);
+}
+
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__wait *wait = hold->gate->wait;
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    if (wait)
+        wait->chain = 0;
+    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
+        hold->flags |= SNIB__AWAKE;
+        if (!(hold->flags & SNIB__YIELD)) {
+            hold->flags |= SNIB__COUNTED;
+            wait->own_messages++;
+        }
+    }
+    if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
+/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    bool held = hold->phase == SNIB__HELD;
+    snib__hold_stop(e, hold);
+    if (held)
+        e->stats.held--;
+    e->releasing++;
+    e->moves++;
+    hold->phase = SNIB__RELEASING;
+    hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return;
+    }
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
+    if (held && gate->active == hold && snib__sole_hand_over(e, hold, now))
+        return;
+    snib__gate_send_release(e, hold, now);
+}
+
+struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code)
+{
+    *out_code = SNIB_NOT_HELD;
+    if (hold->phase == SNIB__HELD && now >= hold->deadline)
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
+                        now);
+    if (hold->phase == SNIB__LOST) {
+        *out_code = SNIB_LOST;
+        /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
+        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
+                                          snib__outer_is(hold->gate)
+                                      ? NULL
+                                      : snib__hold_again(e, hold);
+        hold->count = 0;
+        if (rest) {
+            rest->acquired_at = 0;
+            snib__gate_release(e, rest, now);
+        }
+        return NULL;
+    }
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    if (hold->count > 1) {
+        hold->count--;
+        *out_code = SNIB_OK;
+        return NULL;
+    }
+    struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, hold->gate, now, out_code);
+    if (!op)
+        return NULL;
+    op->hold = hold;
+    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
+    if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
+        op->hold = NULL;
+        snib__op_done(e, op, SNIB_ENOMEM);
+        return op;
+    }
+    hold->op = op;
+    snib__gate_release(e, hold, now);
+    return op;
+}
+
+/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
+static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                           snib__time now)
+{
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
+}
+
+void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (!release_lapsed(e, hold, now)) {
+        snib__gate_send_release(e, hold, now);
+        return;
+    }
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__wait *wait = gate->wait;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->released(e, hold, reply, n, &verdict);
+    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
+     * it was somebody else's, and news. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
+        if (wait->own_messages > 0)
+            wait->own_messages--;
+        else
+            wait->hint = true;
+    }
+    if (error) {
+        struct snib__op *op = hold->op;
+        if (op) {
+            op->hold = NULL;
+            hold->op = NULL;
+            snib__op_fail(e, op, error, text, reply->count);
+        }
+        if (error ==
+            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+            snib__gate_ref(gate);
+            snib__gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        return;
+    }
+    /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
+    bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+    int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
+    bool yield = (hold->flags & SNIB__YIELD) && others > 0;
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_released(e, gate, &verdict, sent_at, now);
+    } else if (yield && wait && wait->head && !gate->active) {
+        wait->yielding = true;
+        snib__wait_sleep(e, gate, -1, false, now);
+    } else {
+        snib__gate_advance(e, gate, now);
+    }
+    snib__gate_put(e, gate);
+}
+
+/* ---- requests without an answer ---- */
+
+/* What must not be repeated ends here: nobody knows whether it was done. */
+static void release_unknown(struct snib__engine *e, const struct snib__request *request,
+                            snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (request->kind == SNIB__REQ_RELEASE) {
+        snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
+    } else {
+        gate->trying--;
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
+        snib__gate_forget_hold(e, hold);
+    }
+    snib__gate_put(e, gate);
+}
+
+static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
+                              snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (kind == SNIB__REQ_ACQUIRE) {
+        if (hold->op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, hold->op);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (!snib__gate_sole(gate))
+            gate->trying--;
+    }
+    if (kind == SNIB__REQ_TRANSFER) {
+        struct snib__hold *next = gate->wait->incoming;
+        gate->wait->incoming = NULL;
+        if (next->op)
+            snib__gate_end_op(e, next->op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, next);
+    }
+    if (hold->phase != SNIB__RELEASING) {
+        hold->phase = SNIB__RELEASING;
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+        e->releasing++;
+    }
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
+/* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+                           snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    if (gate->wait)
+        gate->wait->own_messages = 0;
+    if (gate->kind->traits & SNIB__UNOWNED) {
+        release_unknown(e, request, now);
+        return;
+    }
+    hold->flags |= SNIB__RESENT;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
+    int kind = request->kind;
+    if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
+        gate->trying--;
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
+        hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
+        hold->phase = SNIB__RELEASING;
+        e->releasing++;
+        kind = SNIB__REQ_RELEASE;
+        if (!snib__gate_sole(gate))
+            gate->trying--;
+    }
+    if (snib__node_send(e, kind, hold, hold->number, now) < 0)
+        release_no_memory(e, hold, kind, request->sent_at, now);
+}
+
 /* ---- engine/share.c ---------------------------------------------------------------------------*/
 
 /* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
@@ -11625,6 +11484,184 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__share_advance(e, gate, now); /* subscribed since: a release may not have been heard */
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}
+
+/* ---- engine/sole.c ----------------------------------------------------------------------------*/
+
+/* sole.c - locks with one holder: a gate has at most one active hold.
+ *
+ * Everybody else of this process queues in the gate, first come first served, so a process sends one
+ * attempt per release however many of its callers wait.
+ *
+ *     acquire -> active is free: TRYING ----granted----> HELD -> release, nobody waits:  RELEASING -> free
+ *                    ^            '-refused-> queue, sleep         somebody waits: one TRANSFER to the
+ *                    '------ message, re-check, free -'            head of the queue, which becomes active
+ */
+
+#define SOLE_CHAIN_MAX                                                                             \
+    (10 * SNIB__MS) /* hand-overs in a row may keep other processes out this long */
+
+/* Send an attempt for a hold whose operation is not queued. */
+static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    gate->active = hold;
+    hold->phase = SNIB__TRYING;
+    hold->op->place = SNIB__PLACE_TRY;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
+    if (gate->wait) {
+        gate->wait->hint = false;
+        gate->wait->yielding = false;
+        if (snib__chan_on(gate->wait))
+            hold->flags |= SNIB__AWAKE;
+    }
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
+        struct snib__op *op = hold->op;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    while (wait && !gate->active && !wait->incoming && wait->head) {
+        struct snib__op *op = wait->head;
+        snib__timer_cancel(e, &wait->timer_at);
+        snib__wait_remove(wait, op);
+        sole_try(e, op->hold, now);
+    }
+    if (wait && !wait->head && !gate->active)
+        snib__wait_rest(e, gate, now);
+}
+
+/* Put an operation at the front of its gate's queue, to sleep there. */
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
+{
+    struct snib__wait *wait = snib__wait_get(e, op->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        struct snib__hold *hold = op->hold;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    op->hold->phase = SNIB__NEW;
+    op->waited = true;
+    snib__wait_push(wait, op, front);
+}
+
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    struct snib__hold *hold = op->hold;
+    if (!gate->active && !(gate->wait && gate->wait->head)) {
+        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+            snib__gate_end_op(e, op, SNIB_ENOMEM);
+            snib__gate_forget_hold(e, hold);
+            return;
+        }
+        sole_try(e, hold, now);
+        return;
+    }
+    snib__sole_queue(e, op, false);
+    if (!op->done)
+        op->waited = !op->once;
+}
+
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        snib__sole_advance(e, gate, now);
+        return;
+    }
+    gate->active = NULL;
+    snib__sole_queue(e, op, true);
+    if (op->done) {
+        snib__sole_advance(e, gate, now);
+        return;
+    }
+    snib__wait_rebind(e, gate->wait, verdict->blocker);
+    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
+        snib__sole_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}
+
+/* May the hold go to the head of the local queue, or is it other processes' turn? */
+static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
+                               struct snib__hold *hold, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
+        return false;
+    if (wait->chain == 0)
+        wait->chain_since = hold->acquired_at;
+    if (wait->chain >= (uint32_t)e->config.handover_max ||
+        now - wait->chain_since > SOLE_CHAIN_MAX) {
+        wait->chain = 0;
+        hold->flags |= SNIB__YIELD;
+        return false;
+    }
+    wait->chain++;
+    return true;
+}
+
+/* Pass the hold on to the head of the local queue by one command; false: it is to be released. */
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (!sole_may_hand_over(e, gate, hold, now))
+        return false;
+    struct snib__op *next = gate->wait->head;
+    snib__wait_remove(gate->wait, next);
+    gate->wait->incoming = next->hold;
+    next->hold->phase = SNIB__TRYING;
+    next->place = SNIB__PLACE_TRY;
+    snib__timer_cancel(e, &gate->wait->timer_at);
+    if (snib__node_send(e, SNIB__REQ_TRANSFER, hold, hold->number, now) == 0)
+        return true;
+    gate->wait->incoming = NULL;
+    next->hold->phase = SNIB__NEW;
+    snib__wait_push(gate->wait, next, true);
+    return false;
+}
+
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
+                                snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__hold *next = gate->wait->incoming;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->transferred(e, reply, n, &verdict);
+    gate->wait->incoming = NULL;
+    snib__gate_ref(gate);
+    if (verdict.yes && verdict.handed) {
+        e->stats.handovers++;
+        snib__gate_released(e, hold, SNIB_OK, now);
+        gate->active = next;
+        snib__gate_grant(e, next, verdict.token, sent_at, now);
+    } else {
+        if (next->op)
+            snib__sole_queue(e, next->op, true);
+        else
+            snib__gate_forget_hold(e, next);
+        if (error) { /* nothing was changed: the plain release is harder to refuse */
+            snib__gate_send_release(e, hold, now);
+        } else {
+            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
+            snib__sole_advance(e, gate, now);
+        }
+    }
+    snib__gate_put(e, gate);
 }
 
 /* ---- engine/timer.c ---------------------------------------------------------------------------*/

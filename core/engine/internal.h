@@ -1,8 +1,10 @@
 /* internal.h - the engine's own structures, shared by core/engine and core/locks.
  *
- * gate.c      gates: who holds and who waits for one lock name; acquire, release, hand-over
- * share.c     the same for locks with many holders: readers, permits, semaphores, latches
- * place.c     the same for the fair lock, whose waiters have places in a queue at the server
+ * gate.c      gates: who holds and who waits for one lock name; what all disciplines share
+ * sole.c      locks with one holder: trying, the local queue, hand-over
+ * share.c     locks with many holders: readers, permits, semaphores, latches
+ * place.c     the fair lock, whose waiters have places in a queue at the server
+ * release.c   giving back, and requests without an answer
  * wait.c      sleeping until a message, a re-check or a deadline
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
@@ -238,9 +240,6 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
-void snib__gate_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                                const struct snib__value *reply, uint32_t n, int32_t error,
-                                snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -258,6 +257,21 @@ void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time
 void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now);
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+
+/* sole.c */
+static inline bool snib__gate_sole(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
+                        const struct snib__verdict *verdict, snib__time now);
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
+                                snib__time now);
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);

@@ -349,7 +349,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
                                   now);
         break;
     case SNIB__REQ_TRANSFER:
-        snib__gate_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
+        snib__sole_answer_transfer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);

@@ -1,0 +1,267 @@
+/* release.c - giving back: releases, their answers, and requests that were never answered.
+ *
+ * A request without an answer is repeated with the same owner number on the next connection; that is
+ * harmless by the scripts' construction.  If the operation has gone, a release is sent instead.  A
+ * release that the server refuses is repeated until the lease has certainly ended.
+ */
+#include "engine/internal.h"
+
+#define RELEASE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define RELEASE_PLACE                                                                              \
+    (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
+
+void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
+                         snib__time now)
+{
+    struct snib__op *op = hold->op;
+    snib__timer_cancel(e, &hold->timer_at);
+    e->releasing--;
+    hold->phase = SNIB__GONE;
+    e->moves++;
+    snib__place_left(e, hold);
+    snib__gate_part(hold);
+    if (code == SNIB_OK && hold->acquired_at) {
+        e->stats.releases++;
+        snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+    }
+    if (op)
+        snib__gate_end_op(e, op, code);
+    snib__hold_settle(e, hold);
+}
+
+void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__wait *wait = hold->gate->wait;
+    hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
+    if (wait)
+        wait->chain = 0;
+    if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
+        hold->flags |= SNIB__AWAKE;
+        if (!(hold->flags & SNIB__YIELD)) {
+            hold->flags |= SNIB__COUNTED;
+            wait->own_messages++;
+        }
+    }
+    if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
+/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    bool held = hold->phase == SNIB__HELD;
+    snib__hold_stop(e, hold);
+    if (held)
+        e->stats.held--;
+    e->releasing++;
+    e->moves++;
+    hold->phase = SNIB__RELEASING;
+    hold->flags &= (uint16_t) ~(SNIB__RESENT | SNIB__FIRST);
+    if (snib__outer_is(gate)) {
+        snib__outer_tell(e, hold);
+        return;
+    }
+    if (hold->gate->kind->traits & SNIB__UNOWNED)
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
+    if (held && gate->active == hold && snib__sole_hand_over(e, hold, now))
+        return;
+    snib__gate_send_release(e, hold, now);
+}
+
+struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
+                                      snib__time now, int32_t *out_code)
+{
+    *out_code = SNIB_NOT_HELD;
+    if (hold->phase == SNIB__HELD && now >= hold->deadline)
+        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
+                        now);
+    if (hold->phase == SNIB__LOST) {
+        *out_code = SNIB_LOST;
+        /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
+        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
+                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
+                                          snib__outer_is(hold->gate)
+                                      ? NULL
+                                      : snib__hold_again(e, hold);
+        hold->count = 0;
+        if (rest) {
+            rest->acquired_at = 0;
+            snib__gate_release(e, rest, now);
+        }
+        return NULL;
+    }
+    if (hold->phase != SNIB__HELD)
+        return NULL;
+    if (hold->count > 1) {
+        hold->count--;
+        *out_code = SNIB_OK;
+        return NULL;
+    }
+    struct snib__op *op = snib__op_new(e, SNIB__OP_RELEASE, hold->gate, now, out_code);
+    if (!op)
+        return NULL;
+    op->hold = hold;
+    op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
+    if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
+        op->hold = NULL;
+        snib__op_done(e, op, SNIB_ENOMEM);
+        return op;
+    }
+    hold->op = op;
+    snib__gate_release(e, hold, now);
+    return op;
+}
+
+/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
+static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                           snib__time now)
+{
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
+}
+
+void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (!release_lapsed(e, hold, now)) {
+        snib__gate_send_release(e, hold, now);
+        return;
+    }
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, SNIB_LOST, now);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
+void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                               const struct snib__value *reply, uint32_t n, int32_t error,
+                               const char *text, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__wait *wait = gate->wait;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->released(e, hold, reply, n, &verdict);
+    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
+     * it was somebody else's, and news. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
+        if (wait->own_messages > 0)
+            wait->own_messages--;
+        else
+            wait->hint = true;
+    }
+    if (error) {
+        struct snib__op *op = hold->op;
+        if (op) {
+            op->hold = NULL;
+            hold->op = NULL;
+            snib__op_fail(e, op, error, text, reply->count);
+        }
+        if (error ==
+            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+            snib__gate_ref(gate);
+            snib__gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        return;
+    }
+    /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
+    bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
+    int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
+    bool yield = (hold->flags & SNIB__YIELD) && others > 0;
+    snib__gate_ref(gate);
+    snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
+    if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_released(e, gate, &verdict, sent_at, now);
+    } else if (yield && wait && wait->head && !gate->active) {
+        wait->yielding = true;
+        snib__wait_sleep(e, gate, -1, false, now);
+    } else {
+        snib__gate_advance(e, gate, now);
+    }
+    snib__gate_put(e, gate);
+}
+
+/* ---- requests without an answer ---- */
+
+/* What must not be repeated ends here: nobody knows whether it was done. */
+static void release_unknown(struct snib__engine *e, const struct snib__request *request,
+                            snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (request->kind == SNIB__REQ_RELEASE) {
+        snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
+    } else {
+        gate->trying--;
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
+        snib__gate_forget_hold(e, hold);
+    }
+    snib__gate_put(e, gate);
+}
+
+static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
+                              snib__time sent_at, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (kind == SNIB__REQ_ACQUIRE) {
+        if (hold->op->place == SNIB__PLACE_QUEUE)
+            snib__wait_remove(gate->wait, hold->op);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (!snib__gate_sole(gate))
+            gate->trying--;
+    }
+    if (kind == SNIB__REQ_TRANSFER) {
+        struct snib__hold *next = gate->wait->incoming;
+        gate->wait->incoming = NULL;
+        if (next->op)
+            snib__gate_end_op(e, next->op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, next);
+    }
+    if (hold->phase != SNIB__RELEASING) {
+        hold->phase = SNIB__RELEASING;
+        hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+        e->releasing++;
+    }
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
+/* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
+void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
+                           snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    if (gate->wait)
+        gate->wait->own_messages = 0;
+    if (gate->kind->traits & SNIB__UNOWNED) {
+        release_unknown(e, request, now);
+        return;
+    }
+    hold->flags |= SNIB__RESENT;
+    hold->flags &= (uint16_t)~SNIB__PROMISED;
+    int kind = request->kind;
+    if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
+        gate->trying--;
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {
+        hold->deadline = snib__lease_end(request->sent_at, snib__hold_lease(e, hold));
+        hold->phase = SNIB__RELEASING;
+        e->releasing++;
+        kind = SNIB__REQ_RELEASE;
+        if (!snib__gate_sole(gate))
+            gate->trying--;
+    }
+    if (snib__node_send(e, kind, hold, hold->number, now) < 0)
+        release_no_memory(e, hold, kind, request->sent_at, now);
+}

@@ -1,0 +1,176 @@
+/* sole.c - locks with one holder: a gate has at most one active hold.
+ *
+ * Everybody else of this process queues in the gate, first come first served, so a process sends one
+ * attempt per release however many of its callers wait.
+ *
+ *     acquire -> active is free: TRYING ----granted----> HELD -> release, nobody waits:  RELEASING -> free
+ *                    ^            '-refused-> queue, sleep         somebody waits: one TRANSFER to the
+ *                    '------ message, re-check, free -'            head of the queue, which becomes active
+ */
+#include "engine/internal.h"
+
+#define SOLE_CHAIN_MAX                                                                             \
+    (10 * SNIB__MS) /* hand-overs in a row may keep other processes out this long */
+
+/* Send an attempt for a hold whose operation is not queued. */
+static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    gate->active = hold;
+    hold->phase = SNIB__TRYING;
+    hold->op->place = SNIB__PLACE_TRY;
+    hold->flags &= (uint16_t)~SNIB__AWAKE;
+    if (gate->wait) {
+        gate->wait->hint = false;
+        gate->wait->yielding = false;
+        if (snib__chan_on(gate->wait))
+            hold->flags |= SNIB__AWAKE;
+    }
+    if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
+        struct snib__op *op = hold->op;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    }
+}
+
+void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    while (wait && !gate->active && !wait->incoming && wait->head) {
+        struct snib__op *op = wait->head;
+        snib__timer_cancel(e, &wait->timer_at);
+        snib__wait_remove(wait, op);
+        sole_try(e, op->hold, now);
+    }
+    if (wait && !wait->head && !gate->active)
+        snib__wait_rest(e, gate, now);
+}
+
+/* Put an operation at the front of its gate's queue, to sleep there. */
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
+{
+    struct snib__wait *wait = snib__wait_get(e, op->gate);
+    if (!wait || snib__op_arm(e, op) < 0) {
+        struct snib__hold *hold = op->hold;
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+        return;
+    }
+    op->hold->phase = SNIB__NEW;
+    op->waited = true;
+    snib__wait_push(wait, op, front);
+}
+
+void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__gate *gate = op->gate;
+    struct snib__hold *hold = op->hold;
+    if (!gate->active && !(gate->wait && gate->wait->head)) {
+        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+            snib__gate_end_op(e, op, SNIB_ENOMEM);
+            snib__gate_forget_hold(e, hold);
+            return;
+        }
+        sole_try(e, hold, now);
+        return;
+    }
+    snib__sole_queue(e, op, false);
+    if (!op->done)
+        op->waited = !op->once;
+}
+
+void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
+                        const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__op *op = hold->op;
+    if (!op || op->once) {
+        if (op)
+            snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+        snib__sole_advance(e, gate, now);
+        return;
+    }
+    gate->active = NULL;
+    snib__sole_queue(e, op, true);
+    if (op->done) {
+        snib__sole_advance(e, gate, now);
+        return;
+    }
+    snib__wait_rebind(e, gate->wait, verdict->blocker);
+    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
+        snib__sole_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    else
+        snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
+}
+
+/* May the hold go to the head of the local queue, or is it other processes' turn? */
+static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
+                               struct snib__hold *hold, snib__time now)
+{
+    struct snib__wait *wait = gate->wait;
+    if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
+        (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
+        return false;
+    if (wait->chain == 0)
+        wait->chain_since = hold->acquired_at;
+    if (wait->chain >= (uint32_t)e->config.handover_max ||
+        now - wait->chain_since > SOLE_CHAIN_MAX) {
+        wait->chain = 0;
+        hold->flags |= SNIB__YIELD;
+        return false;
+    }
+    wait->chain++;
+    return true;
+}
+
+/* Pass the hold on to the head of the local queue by one command; false: it is to be released. */
+bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    if (!sole_may_hand_over(e, gate, hold, now))
+        return false;
+    struct snib__op *next = gate->wait->head;
+    snib__wait_remove(gate->wait, next);
+    gate->wait->incoming = next->hold;
+    next->hold->phase = SNIB__TRYING;
+    next->place = SNIB__PLACE_TRY;
+    snib__timer_cancel(e, &gate->wait->timer_at);
+    if (snib__node_send(e, SNIB__REQ_TRANSFER, hold, hold->number, now) == 0)
+        return true;
+    gate->wait->incoming = NULL;
+    next->hold->phase = SNIB__NEW;
+    snib__wait_push(gate->wait, next, true);
+    return false;
+}
+
+void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                                const struct snib__value *reply, uint32_t n, int32_t error,
+                                snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    struct snib__hold *next = gate->wait->incoming;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->transferred(e, reply, n, &verdict);
+    gate->wait->incoming = NULL;
+    snib__gate_ref(gate);
+    if (verdict.yes && verdict.handed) {
+        e->stats.handovers++;
+        snib__gate_released(e, hold, SNIB_OK, now);
+        gate->active = next;
+        snib__gate_grant(e, next, verdict.token, sent_at, now);
+    } else {
+        if (next->op)
+            snib__sole_queue(e, next->op, true);
+        else
+            snib__gate_forget_hold(e, next);
+        if (error) { /* nothing was changed: the plain release is harder to refuse */
+            snib__gate_send_release(e, hold, now);
+        } else {
+            snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
+            snib__sole_advance(e, gate, now);
+        }
+    }
+    snib__gate_put(e, gate);
+}
