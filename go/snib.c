@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "528ff34ff03216b7"
+#define SNIB_BUILD_ID "dfb89138c073ad48"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7023,12 +7023,15 @@ static const struct snib__script_text {
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
-     "        local behind = false\n"
+     "        local before, added = now, false\n"
      "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
-     "            if behind and member ~= owner then\n"
-     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
      "            end\n"
-     "            behind = behind or member == owner\n"
      "        end\n"
      "    end\n"
      "    redis.call('zrem', KEYS[3], owner)\n"
@@ -7157,7 +7160,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     6283, "e24ee3ad7bc16c5295fa2aade426358389ef40b5"},
+     6470, "bdc17a5a872872466db013df9aa3aa350e9b6ad9"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -7207,12 +7210,15 @@ static const struct snib__script_text {
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
-     "        local behind = false\n"
+     "        local before, added = now, false\n"
      "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
-     "            if behind and member ~= owner then\n"
-     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
      "            end\n"
-     "            behind = behind or member == owner\n"
      "        end\n"
      "    end\n"
      "    redis.call('zrem', KEYS[3], owner)\n"
@@ -7266,7 +7272,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     3647, "99767b9323f9621db6abb8328378b51b9a08677e"},
+     3834, "613ac26a89516a79d0dbab3442e5fd316b284bef"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -7327,12 +7333,15 @@ static const struct snib__script_text {
      "local function leave(owner)\n"
      "    local score = redis.call('zscore', KEYS[3], owner)\n"
      "    if chained(score) then\n"
-     "        local behind = false\n"
+     "        local before, added = now, false\n"
      "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
-     "            if behind and member ~= owner then\n"
-     "                redis.call('zincrby', KEYS[3], -PATIENCE, member)\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
      "            end\n"
-     "            behind = behind or member == owner\n"
      "        end\n"
      "    end\n"
      "    redis.call('zrem', KEYS[3], owner)\n"
@@ -7389,7 +7398,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     3807, "c2accb9b894e6d95d784d40e0b41658e59b33b94"},
+     3994, "e6251792218446d28ae79e00e059d005bf9efa9d"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
@@ -10877,19 +10886,6 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
-void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_join(hold);
-    op->place = SNIB__PLACE_TRY;
-    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
-    place_ask(e, hold, now);
-}
-
 /* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -10900,14 +10896,17 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
     }
 }
 
-/* The first waiter of this process asks for all of them. */
+/* The first waiter of this process asks for all of them that have places; the others for themselves. */
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__op *op = gate->wait->head;
-    while (op && op->hold->phase != SNIB__PLACED)
-        op = op->next;
-    if (op)
+    bool asked = false;
+    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+        next = op->next;
+        if (op->hold->phase != SNIB__PLACED || (asked && (op->hold->flags & SNIB__SEATED)))
+            continue;
+        asked = true;
         place_ask(e, op->hold, now);
+    }
 }
 
 /* ---- granted ---- */
@@ -11014,11 +11013,36 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
-    hold->flags |= SNIB__QUEUES | SNIB__SEATED;
+    hold->flags |= SNIB__QUEUES;
     op->waited = true;
     if (op->place != SNIB__PLACE_QUEUE)
         snib__wait_insert(wait, op);
     return true;
+}
+
+/* Who comes while others of this process wait for the subscription asks after them. */
+static bool place_is_behind(const struct snib__gate *gate)
+{
+    return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
+}
+
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    bool behind = place_is_behind(op->gate);
+    snib__gate_join(hold);
+    op->place = SNIB__PLACE_TRY;
+    if (behind && op->once) {
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    } else if (behind) {
+        place_queue(e, hold, now, now);
+    } else if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        place_ask(e, hold, now);
+    }
 }
 
 void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -11045,6 +11069,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     op->fair.queued_ms = verdict->server_ms;
     if (!place_queue(e, hold, sent_at, now))
         return;
+    hold->flags |= SNIB__SEATED;
     if (promised && op->fair.ms >= verdict->server_ms) {
         place_promised(e, hold, op->fair.token, op->fair.first_ms, sent_at, now);
         return;
@@ -11466,7 +11491,7 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         share_granted(e, hold, verdict->token, sent_at, now);
         return;
     }
-    bool awake = hold->flags & SNIB__AWAKE;
+    bool awake = hold->flags & SNIB__AWAKE, left = !op;
     if (!op || op->once) {
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
@@ -11480,8 +11505,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     wait->burst = 1;
     if (gate->trying > 0)
         return; /* the last answer decides */
-    if (!awake && snib__chan_on(wait))
-        snib__share_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    /* Subscribed since, so a release may not have been heard; or whoever left wanted more than the next. */
+    if ((!awake && snib__chan_on(wait)) || left)
+        snib__share_advance(e, gate, now);
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }

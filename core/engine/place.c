@@ -85,19 +85,6 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
-void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_join(hold);
-    op->place = SNIB__PLACE_TRY;
-    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
-    place_ask(e, hold, now);
-}
-
 /* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
@@ -108,14 +95,17 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
     }
 }
 
-/* The first waiter of this process asks for all of them. */
+/* The first waiter of this process asks for all of them that have places; the others for themselves. */
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__op *op = gate->wait->head;
-    while (op && op->hold->phase != SNIB__PLACED)
-        op = op->next;
-    if (op)
+    bool asked = false;
+    for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
+        next = op->next;
+        if (op->hold->phase != SNIB__PLACED || (asked && (op->hold->flags & SNIB__SEATED)))
+            continue;
+        asked = true;
         place_ask(e, op->hold, now);
+    }
 }
 
 /* ---- granted ---- */
@@ -222,11 +212,36 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
-    hold->flags |= SNIB__QUEUES | SNIB__SEATED;
+    hold->flags |= SNIB__QUEUES;
     op->waited = true;
     if (op->place != SNIB__PLACE_QUEUE)
         snib__wait_insert(wait, op);
     return true;
+}
+
+/* Who comes while others of this process wait for the subscription asks after them. */
+static bool place_is_behind(const struct snib__gate *gate)
+{
+    return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
+}
+
+void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    struct snib__hold *hold = op->hold;
+    bool behind = place_is_behind(op->gate);
+    snib__gate_join(hold);
+    op->place = SNIB__PLACE_TRY;
+    if (behind && op->once) {
+        snib__gate_end_op(e, op, SNIB_BUSY);
+        snib__gate_forget_hold(e, hold);
+    } else if (behind) {
+        place_queue(e, hold, now, now);
+    } else if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        snib__gate_end_op(e, op, SNIB_ENOMEM);
+        snib__gate_forget_hold(e, hold);
+    } else {
+        place_ask(e, hold, now);
+    }
 }
 
 void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -253,6 +268,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     op->fair.queued_ms = verdict->server_ms;
     if (!place_queue(e, hold, sent_at, now))
         return;
+    hold->flags |= SNIB__SEATED;
     if (promised && op->fair.ms >= verdict->server_ms) {
         place_promised(e, hold, op->fair.token, op->fair.first_ms, sent_at, now);
         return;

@@ -101,7 +101,7 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         share_granted(e, hold, verdict->token, sent_at, now);
         return;
     }
-    bool awake = hold->flags & SNIB__AWAKE;
+    bool awake = hold->flags & SNIB__AWAKE, left = !op;
     if (!op || op->once) {
         if (op)
             snib__gate_end_op(e, op, SNIB_BUSY);
@@ -115,8 +115,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     wait->burst = 1;
     if (gate->trying > 0)
         return; /* the last answer decides */
-    if (!awake && snib__chan_on(wait))
-        snib__share_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+    /* Subscribed since, so a release may not have been heard; or whoever left wanted more than the next. */
+    if ((!awake && snib__chan_on(wait)) || left)
+        snib__share_advance(e, gate, now);
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }

@@ -66,16 +66,20 @@ local function purge()
     end
 end
 
--- Take an owner out of the queue, and what its place had added from those behind it.
+-- Take an owner out of the queue, and what its place had added from those behind it: as much of the patience
+-- as lies between its end and that of the place before it, or now.
 local function leave(owner)
     local score = redis.call('zscore', KEYS[3], owner)
     if chained(score) then
-        local behind = false
+        local before, added = now, false
         for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
-            if behind and member ~= owner then
-                redis.call('zincrby', KEYS[3], -PATIENCE, member)
+            if added then
+                redis.call('zincrby', KEYS[3], -added, member)
+            elseif member == owner then
+                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))
+            else
+                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))
             end
-            behind = behind or member == owner
         end
     end
     redis.call('zrem', KEYS[3], owner)
