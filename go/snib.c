@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dfb89138c073ad48"
+#define SNIB_BUILD_ID "838263070291c5d3"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1312,11 +1312,7 @@ struct snib__hold {
     uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
-    uint32_t lease_ms; /* 0: renewed with the client's lease */
-    uint32_t max_hold_ms;
-    uint32_t timer_at; /* place in the heap, 0 = not in it */
-    uint32_t count;    /* re-entries: releases to come */
-    int64_t fencing;   /* token, 0 none */
+    int64_t fencing; /* token, 0 none */
     union {
         struct {
             uint32_t permits; /* their ids are made of `number` and those that follow it */
@@ -1324,12 +1320,16 @@ struct snib__hold {
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
-    uint16_t flags;  /* engine */
-    uint8_t options; /* SNIB_LOCK_* */
-    uint8_t phase;   /* enum snib__phase */
-    uint8_t reason;  /* enum snib_reason */
-    uint8_t tell;    /* caller's: wants the lost event */
-    uint32_t users;  /* caller's */
+    uint32_t lease_ms; /* 0: renewed with the client's lease */
+    uint32_t max_hold_ms;
+    uint32_t timer_at;   /* place in the heap, 0 = not in it */
+    uint32_t count;      /* re-entries: releases to come */
+    uint32_t users;      /* caller's */
+    uint16_t flags;      /* engine */
+    uint8_t phase : 4;   /* enum snib__phase */
+    uint8_t reason : 4;  /* enum snib_reason */
+    uint8_t options : 4; /* SNIB_LOCK_* */
+    uint8_t tell : 4;    /* caller's: wants the lost event */
     /* the caller's */
     void *handle;
     void *sink;
@@ -2585,7 +2585,9 @@ enum {
     SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
     SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
     SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
-    SNIB__NO_HANDOVER = 8
+    SNIB__NO_HANDOVER = 8,
+    SNIB__TWO_MESSAGES = 16, /* a release that tells tells twice */
+    SNIB__MANY_MESSAGES = 32 /* ... a number of times that nobody counts */
 };
 
 struct snib__verdict {
@@ -6474,6 +6476,7 @@ enum snib__channel_state {
 struct snib__chan {           /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;  /* bucket of the table */
     struct snib__wait *waits; /* by chan_next */
+    snib__time one_at;        /* when the last message 1 came */
     uint32_t hash;
     uint16_t len;
     uint8_t state; /* enum snib__channel_state */
@@ -6506,8 +6509,8 @@ struct snib__gate {
     void *home;                /* the caller's, for all gates of the engine */
     struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
     struct snib__hold *peers;  /* others: all of ours, by peer_next */
-    uint32_t trying;           /* others: attempts on their way */
     struct snib__wait *wait;
+    uint32_t trying; /* others: attempts on their way */
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
@@ -6706,7 +6709,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        snib__time now);
+                        bool again, snib__time now);
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
@@ -7710,10 +7713,13 @@ static const struct snib__script_text {
      "for i = 1, #kinds do\n"
      "    if messages[i] then\n"
      "        redis.pcall('publish', ARGV[i + 2], messages[i])\n"
+     "        if messages[i] == '1' then\n"
+     "            redis.pcall('publish', ARGV[i + 2], '0')\n"
+     "        end\n"
      "    end\n"
      "end\n"
      "return held == 0 and 0 or held == #kinds and 1 or 2\n",
-     1672, "3972dd0a35fef9d4e97e4593a05ebe5e07952dbc"},
+     1772, "c92d4a202149dc224199996e8b5ca35bd4b70e3e"},
     {"multi_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local at = 0\n"
@@ -8135,8 +8141,9 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '1')\n"
+     "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     304, "64d84eb399558c1a509d929af5f08f0e17b6a0d6"},
+     341, "01f78cc9d3b29f39bfb70e3bc386923ed5f5d4c5"},
     {"read_info",
      "local readers, one = 0, ''\n"
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -8205,8 +8212,9 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
+     "redis.pcall('publish', ARGV[2], '0')\n"
      "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
-     1617, "053cc60334bde8b6e4fbba6ecb218c0ef1ebf938"},
+     1654, "ed094716bcab10906ad58446090a307cc11ce762"},
     {"read_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -8393,8 +8401,9 @@ static const struct snib__script_text {
      "end\n"
      "redis.call('del', KEYS[1])\n"
      "redis.pcall('publish', ARGV[1], '1')\n"
+     "redis.pcall('publish', ARGV[1], '0')\n"
      "return 1\n",
-     304, "ae3a08f4f11a4f87e65e19c62164d8a4ef749c00"},
+     341, "c9990fdad06596e3b297abfef8cd61faa0c785ca"},
     {"write_info",
      "local left, owner, count = -2, '', 0\n"
      "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
@@ -8419,11 +8428,12 @@ static const struct snib__script_text {
      "    redis.call('hset', KEYS[1], 'mode', 'read')\n"
      "end\n"
      "local receivers = redis.pcall('publish', ARGV[2], '1')\n"
+     "redis.pcall('publish', ARGV[2], '0')\n"
      "if type(receivers) ~= 'number' then\n"
      "    return 1\n"
      "end\n"
      "return 1 + receivers\n",
-     337, "ea8aa09b87118e2bb04f5557346bd5ed20587e26"},
+     374, "e8657c2e60f4de876ddec766d033d1168948220e"},
     {"write_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local lost = {}\n"
@@ -8467,6 +8477,7 @@ static const struct snib__script_text {
      "        redis.call('del', KEYS[1])\n"
      "    end\n"
      "    redis.pcall('publish', ARGV[4], '1')\n"
+     "    redis.pcall('publish', ARGV[4], '0')\n"
      "    return 2\n"
      "end\n"
      "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
@@ -8476,7 +8487,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
-     1047, "261bd276b28945ce029dd949cb08049ba1de699f"},
+     1088, "a30f1bf3dc110c2ad8b748c4c5ff3f780e28b586"},
 };
 
 #endif
@@ -8997,9 +9008,13 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
     if (strcmp(what, "message") == 0) {
         const char *message =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
+        bool one = strcmp(message, "1") == 0;
+        bool again = strcmp(message, "0") == 0 && chan->one_at == now; /* see read_release.lua */
+        if (one)
+            chan->one_at = now;
         for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
             next = wait->chan_next;
-            snib__wait_message(e, wait, message, now);
+            snib__wait_message(e, wait, message, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
@@ -9519,7 +9534,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
         hold->vote_ms = how->vote_ms;
     }
-    hold->options = how->options;
+    hold->options = how->options & 15u;
     hold->op = op;
     op->hold = hold;
     if (snib__gate_sole(gate))
@@ -9833,7 +9848,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
     e->moves++;
-    hold->reason = (uint8_t)reason;
+    hold->reason = (unsigned)reason & 15u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
     e->stats.held--;
@@ -11150,6 +11165,13 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     snib__hold_settle(e, hold);
 }
 
+/* How many messages of its own release a gate hears. */
+static uint32_t release_messages(const struct snib__gate *gate)
+{
+    uint8_t traits = gate->kind->traits;
+    return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+}
+
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
@@ -11158,9 +11180,9 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         wait->chain = 0;
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (!(hold->flags & SNIB__YIELD)) {
+        if (!(hold->flags & SNIB__YIELD) && release_messages(hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages++;
+            wait->own_messages += release_messages(hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -11269,8 +11291,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* No message comes of a release that was refused or that told nobody; if one was taken for it,
      * it was somebody else's, and news. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
-        if (wait->own_messages > 0)
-            wait->own_messages--;
+        if (wait->own_messages >= release_messages(gate))
+            wait->own_messages -= release_messages(gate);
         else
             wait->hint = true;
     }
@@ -11934,8 +11956,9 @@ void snib__wait_recheck_all(struct snib__engine *e, snib__time now)
         }
 }
 
+/* again: the same news as the message before it. */
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        snib__time now)
+                        bool again, snib__time now)
 {
     e->stats.messages++;
     if (wait->gate->kind->discipline == SNIB__QUEUED) {
@@ -11946,6 +11969,8 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
         wait->own_messages--;
         return;
     }
+    if (again)
+        return;
     wait->brief = 0;
     if (wait->gate->active)
         wait->hint = wait->gate->active->phase == SNIB__TRYING;
@@ -13258,7 +13283,7 @@ static void multi_released(const struct snib__engine *engine, const struct snib_
 const struct snib__lock_kind snib__multi = {
     .kind = SNIB__MULTI,
     .discipline = SNIB__EXCLUSIVE,
-    .traits = SNIB__NO_HANDOVER,
+    .traits = SNIB__NO_HANDOVER | SNIB__MANY_MESSAGES,
     .acquire = multi_acquire,
     .release = multi_release,
     .renew = multi_renew,
@@ -13759,6 +13784,7 @@ static int read_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
+    .traits = SNIB__TWO_MESSAGES,
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,
@@ -13981,6 +14007,7 @@ static int write_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TWO_MESSAGES,
     .acquire = write_acquire,
     .release = write_release,
     .transfer = write_transfer,

@@ -271,9 +271,13 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
     if (strcmp(what, "message") == 0) {
         const char *message =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
+        bool one = strcmp(message, "1") == 0;
+        bool again = strcmp(message, "0") == 0 && chan->one_at == now; /* see read_release.lua */
+        if (one)
+            chan->one_at = now;
         for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
             next = wait->chan_next;
-            snib__wait_message(e, wait, message, now);
+            snib__wait_message(e, wait, message, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {

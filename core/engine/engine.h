@@ -200,11 +200,7 @@ struct snib__hold {
     uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
-    uint32_t lease_ms; /* 0: renewed with the client's lease */
-    uint32_t max_hold_ms;
-    uint32_t timer_at; /* place in the heap, 0 = not in it */
-    uint32_t count;    /* re-entries: releases to come */
-    int64_t fencing;   /* token, 0 none */
+    int64_t fencing; /* token, 0 none */
     union {
         struct {
             uint32_t permits; /* their ids are made of `number` and those that follow it */
@@ -212,12 +208,16 @@ struct snib__hold {
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
-    uint16_t flags;  /* engine */
-    uint8_t options; /* SNIB_LOCK_* */
-    uint8_t phase;   /* enum snib__phase */
-    uint8_t reason;  /* enum snib_reason */
-    uint8_t tell;    /* caller's: wants the lost event */
-    uint32_t users;  /* caller's */
+    uint32_t lease_ms; /* 0: renewed with the client's lease */
+    uint32_t max_hold_ms;
+    uint32_t timer_at;   /* place in the heap, 0 = not in it */
+    uint32_t count;      /* re-entries: releases to come */
+    uint32_t users;      /* caller's */
+    uint16_t flags;      /* engine */
+    uint8_t phase : 4;   /* enum snib__phase */
+    uint8_t reason : 4;  /* enum snib_reason */
+    uint8_t options : 4; /* SNIB_LOCK_* */
+    uint8_t tell : 4;    /* caller's: wants the lost event */
     /* the caller's */
     void *handle;
     void *sink;

@@ -254,7 +254,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
         hold->vote_ms = how->vote_ms;
     }
-    hold->options = how->options;
+    hold->options = how->options & 15u;
     hold->op = op;
     op->hold = hold;
     if (snib__gate_sole(gate))

@@ -142,7 +142,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__hold_stop(e, hold);
     hold->phase = SNIB__LOST;
     e->moves++;
-    hold->reason = (uint8_t)reason;
+    hold->reason = (unsigned)reason & 15u;
     if (snib__outer_is(gate))
         snib__outer_tell(e, hold);
     e->stats.held--;

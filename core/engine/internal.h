@@ -74,6 +74,7 @@ enum snib__channel_state {
 struct snib__chan {           /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;  /* bucket of the table */
     struct snib__wait *waits; /* by chan_next */
+    snib__time one_at;        /* when the last message 1 came */
     uint32_t hash;
     uint16_t len;
     uint8_t state; /* enum snib__channel_state */
@@ -106,8 +107,8 @@ struct snib__gate {
     void *home;                /* the caller's, for all gates of the engine */
     struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
     struct snib__hold *peers;  /* others: all of ours, by peer_next */
-    uint32_t trying;           /* others: attempts on their way */
     struct snib__wait *wait;
+    uint32_t trying; /* others: attempts on their way */
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
@@ -306,7 +307,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        snib__time now);
+                        bool again, snib__time now);
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
 void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);

@@ -29,6 +29,13 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     snib__hold_settle(e, hold);
 }
 
+/* How many messages of its own release a gate hears. */
+static uint32_t release_messages(const struct snib__gate *gate)
+{
+    uint8_t traits = gate->kind->traits;
+    return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+}
+
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
@@ -37,9 +44,9 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         wait->chain = 0;
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (!(hold->flags & SNIB__YIELD)) {
+        if (!(hold->flags & SNIB__YIELD) && release_messages(hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages++;
+            wait->own_messages += release_messages(hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -148,8 +155,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* No message comes of a release that was refused or that told nobody; if one was taken for it,
      * it was somebody else's, and news. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
-        if (wait->own_messages > 0)
-            wait->own_messages--;
+        if (wait->own_messages >= release_messages(gate))
+            wait->own_messages -= release_messages(gate);
         else
             wait->hint = true;
     }

@@ -175,8 +175,9 @@ void snib__wait_recheck_all(struct snib__engine *e, snib__time now)
         }
 }
 
+/* again: the same news as the message before it. */
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
-                        snib__time now)
+                        bool again, snib__time now)
 {
     e->stats.messages++;
     if (wait->gate->kind->discipline == SNIB__QUEUED) {
@@ -187,6 +188,8 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
         wait->own_messages--;
         return;
     }
+    if (again)
+        return;
     wait->brief = 0;
     if (wait->gate->active)
         wait->hint = wait->gate->active->phase == SNIB__TRYING;

@@ -30,7 +30,9 @@ enum {
     SNIB__POLLS = 1,   /* a release sends no message: waiters poll with growing back-off */
     SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
     SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
-    SNIB__NO_HANDOVER = 8
+    SNIB__NO_HANDOVER = 8,
+    SNIB__TWO_MESSAGES = 16, /* a release that tells tells twice */
+    SNIB__MANY_MESSAGES = 32 /* ... a number of times that nobody counts */
 };
 
 struct snib__verdict {

@@ -179,7 +179,7 @@ static void multi_released(const struct snib__engine *engine, const struct snib_
 const struct snib__lock_kind snib__multi = {
     .kind = SNIB__MULTI,
     .discipline = SNIB__EXCLUSIVE,
-    .traits = SNIB__NO_HANDOVER,
+    .traits = SNIB__NO_HANDOVER | SNIB__MANY_MESSAGES,
     .acquire = multi_acquire,
     .release = multi_release,
     .renew = multi_renew,

@@ -101,6 +101,7 @@ static int read_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__read = {
     .kind = SNIB_READ,
     .discipline = SNIB__SHARED,
+    .traits = SNIB__TWO_MESSAGES,
     .acquire = read_acquire,
     .release = read_release,
     .renew = read_renew,

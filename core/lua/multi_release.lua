@@ -54,6 +54,10 @@ end
 for i = 1, #kinds do
     if messages[i] then
         redis.pcall('publish', ARGV[i + 2], messages[i])
+        -- As the read and the write side's own releases do.
+        if messages[i] == '1' then
+            redis.pcall('publish', ARGV[i + 2], '0')
+        end
     end
 end
 return held == 0 and 0 or held == #kinds and 1 or 2

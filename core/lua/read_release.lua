@@ -63,5 +63,8 @@ if held() then
     return 1
 end
 redis.call('del', KEYS[1])
+-- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
+-- one who is about to.
 local receivers = redis.pcall('publish', ARGV[2], '1')
+redis.pcall('publish', ARGV[2], '0')
 return 1 + (type(receivers) == 'number' and receivers or 0)

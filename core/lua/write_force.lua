@@ -9,5 +9,8 @@ if mode ~= 'write' then
     return redis.error_reply('WRONGTYPE the hash is not a read/write lock')
 end
 redis.call('del', KEYS[1])
+-- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
+-- one who is about to.
 redis.pcall('publish', ARGV[1], '1')
+redis.pcall('publish', ARGV[1], '0')
 return 1

@@ -10,7 +10,10 @@ if redis.call('hlen', KEYS[1]) <= 1 then
 else
     redis.call('hset', KEYS[1], 'mode', 'read')
 end
+-- 1 wakes all waiters of a process at once, but of Redisson's only those who sleep already; 0 is kept for
+-- one who is about to.
 local receivers = redis.pcall('publish', ARGV[2], '1')
+redis.pcall('publish', ARGV[2], '0')
 if type(receivers) ~= 'number' then
     return 1
 end

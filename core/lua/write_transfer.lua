@@ -24,6 +24,7 @@ if reads or type(counted) ~= 'number' or counted < 1 then
         redis.call('del', KEYS[1])
     end
     redis.pcall('publish', ARGV[4], '1')
+    redis.pcall('publish', ARGV[4], '0')
     return 2
 end
 redis.call('hset', KEYS[1], 'mode', 'write', field, 1)

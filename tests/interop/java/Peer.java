@@ -1,0 +1,263 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
+import org.redisson.api.RCountDownLatch;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+/**
+ * Redisson at the end of a pipe: one command a line, one answer a line.
+ *
+ * <pre>
+ *   TAG open CLIENT URL WATCHDOG_MS      a client, for the commands that name it
+ *   TAG interrupt THREAD
+ *   TAG asleep THREAD                    whether it waits for a message, not for an answer
+ *   TAG quit
+ *   TAG do THREAD CLIENT TYPE NAME VERB NUMBER...
+ * </pre>
+ *
+ * A command of the last kind runs on the named thread, after those that this thread has still to do,
+ * so a test sees whether a call still waits. Times are milliseconds. The answers:
+ *
+ * <pre>
+ *   TAG NANOS ok VALUE
+ *   TAG NANOS error EXCEPTION MESSAGE
+ * </pre>
+ *
+ * NANOS is the monotonic clock of the machine at the end of the call. What not every version of
+ * Redisson has is called by reflection.
+ */
+public final class Peer {
+    private static final PrintStream OUT = System.out;
+    private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+    private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+
+    private interface Call {
+        Object run() throws Exception;
+    }
+
+    /** One thread that a test can name and interrupt. */
+    private static final class Worker {
+        private volatile Thread thread;
+        private final ExecutorService executor = Executors.newSingleThreadExecutor(body -> {
+            thread = new Thread(body);
+            thread.setDaemon(true);
+            return thread;
+        });
+    }
+
+    private static synchronized void say(String tag, long nanos, String text) {
+        OUT.println(tag + " " + nanos + " " + text.replace('\n', ' '));
+        OUT.flush();
+    }
+
+    private static void answer(String tag, Call call) {
+        try {
+            Object value = call.run();
+            say(tag, System.nanoTime(), "ok " + (value == null ? "null" : value));
+        } catch (Throwable error) {
+            Throwable cause = error;
+            while (cause.getCause() != null && (cause instanceof ExecutionException
+                    || cause instanceof InvocationTargetException)) {
+                cause = cause.getCause();
+            }
+            say(tag, System.nanoTime(),
+                    "error " + cause.getClass().getSimpleName() + " " + cause.getMessage());
+        }
+    }
+
+    private static RedissonClient open(String url, long watchdog) {
+        Config config = new Config();
+        config.setCodec(StringCodec.INSTANCE).setLockWatchdogTimeout(watchdog);
+        config.setThreads(4).setNettyThreads(4);
+        config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(2)
+                .setSubscriptionConnectionMinimumIdleSize(1);
+        return Redisson.create(config);
+    }
+
+    /** Redisson parks its waiters in a semaphore, those of a latch in a gate of its own. */
+    private static boolean asleep(Thread thread) {
+        return Arrays.stream(thread.getStackTrace()).map(StackTraceElement::getClassName)
+                .anyMatch(name -> name.equals("java.util.concurrent.Semaphore")
+                        || name.startsWith("org.redisson.misc.ReclosableLatch"));
+    }
+
+    // ---- Objects ---------------------------------------------------------------------------------
+
+    private static RLock[] members(RedissonClient client, String names) {
+        return Arrays.stream(names.split(",")).map(client::getLock).toArray(RLock[]::new);
+    }
+
+    private static RLock lock(RedissonClient client, String type, String name) throws Exception {
+        switch (type) {
+            case "mutex": return client.getLock(name);
+            case "fair": return client.getFairLock(name);
+            case "read": return client.getReadWriteLock(name).readLock();
+            case "write": return client.getReadWriteLock(name).writeLock();
+            case "spin": return client.getSpinLock(name);
+            case "fenced": return (RLock) invoke(client, "getFencedLock", name);
+            case "multi": return client.getMultiLock(members(client, name));
+            case "red": return new RedissonRedLock(members(client, name));
+            default: throw new IllegalArgumentException("no type " + type);
+        }
+    }
+
+    /** Calls the public method of this name that takes as many arguments. */
+    private static Object invoke(Object target, String name, Object... arguments) throws Exception {
+        for (Class<?> face : target.getClass().getInterfaces()) {
+            for (java.lang.reflect.Method method : face.getMethods()) {
+                if (method.getName().equals(name) && accepts(method, arguments)) {
+                    return method.invoke(target, arguments);
+                }
+            }
+        }
+        throw new NoSuchMethodException(name);
+    }
+
+    private static boolean accepts(java.lang.reflect.Method method, Object[] arguments) {
+        Class<?>[] types = method.getParameterTypes();
+        if (types.length != arguments.length) {
+            return false;
+        }
+        for (int i = 0; i < types.length; i++) {
+            boolean number = types[i] == long.class && arguments[i] instanceof Long;
+            if (!number && !types[i].isInstance(arguments[i])) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    // ---- Verbs -----------------------------------------------------------------------------------
+
+    private static final TimeUnit MS = TimeUnit.MILLISECONDS;
+
+    private static Object done() {
+        return "done";
+    }
+
+    /** A lease of -1 is the watchdog's; the asynchronous verbs name the thread they pretend to be. */
+    private static Object ofLock(RLock lock, String verb, long[] n) throws Exception {
+        switch (verb) {
+            case "lock": lock.lock(n[0], MS); return done();
+            case "try": return n[0] == 0 && n[1] == -1 ? lock.tryLock() : lock.tryLock(n[0], n[1], MS);
+            case "unlock": lock.unlock(); return done();
+            case "lock_as": lock.lockAsync(n[1], MS, n[0]).get(); return done();
+            case "try_as": return lock.tryLockAsync(n[1], n[2], MS, n[0]).get();
+            case "unlock_as": lock.unlockAsync(n[0]).get(); return done();
+            case "force": return lock.forceUnlock();
+            case "locked": return lock.isLocked();
+            case "mine": return lock.isHeldByCurrentThread();
+            case "count": return lock.getHoldCount();
+            case "ttl": return lock.remainTimeToLive();
+            case "lock_token": return invoke(lock, "lockAndGetToken");
+            case "try_token": return invoke(lock, "tryLockAndGetToken", n[0], n[1], MS);
+            case "token": return invoke(lock, "getToken");
+            default: throw new IllegalArgumentException("no verb " + verb);
+        }
+    }
+
+    private static Object ofSemaphore(RSemaphore semaphore, String verb, long[] n) throws Exception {
+        int count = n.length > 0 ? (int) n[0] : 1;
+        switch (verb) {
+            case "init": return semaphore.trySetPermits(count);
+            case "acquire": semaphore.acquire(count); return done();
+            case "acquire_as": semaphore.acquireAsync(count).get(); return done();
+            case "try": return semaphore.tryAcquire(count, n[1], MS);
+            case "release": semaphore.release(count); return done();
+            case "add": semaphore.addPermits(count); return done();
+            case "drain": return semaphore.drainPermits();
+            case "available": return semaphore.availablePermits();
+            default: throw new IllegalArgumentException("no verb " + verb);
+        }
+    }
+
+    private static Object ofPermits(RPermitExpirableSemaphore permits, String id, String verb, long[] n)
+            throws Exception {
+        switch (verb) {
+            case "init": return permits.trySetPermits((int) n[0]);
+            case "acquire": return n[0] == -1 ? permits.acquire() : permits.acquire(n[0], MS);
+            case "try": return permits.tryAcquire(n[0], n[1], MS);
+            case "release": permits.release(id); return done();
+            case "try_release": return permits.tryRelease(id);
+            case "available": return permits.availablePermits();
+            default: throw new IllegalArgumentException("no verb " + verb);
+        }
+    }
+
+    private static Object ofLatch(RCountDownLatch latch, String verb, long[] n) throws Exception {
+        switch (verb) {
+            case "init": return latch.trySetCount(n[0]);
+            case "down": latch.countDown(); return done();
+            case "count": return latch.getCount();
+            case "wait": return latch.await(n[0], MS);
+            case "await": latch.await(); return done();
+            case "delete": return latch.delete();
+            default: throw new IllegalArgumentException("no verb " + verb);
+        }
+    }
+
+    /** The words are CLIENT TYPE NAME VERB NUMBER...; a permit's id comes in the place of a number. */
+    private static Object act(String[] word) throws Exception {
+        RedissonClient client = CLIENTS.get(word[0]);
+        String type = word[1], name = word[2], verb = word[3];
+        String id = verb.endsWith("release") && type.equals("permits") ? word[4] : null;
+        long[] numbers = id != null ? new long[0]
+                : Arrays.stream(word).skip(4).mapToLong(Long::parseLong).toArray();
+        switch (type) {
+            case "semaphore": return ofSemaphore(client.getSemaphore(name), verb, numbers);
+            case "permits":
+                return ofPermits(client.getPermitExpirableSemaphore(name), id, verb, numbers);
+            case "latch": return ofLatch(client.getCountDownLatch(name), verb, numbers);
+            default: return ofLock(lock(client, type, name), verb, numbers);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader in = new BufferedReader(
+                new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] word = line.split(" ");
+            String tag = word[0];
+            String[] rest = Arrays.copyOfRange(word, Math.min(3, word.length), word.length);
+            switch (word[1]) {
+                case "open":
+                    answer(tag, () -> {
+                        CLIENTS.put(word[2], open(word[3], Long.parseLong(word[4])));
+                        return CLIENTS.get(word[2]).getId();
+                    });
+                    break;
+                case "interrupt":
+                    WORKERS.get(word[2]).thread.interrupt();
+                    answer(tag, Peer::done);
+                    break;
+                case "asleep":
+                    answer(tag, () -> asleep(WORKERS.get(word[2]).thread));
+                    break;
+                case "do":
+                    WORKERS.computeIfAbsent(word[2], key -> new Worker()).executor
+                            .execute(() -> answer(tag, () -> act(rest)));
+                    break;
+                default: // quit
+                    answer(tag, Peer::done);
+                    System.exit(0);
+            }
+        }
+        System.exit(0); // the test is gone
+    }
+}

@@ -1,0 +1,19 @@
+"""The kinds of locks that both sides have."""
+
+from __future__ import annotations
+
+# What is held, and what the other side wants meanwhile.
+AGAINST = {
+    "mutex": "mutex",
+    "fair": "fair",
+    "read": "write",
+    "write": "read",
+    "spin": "spin",
+    "fenced": "fenced",
+    "multi": "multi",
+}
+
+
+def names(kind: str, name: str) -> str:
+    """A multi lock has three members."""
+    return f"{name}a,{name}b,{name}c" if kind == "multi" else name

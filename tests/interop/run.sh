@@ -1,0 +1,60 @@
+#!/bin/bash
+# The proof against real Redisson: builds what is missing, runs the tests, compares the table in docs/redisson.md with what was seen.
+# After a change: tests/interop/table.py build/interop.json writes the table.
+#
+#   run.sh [PYTEST ARGUMENT...]
+#
+# The jars, the classes and the Go program lie in $SNIB_BUILD/interop (default build/interop) and are
+# built again only when their sources change.  Without a JVM or Maven the tests against Redisson are
+# skipped, loudly, as are those against redsync without Go; with SNIB_NEED_JAVA=1 that is a failure.
+set -euo pipefail
+cd "$(dirname "$0")"
+BUILD=${SNIB_BUILD:-$PWD/../../build}
+mkdir -p "$BUILD/interop"
+BUILD=$(cd "$BUILD" && pwd)
+export SNIB_BUILD=$BUILD PYTHONDONTWRITEBYTECODE=1
+PATH=$BUILD/venv/bin:$BUILD/tools:$PATH:/usr/local/go/bin
+
+say() { printf '%s\n' "$*" >&2; }
+
+# built LOG FOLDER SOURCE... -- COMMAND...: run COMMAND unless FOLDER was made of these very sources.
+built() {
+    local log=$1 folder=$2 sources=() sum
+    shift 2
+    while [ "$1" != -- ]; do sources+=("$1"); shift; done
+    shift
+    sum=$(cat "${sources[@]}" | sha256sum)
+    [ -e "$folder" ] && [ "$(cat "$folder.sum" 2>/dev/null)" = "$sum" ] && return
+    rm -f "$folder.sum"
+    "$@" >"$log" 2>&1 || { tail -n 20 "$log" >&2; return 1; }
+    printf '%s\n' "$sum" >"$folder.sum"
+}
+
+build_peer() {
+    local version=$1 folder=$BUILD/interop/$1
+    built "$folder.log" "$folder" java/pom.xml java/Peer.java -- \
+        mvn -q -B -f java/pom.xml "-Dredisson=$version" "-Dpeer.build=$folder" compile dependency:copy-dependencies
+}
+
+if command -v java >/dev/null && command -v mvn >/dev/null; then
+    for version in $(python -c 'import versions; print(*versions.VERSIONS)'); do
+        build_peer "$version" || { say "Redisson $version could not be built"; break; }
+    done
+else
+    say "REDISSON WILL NOT BE TESTED: this needs a JVM and Maven"
+fi
+if command -v go >/dev/null; then
+    built "$BUILD/interop/redsync.log" "$BUILD/interop/redsync" go/go.mod go/go.sum go/main.go -- \
+        go build -C go -o "$BUILD/interop/redsync" . || say "redsync could not be built"
+else
+    say "REDSYNC WILL NOT BE TESTED: this needs Go"
+fi
+
+rm -f "$BUILD/interop.json"
+status=0
+python -m pytest -q -p no:cacheprovider "$@" || status=$?
+# docs/redisson.md must say what was seen; a part of the tests says nothing about the whole.
+if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
+    python table.py --check "$BUILD/interop.json"
+fi
+exit $status

@@ -1,0 +1,10 @@
+"""Which Redissons are tested, and what they have."""
+
+# Newest first: it runs everything, the others the core set.
+VERSIONS = ("4.7.0", "3.52.0", "3.24.3", "3.21.3", "3.15.6")
+
+# When the type came, where that is later than the oldest version here.
+SINCE = {"fenced": (3, 19, 0)}
+
+JAVA_WAITS = "ours holds, Java waits"
+OURS_WAITS = "Java holds, ours waits"
