@@ -1,7 +1,7 @@
 -- Release the write side and wake everybody; an owner that reads as well goes on as a reader.
 -- KEYS[1] lock   ARGV[1] owner   ARGV[2] channel
 -- Reply: 0 not held by this owner; 1 + number of receivers of the message otherwise.
--- The message is 1, which wakes all waiters of a process: the readers among them come in together.
+-- The messages are 1, which wakes all waiters of a process, and 0: see below.
 if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then
     return 0
 end
