@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3c4beb9c3854eb41"
+#define SNIB_BUILD_ID "8892127030b57c04"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -6444,7 +6444,8 @@ enum {
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
     SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096  /* fair: it has had a place, which is to be given back */
+    SNIB__SEATED = 4096, /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192    /* read: its number is that of the write hold of the same owner */
 };
 
 /* op->place */
@@ -9524,8 +9525,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    if (number)
+    if (number) {
         hold->number = number;
+        hold->flags |= SNIB__LENT;
+    }
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
@@ -9593,7 +9596,11 @@ void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time
 {
     /* Who took it cannot be told, or it is nothing that could be given back. */
     if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
+        struct snib__gate *gate = hold->gate;
+        snib__gate_ref(gate);
         snib__gate_forget_hold(e, hold);
+        snib__gate_advance(e, gate, now);
+        snib__gate_put(e, gate);
         return;
     }
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
@@ -11439,6 +11446,16 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
+/* A writer's reads share its number: while one of them is on its way back, a repeated release would take the
+ * next one with it. */
+static bool share_number_busy(const struct snib__hold *hold)
+{
+    const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
+    while (peer && (peer == hold || peer->number != hold->number))
+        peer = peer->peer_next;
+    return peer != NULL;
+}
+
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
@@ -11447,6 +11464,8 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
+        if (share_number_busy(op->hold))
+            break; /* the answer to the other's release comes back here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
     }
@@ -11472,7 +11491,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if (!op->once && gate->wait && gate->wait->head) {
+    if ((!op->once && gate->wait && gate->wait->head) || share_number_busy(op->hold)) {
         share_queue(e, op);
         return;
     }

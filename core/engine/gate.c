@@ -244,8 +244,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
     }
-    if (number)
+    if (number) {
         hold->number = number;
+        hold->flags |= SNIB__LENT;
+    }
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
@@ -313,7 +315,11 @@ void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time
 {
     /* Who took it cannot be told, or it is nothing that could be given back. */
     if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
+        struct snib__gate *gate = hold->gate;
+        snib__gate_ref(gate);
         snib__gate_forget_hold(e, hold);
+        snib__gate_advance(e, gate, now);
+        snib__gate_put(e, gate);
         return;
     }
     hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));

@@ -42,7 +42,8 @@ enum {
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
     SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096  /* fair: it has had a place, which is to be given back */
+    SNIB__SEATED = 4096, /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192    /* read: its number is that of the write hold of the same owner */
 };
 
 /* op->place */

@@ -27,6 +27,16 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
+/* A writer's reads share its number: while one of them is on its way back, a repeated release would take the
+ * next one with it. */
+static bool share_number_busy(const struct snib__hold *hold)
+{
+    const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
+    while (peer && (peer == hold || peer->number != hold->number))
+        peer = peer->peer_next;
+    return peer != NULL;
+}
+
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
@@ -35,6 +45,8 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
+        if (share_number_busy(op->hold))
+            break; /* the answer to the other's release comes back here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
     }
@@ -60,7 +72,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if (!op->once && gate->wait && gate->wait->head) {
+    if ((!op->once && gate->wait && gate->wait->head) || share_number_busy(op->hold)) {
         share_queue(e, op);
         return;
     }
