@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8892127030b57c04"
+#define SNIB_BUILD_ID "b4293cad281eee2d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1312,11 +1312,12 @@ struct snib__hold {
     uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
-    int64_t fencing; /* token, 0 none */
     union {
+        int64_t fencing; /* kinds with tokens: 0 none; see snib__hold_fencing() */
         struct {
-            uint32_t permits; /* their ids are made of `number` and those that follow it */
-            uint32_t vote_ms; /* as in snib__acquire */
+            uint32_t
+                permits; /* PERMITS, SEMAPHORE: ids are made of `number` and those that follow it */
+            uint32_t vote_ms; /* MUTEX: as in snib__acquire */
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
@@ -1338,6 +1339,7 @@ struct snib__hold {
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
 /* A hold that was renewed has a fixed lease from now on. */
@@ -2586,8 +2588,9 @@ enum {
     SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
     SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
     SNIB__NO_HANDOVER = 8,
-    SNIB__TWO_MESSAGES = 16, /* a release that tells tells twice */
-    SNIB__MANY_MESSAGES = 32 /* ... a number of times that nobody counts */
+    SNIB__TWO_MESSAGES = 16,  /* a release that tells tells twice */
+    SNIB__MANY_MESSAGES = 32, /* ... a number of times that nobody counts */
+    SNIB__TOKENS = 64         /* its holds may have fencing tokens */
 };
 
 struct snib__verdict {
@@ -3469,7 +3472,7 @@ int64_t snib_hold_token(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    int64_t token = hold->fencing;
+    int64_t token = snib__hold_fencing(hold);
     held_leave(client, handle);
     return token;
 }
@@ -5007,7 +5010,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
-        out->fencing = op->hold->fencing;
+        out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
             snib__hold_drop(engine, op->hold, now);
@@ -6507,9 +6510,11 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
-    void *home;                /* the caller's, for all gates of the engine */
-    struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
-    struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    void *home; /* the caller's, for all gates of the engine */
+    union {
+        struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
+        struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    };
     struct snib__wait *wait;
     uint32_t trying; /* others: attempts on their way */
     uint32_t hash;
@@ -6517,6 +6522,23 @@ struct snib__gate {
     uint16_t name_len;
     char name[];
 };
+
+static inline bool snib__gate_sole(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+
+/* The one hold of a gate that has one at a time. */
+static inline struct snib__hold *snib__gate_active(const struct snib__gate *gate)
+{
+    return snib__gate_sole(gate) ? gate->active : NULL;
+}
+
+/* All holds of a gate: the first, and the next. */
+static inline struct snib__hold *snib__gate_first(const struct snib__gate *gate)
+{
+    return gate->active;
+}
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
@@ -6663,10 +6685,6 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 
 /* sole.c */
-static inline bool snib__gate_sole(const struct snib__gate *gate)
-{
-    return gate->kind->discipline == SNIB__EXCLUSIVE;
-}
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
@@ -6814,6 +6832,8 @@ enum snib__script {
     SNIB__SCRIPT_MUTEX_RELEASE,
     SNIB__SCRIPT_MUTEX_RENEW,
     SNIB__SCRIPT_MUTEX_TRANSFER,
+    SNIB__SCRIPT_MUTEXES_ACQUIRE,
+    SNIB__SCRIPT_MUTEXES_RELEASE,
     SNIB__SCRIPT_PERMITS_ACQUIRE,
     SNIB__SCRIPT_PERMITS_COUNT,
     SNIB__SCRIPT_PERMITS_FORCE,
@@ -7843,6 +7863,42 @@ static const struct snib__script_text {
      "end\n"
      "return 1\n",
      374, "041f75ae6aa982856f2ebae7aba62b5e53c7d833"},
+    {"mutexes_acquire",
+     "local call, pcall = redis.call, redis.pcall\n"
+     "local owner, lease = ARGV[1], ARGV[2]\n"
+     "if call('exists', unpack(KEYS)) > 0 then\n"
+     "    for i, lock in ipairs(KEYS) do\n"
+     "        local left = call('pttl', lock)\n"
+     "        if left ~= -2 and call('hexists', lock, owner) == 0 then\n"
+     "            return { i - 1, left }\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "for i, lock in ipairs(KEYS) do\n"
+     "    call('hset', lock, owner, 1)\n"
+     "    local set = pcall('pexpire', lock, lease)\n"
+     "    if set ~= 1 then\n"
+     "        for taken = 1, i do\n"
+     "            call('hdel', KEYS[taken], owner)\n"
+     "        end\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "return nil\n",
+     659, "7c8954a9557dd351ff2c35d2a615bedb7d4fde10"},
+    {"mutexes_release",
+     "local call, pcall = redis.call, redis.pcall\n"
+     "local channels = {}\n"
+     "for i, lock in ipairs(KEYS) do\n"
+     "    if call('hdel', lock, ARGV[1]) == 1 then\n"
+     "        channels[#channels + 1] = ARGV[i + 1]\n"
+     "    end\n"
+     "end\n"
+     "for _, channel in ipairs(channels) do\n"
+     "    pcall('publish', channel, '0')\n"
+     "end\n"
+     "return #channels == 0 and 0 or #channels == #KEYS and 1 or 2\n",
+     336, "2831228bcc69ef8c439508026857180abb3a84cd"},
     {"permits_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -8966,7 +9022,7 @@ static void chan_refused(struct snib__engine *e, snib__time now)
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
             for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-                if (wait->head && !wait->gate->active && !wait->gate->trying)
+                if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
         }
 }
@@ -9173,9 +9229,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
             snib__gate_ref(gate);
-            if (gate->active && gate->active->phase == SNIB__HELD)
-                engine_close_hold(e, gate->active, now);
-            for (struct snib__hold *hold = gate->peers, *other; hold; hold = other) {
+            for (struct snib__hold *hold = snib__gate_first(gate), *other; hold; hold = other) {
                 other = hold->peer_next;
                 if (hold->phase == SNIB__HELD)
                     engine_close_hold(e, hold, now);
@@ -9190,7 +9244,7 @@ bool snib__engine_quiet(const struct snib__engine *e)
         return false;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active || gate->trying)
+            if (snib__gate_active(gate) || gate->trying)
                 return false;
     return true;
 }
@@ -9271,9 +9325,7 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            if (gate->active)
-                engine_forget_sink(gate->active, sink);
-            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
                 engine_forget_sink(hold, sink);
         }
 }
@@ -9397,7 +9449,7 @@ void snib__gate_join(struct snib__hold *hold)
 void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
-    if (gate->active == hold)
+    if (snib__gate_active(gate) == hold)
         gate->active = NULL;
     if (!(hold->flags & SNIB__PEER))
         return;
@@ -9446,7 +9498,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
                                        snib__time now)
 {
-    struct snib__hold *hold = snib__gate_sole(gate) ? gate->active : gate->peers;
+    struct snib__hold *hold = snib__gate_first(gate);
     if (owner == 0)
         return NULL;
     while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
@@ -9478,7 +9530,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 /* What we hold ourselves, or wait for ourselves, needs no question to the server. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
-    const struct snib__hold *active = gate->active;
+    const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
     return (gate->wait && gate->wait->head) ||
@@ -9532,9 +9584,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
-    if (!snib__outer_is(gate)) {
+    if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
-        e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
+        e->next_number += hold->permits - 1; /* a number for each */
+    } else if (gate->kind->kind == SNIB_MUTEX) {
         hold->vote_ms = how->vote_ms;
     }
     hold->options = how->options & 15u;
@@ -9563,7 +9616,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
                 !(gate->kind->traits & SNIB__UNOWNED);
     snib__hold_granted(e, hold, sent_at, now);
-    hold->fencing = token;
+    if (gate->kind->traits & SNIB__TOKENS)
+        hold->fencing = token;
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
@@ -9922,6 +9976,11 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     } else if (snib__outer_is(hold->gate)) {
         snib__hold_arm(e, hold, now);
     }
+}
+
+int64_t snib__hold_fencing(const struct snib__hold *hold)
+{
+    return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
 }
 
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
@@ -10464,7 +10523,7 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
     if (again) {
         again->number = hold->number;
         again->lease_ms = hold->lease_ms;
-        again->permits = hold->permits;
+        again->fencing = hold->fencing; /* or its permits */
         again->options = hold->options;
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
@@ -11214,7 +11273,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
-    if (held && gate->active == hold && snib__sole_hand_over(e, hold, now))
+    if (held && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
 }
@@ -11329,7 +11388,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else if (yield && wait && wait->head && !gate->active) {
+    } else if (yield && wait && wait->head && !snib__gate_active(gate)) {
         wait->yielding = true;
         snib__wait_sleep(e, gate, -1, false, now);
     } else {
@@ -11933,11 +11992,11 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     wait->burst = 1;
     wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
-    if (!gate->active)
+    if (!snib__gate_active(gate))
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        if (!gate->active) /* else the chain of hand-overs must not be forgotten */
+        if (!snib__gate_active(gate)) /* else the chain of hand-overs must not be forgotten */
             snib__wait_free(e, wait);
         return;
     }
@@ -11957,7 +12016,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 /* Somebody waits asleep: let the first of them try. */
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->gate->active && !wait->gate->trying && !wait->incoming && wait->head &&
+    if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
         snib__node_ready(e))
         snib__gate_advance(e, wait->gate, now);
 }
@@ -11991,8 +12050,8 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
     if (again)
         return;
     wait->brief = 0;
-    if (wait->gate->active)
-        wait->hint = wait->gate->active->phase == SNIB__TRYING;
+    if (snib__gate_active(wait->gate))
+        wait->hint = snib__gate_active(wait->gate)->phase == SNIB__TRYING;
     else if (wait->gate->trying)
         wait->hint = true;
     else
@@ -12049,7 +12108,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->head || wait->gate->active || wait->gate->trying || wait->incoming)
+    if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
     if (!snib__node_ready(e)) {
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
@@ -12330,9 +12389,7 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            if (gate->active)
-                watchdog_ask_fixed(e, gate->active, now);
-            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
                 watchdog_ask_fixed(e, hold, now);
         }
 }
@@ -12473,6 +12530,7 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
 const struct snib__lock_kind snib__fair = {
     .kind = SNIB_FAIR,
     .discipline = SNIB__QUEUED,
+    .traits = SNIB__TOKENS,
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,
@@ -12591,6 +12649,7 @@ static int fenced_info(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TOKENS,
     .acquire = fenced_acquire,
     .release = snib__mutex_release,
     .transfer = fenced_transfer,
@@ -13107,7 +13166,7 @@ const struct snib__lock_kind snib__latch = {
 /* ---- locks/multi.c ----------------------------------------------------------------------------*/
 
 /* multi.c - several locks of one client as one, taken and given back by one command; beside
- * core/lua/multi_*.lua.
+ * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes: half the keys and time.
  *
  * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w write),
  * the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
@@ -13144,6 +13203,7 @@ struct multi_member {
 
 struct multi_list {
     uint32_t n;
+    bool mutexes; /* all of them: scripts of their own need one key for each, and less time */
     char kinds[MULTI_MAX];
     struct multi_member members[MULTI_MAX];
 };
@@ -13151,9 +13211,11 @@ struct multi_list {
 static void multi_members(const struct snib__gate *gate, struct multi_list *list)
 {
     const char *at = gate->name, *end = gate->name + gate->name_len;
+    list->mutexes = true;
     for (list->n = 0; at < end && list->n < MULTI_MAX; list->n++) {
         size_t len = strnlen(at + 1, (size_t)(end - at - 1));
         list->kinds[list->n] = *at;
+        list->mutexes = list->mutexes && *at == 'm';
         list->members[list->n] = (struct multi_member){*at, at + 1, len};
         at += len + 2;
     }
@@ -13203,11 +13265,52 @@ static int multi_acquire_keys(struct snib__buf *out, const struct snib__engine *
     return snib__resp_arg(out, member->name, member->len);
 }
 
+static int multi_names(struct snib__buf *out, const struct multi_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (snib__resp_arg(out, list->members[i].name, list->members[i].len) < 0)
+            return -1;
+    return 0;
+}
+
+static int multi_channels(struct snib__buf *out, const struct multi_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        char channel[SNIB__CHANNEL_MAX];
+        if (snib__resp_arg(out, channel, multi_member_channel(channel, &list->members[i])) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int multi_acquire_mutexes(struct snib__buf *out, const struct snib__engine *engine,
+                                 const struct snib__hold *hold, const struct multi_list *list)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEXES_ACQUIRE, list->n, list->n + 2) < 0 ||
+        multi_names(out, list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_MUTEXES_ACQUIRE;
+}
+
+static int multi_release_mutexes(struct snib__buf *out, const struct snib__engine *engine,
+                                 const struct snib__hold *hold, const struct multi_list *list)
+{
+    uint32_t n = list->n;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEXES_RELEASE, n, 2 * n + 1) < 0 ||
+        multi_names(out, list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        multi_channels(out, list) < 0)
+        return -1;
+    return SNIB__SCRIPT_MUTEXES_RELEASE;
+}
+
 static int multi_acquire(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
     struct multi_list list;
     multi_members(hold->gate, &list);
+    if (list.mutexes)
+        return multi_acquire_mutexes(out, engine, hold, &list);
     if (snib__script_begin(out, SNIB__SCRIPT_MULTI_ACQUIRE, 3 * list.n, 3 * list.n + 3) < 0)
         return -1;
     for (uint32_t i = 0; i < list.n; i++)
@@ -13234,15 +13337,12 @@ static int multi_release(struct snib__buf *out, const struct snib__engine *engin
 {
     struct multi_list list;
     multi_members(hold->gate, &list);
+    if (list.mutexes)
+        return multi_release_mutexes(out, engine, hold, &list);
     if (snib__script_begin(out, SNIB__SCRIPT_MULTI_RELEASE, 2 * list.n, 3 * list.n + 2) < 0 ||
         multi_hold_keys(out, engine, hold, &list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
-        snib__resp_arg(out, list.kinds, list.n) < 0)
+        snib__resp_arg(out, list.kinds, list.n) < 0 || multi_channels(out, &list) < 0)
         return -1;
-    for (uint32_t i = 0; i < list.n; i++) {
-        char channel[SNIB__CHANNEL_MAX];
-        if (snib__resp_arg(out, channel, multi_member_channel(channel, &list.members[i])) < 0)
-            return -1;
-    }
     return SNIB__SCRIPT_MULTI_RELEASE;
 }
 
@@ -14026,7 +14126,7 @@ static int write_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
-    .traits = SNIB__TWO_MESSAGES,
+    .traits = SNIB__TWO_MESSAGES | SNIB__TOKENS,
     .acquire = write_acquire,
     .release = write_release,
     .transfer = write_transfer,

@@ -120,7 +120,7 @@ int64_t snib_hold_token(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    int64_t token = hold->fencing;
+    int64_t token = snib__hold_fencing(hold);
     held_leave(client, handle);
     return token;
 }

@@ -228,7 +228,7 @@ static void chan_refused(struct snib__engine *e, snib__time now)
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
             for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
-                if (wait->head && !wait->gate->active && !wait->gate->trying)
+                if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
         }
 }

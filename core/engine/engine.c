@@ -146,9 +146,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
             snib__gate_ref(gate);
-            if (gate->active && gate->active->phase == SNIB__HELD)
-                engine_close_hold(e, gate->active, now);
-            for (struct snib__hold *hold = gate->peers, *other; hold; hold = other) {
+            for (struct snib__hold *hold = snib__gate_first(gate), *other; hold; hold = other) {
                 other = hold->peer_next;
                 if (hold->phase == SNIB__HELD)
                     engine_close_hold(e, hold, now);
@@ -163,7 +161,7 @@ bool snib__engine_quiet(const struct snib__engine *e)
         return false;
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
-            if (gate->active || gate->trying)
+            if (snib__gate_active(gate) || gate->trying)
                 return false;
     return true;
 }
@@ -244,9 +242,7 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            if (gate->active)
-                engine_forget_sink(gate->active, sink);
-            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
                 engine_forget_sink(hold, sink);
         }
 }

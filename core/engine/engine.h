@@ -200,11 +200,12 @@ struct snib__hold {
     uint64_t owner;                           /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
-    int64_t fencing; /* token, 0 none */
     union {
+        int64_t fencing; /* kinds with tokens: 0 none; see snib__hold_fencing() */
         struct {
-            uint32_t permits; /* their ids are made of `number` and those that follow it */
-            uint32_t vote_ms; /* as in snib__acquire */
+            uint32_t
+                permits; /* PERMITS, SEMAPHORE: ids are made of `number` and those that follow it */
+            uint32_t vote_ms; /* MUTEX: as in snib__acquire */
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
@@ -226,6 +227,7 @@ struct snib__hold {
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
 /* A hold that was renewed has a fixed lease from now on. */

@@ -116,7 +116,7 @@ void snib__gate_join(struct snib__hold *hold)
 void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
-    if (gate->active == hold)
+    if (snib__gate_active(gate) == hold)
         gate->active = NULL;
     if (!(hold->flags & SNIB__PEER))
         return;
@@ -165,7 +165,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
                                        snib__time now)
 {
-    struct snib__hold *hold = snib__gate_sole(gate) ? gate->active : gate->peers;
+    struct snib__hold *hold = snib__gate_first(gate);
     if (owner == 0)
         return NULL;
     while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
@@ -197,7 +197,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
 /* What we hold ourselves, or wait for ourselves, needs no question to the server. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
-    const struct snib__hold *active = gate->active;
+    const struct snib__hold *active = snib__gate_active(gate);
     if (!snib__gate_sole(gate))
         return false;
     return (gate->wait && gate->wait->head) ||
@@ -251,9 +251,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->owner = how->owner;
     hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
-    if (!snib__outer_is(gate)) {
+    if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
-        e->next_number += hold->permits - 1; /* a number for each, see snib__hold */
+        e->next_number += hold->permits - 1; /* a number for each */
+    } else if (gate->kind->kind == SNIB_MUTEX) {
         hold->vote_ms = how->vote_ms;
     }
     hold->options = how->options & 15u;
@@ -282,7 +283,8 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
                 !(gate->kind->traits & SNIB__UNOWNED);
     snib__hold_granted(e, hold, sent_at, now);
-    hold->fencing = token;
+    if (gate->kind->traits & SNIB__TOKENS)
+        hold->fencing = token;
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);

@@ -211,6 +211,11 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
 }
 
+int64_t snib__hold_fencing(const struct snib__hold *hold)
+{
+    return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
+}
+
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__LOST)

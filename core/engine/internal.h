@@ -105,9 +105,11 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
-    void *home;                /* the caller's, for all gates of the engine */
-    struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
-    struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    void *home; /* the caller's, for all gates of the engine */
+    union {
+        struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
+        struct snib__hold *peers;  /* others: all of ours, by peer_next */
+    };
     struct snib__wait *wait;
     uint32_t trying; /* others: attempts on their way */
     uint32_t hash;
@@ -115,6 +117,23 @@ struct snib__gate {
     uint16_t name_len;
     char name[];
 };
+
+static inline bool snib__gate_sole(const struct snib__gate *gate)
+{
+    return gate->kind->discipline == SNIB__EXCLUSIVE;
+}
+
+/* The one hold of a gate that has one at a time. */
+static inline struct snib__hold *snib__gate_active(const struct snib__gate *gate)
+{
+    return snib__gate_sole(gate) ? gate->active : NULL;
+}
+
+/* All holds of a gate: the first, and the next. */
+static inline struct snib__hold *snib__gate_first(const struct snib__gate *gate)
+{
+    return gate->active;
+}
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
@@ -261,10 +280,6 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 
 /* sole.c */
-static inline bool snib__gate_sole(const struct snib__gate *gate)
-{
-    return gate->kind->discipline == SNIB__EXCLUSIVE;
-}
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);

@@ -71,7 +71,7 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
-    if (held && gate->active == hold && snib__sole_hand_over(e, hold, now))
+    if (held && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
 }
@@ -186,7 +186,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else if (yield && wait && wait->head && !gate->active) {
+    } else if (yield && wait && wait->head && !snib__gate_active(gate)) {
         wait->yielding = true;
         snib__wait_sleep(e, gate, -1, false, now);
     } else {

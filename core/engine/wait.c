@@ -133,11 +133,11 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
     wait->burst = 1;
     wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
-    if (!gate->active)
+    if (!snib__gate_active(gate))
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        if (!gate->active) /* else the chain of hand-overs must not be forgotten */
+        if (!snib__gate_active(gate)) /* else the chain of hand-overs must not be forgotten */
             snib__wait_free(e, wait);
         return;
     }
@@ -157,7 +157,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 /* Somebody waits asleep: let the first of them try. */
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->gate->active && !wait->gate->trying && !wait->incoming && wait->head &&
+    if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
         snib__node_ready(e))
         snib__gate_advance(e, wait->gate, now);
 }
@@ -191,8 +191,8 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
     if (again)
         return;
     wait->brief = 0;
-    if (wait->gate->active)
-        wait->hint = wait->gate->active->phase == SNIB__TRYING;
+    if (snib__gate_active(wait->gate))
+        wait->hint = snib__gate_active(wait->gate)->phase == SNIB__TRYING;
     else if (wait->gate->trying)
         wait->hint = true;
     else
@@ -249,7 +249,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
-    if (!wait->head || wait->gate->active || wait->gate->trying || wait->incoming)
+    if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
     if (!snib__node_ready(e)) {
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);

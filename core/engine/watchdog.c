@@ -252,9 +252,7 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            if (gate->active)
-                watchdog_ask_fixed(e, gate->active, now);
-            for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
                 watchdog_ask_fixed(e, hold, now);
         }
 }

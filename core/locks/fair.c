@@ -135,6 +135,7 @@ static void fair_released(const struct snib__engine *engine, const struct snib__
 const struct snib__lock_kind snib__fair = {
     .kind = SNIB_FAIR,
     .discipline = SNIB__QUEUED,
+    .traits = SNIB__TOKENS,
     .acquire = fair_acquire,
     .release = fair_release,
     .renew = fair_renew,

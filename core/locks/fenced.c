@@ -71,6 +71,7 @@ static int fenced_info(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__fenced = {
     .kind = SNIB_FENCED,
     .discipline = SNIB__EXCLUSIVE,
+    .traits = SNIB__TOKENS,
     .acquire = fenced_acquire,
     .release = snib__mutex_release,
     .transfer = fenced_transfer,

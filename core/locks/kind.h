@@ -31,8 +31,9 @@ enum {
     SNIB__UNOWNED = 2, /* a request must not be repeated: sent once; its holds have no lease */
     SNIB__NO_HOLD = 4, /* a grant leaves nothing to be released */
     SNIB__NO_HANDOVER = 8,
-    SNIB__TWO_MESSAGES = 16, /* a release that tells tells twice */
-    SNIB__MANY_MESSAGES = 32 /* ... a number of times that nobody counts */
+    SNIB__TWO_MESSAGES = 16,  /* a release that tells tells twice */
+    SNIB__MANY_MESSAGES = 32, /* ... a number of times that nobody counts */
+    SNIB__TOKENS = 64         /* its holds may have fencing tokens */
 };
 
 struct snib__verdict {

@@ -1,5 +1,5 @@
 /* multi.c - several locks of one client as one, taken and given back by one command; beside
- * core/lua/multi_*.lua.
+ * core/lua/multi_*.lua, and mutexes_*.lua for the usual case that all are mutexes: half the keys and time.
  *
  * The gate's name is the list of members: for each a byte (m mutex, s spin, f fenced, r read, w write),
  * the name, and a NUL.  The keys are those of the members' own kinds, all with one owner.
@@ -21,6 +21,7 @@ struct multi_member {
 
 struct multi_list {
     uint32_t n;
+    bool mutexes; /* all of them: scripts of their own need one key for each, and less time */
     char kinds[MULTI_MAX];
     struct multi_member members[MULTI_MAX];
 };
@@ -28,9 +29,11 @@ struct multi_list {
 static void multi_members(const struct snib__gate *gate, struct multi_list *list)
 {
     const char *at = gate->name, *end = gate->name + gate->name_len;
+    list->mutexes = true;
     for (list->n = 0; at < end && list->n < MULTI_MAX; list->n++) {
         size_t len = strnlen(at + 1, (size_t)(end - at - 1));
         list->kinds[list->n] = *at;
+        list->mutexes = list->mutexes && *at == 'm';
         list->members[list->n] = (struct multi_member){*at, at + 1, len};
         at += len + 2;
     }
@@ -80,11 +83,52 @@ static int multi_acquire_keys(struct snib__buf *out, const struct snib__engine *
     return snib__resp_arg(out, member->name, member->len);
 }
 
+static int multi_names(struct snib__buf *out, const struct multi_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (snib__resp_arg(out, list->members[i].name, list->members[i].len) < 0)
+            return -1;
+    return 0;
+}
+
+static int multi_channels(struct snib__buf *out, const struct multi_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        char channel[SNIB__CHANNEL_MAX];
+        if (snib__resp_arg(out, channel, multi_member_channel(channel, &list->members[i])) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int multi_acquire_mutexes(struct snib__buf *out, const struct snib__engine *engine,
+                                 const struct snib__hold *hold, const struct multi_list *list)
+{
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEXES_ACQUIRE, list->n, list->n + 2) < 0 ||
+        multi_names(out, list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        snib__arg_lease(out, engine, hold) < 0)
+        return -1;
+    return SNIB__SCRIPT_MUTEXES_ACQUIRE;
+}
+
+static int multi_release_mutexes(struct snib__buf *out, const struct snib__engine *engine,
+                                 const struct snib__hold *hold, const struct multi_list *list)
+{
+    uint32_t n = list->n;
+    if (snib__script_begin(out, SNIB__SCRIPT_MUTEXES_RELEASE, n, 2 * n + 1) < 0 ||
+        multi_names(out, list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
+        multi_channels(out, list) < 0)
+        return -1;
+    return SNIB__SCRIPT_MUTEXES_RELEASE;
+}
+
 static int multi_acquire(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
     struct multi_list list;
     multi_members(hold->gate, &list);
+    if (list.mutexes)
+        return multi_acquire_mutexes(out, engine, hold, &list);
     if (snib__script_begin(out, SNIB__SCRIPT_MULTI_ACQUIRE, 3 * list.n, 3 * list.n + 3) < 0)
         return -1;
     for (uint32_t i = 0; i < list.n; i++)
@@ -111,15 +155,12 @@ static int multi_release(struct snib__buf *out, const struct snib__engine *engin
 {
     struct multi_list list;
     multi_members(hold->gate, &list);
+    if (list.mutexes)
+        return multi_release_mutexes(out, engine, hold, &list);
     if (snib__script_begin(out, SNIB__SCRIPT_MULTI_RELEASE, 2 * list.n, 3 * list.n + 2) < 0 ||
         multi_hold_keys(out, engine, hold, &list) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
-        snib__resp_arg(out, list.kinds, list.n) < 0)
+        snib__resp_arg(out, list.kinds, list.n) < 0 || multi_channels(out, &list) < 0)
         return -1;
-    for (uint32_t i = 0; i < list.n; i++) {
-        char channel[SNIB__CHANNEL_MAX];
-        if (snib__resp_arg(out, channel, multi_member_channel(channel, &list.members[i])) < 0)
-            return -1;
-    }
     return SNIB__SCRIPT_MULTI_RELEASE;
 }
 

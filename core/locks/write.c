@@ -84,7 +84,7 @@ static int write_force(struct snib__buf *out, const struct snib__engine *engine,
 const struct snib__lock_kind snib__write = {
     .kind = SNIB_WRITE,
     .discipline = SNIB__EXCLUSIVE,
-    .traits = SNIB__TWO_MESSAGES,
+    .traits = SNIB__TWO_MESSAGES | SNIB__TOKENS,
     .acquire = write_acquire,
     .release = write_release,
     .transfer = write_transfer,

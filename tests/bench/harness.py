@@ -1,4 +1,4 @@
-"""What the benchmark rows stand on: builds, a private server, and subjects that take turns.
+"""What the benchmark rows stand on: builds, and subjects that take turns.
 
 A subject is one or several processes that prepare their work, say "ready" and then answer each
 line "go SECONDS" by working for so long and printing one line of JSON with at least "done" and
@@ -12,22 +12,18 @@ import json
 import os
 import select
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from servers import Failed, Missing, Nodes, Server, process_cpu
+from watch import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
 LINE_TIMEOUT = 30.0  # for one answer of a subject, over the seconds it was told to work
-
-
-def process_cpu(pid: int) -> float:
-    """CPU seconds of a process, its ended threads included (see clock_getcpuclockid(3))."""
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 def machine_cpu() -> tuple[float, float]:
@@ -35,114 +31,6 @@ def machine_cpu() -> tuple[float, float]:
     ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK"), sum(ticks) / os.sysconf("SC_CLK_TCK")
-
-
-class Missing(Exception):
-    """Something that a row needs cannot be had on this machine."""
-
-
-class Failed(Exception):
-    """A subject ended, answered nonsense or broke a rule: the row has no figures."""
-
-
-# ---- The server ----------------------------------------------------------------------------------
-
-
-class Server:
-    """A private Redis or Valkey on a free loopback port, without persistence."""
-
-    def __init__(self, folder: Path) -> None:
-        binary = os.environ.get("SNIB_BENCH_SERVER") or shutil.which("redis-server")
-        binary = binary or shutil.which("valkey-server")
-        if not binary:
-            raise Missing(
-                "no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)"
-            )
-        self.binary = binary
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        options = ["--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        options += [
-            "--daemonize",
-            "no",
-            "--dir",
-            folder,
-            "--loglevel",
-            "warning",
-            "--maxclients",
-            4000,
-        ]
-        log = open(folder / "server.log", "wb")
-        self.process = subprocess.Popen([binary, *map(str, options)], stdout=log, stderr=log)
-        log.close()
-        self._connect()
-
-    def _connect(self) -> None:
-        until = time.monotonic() + 10
-        while True:
-            try:
-                self._socket = socket.create_connection(("127.0.0.1", self.port))
-                break
-            except OSError:
-                if time.monotonic() > until or self.process.poll() is not None:
-                    raise Missing(f"{self.binary} does not start") from None
-                time.sleep(0.01)
-        self._replies = self._socket.makefile("rb")
-        self.command("PING")
-
-    def command(self, *words: str) -> str:
-        """Sends one command; only replies of a single string or number are understood."""
-        parts = [b"$%d\r\n%s\r\n" % (len(w), w) for w in (word.encode() for word in words)]
-        self._socket.sendall(b"*%d\r\n" % len(parts) + b"".join(parts))
-        line = self._replies.readline()
-        if line[:1] == b"-":
-            raise Failed(f"{words[0]}: {line[1:].decode().strip()}")
-        if line[:1] != b"$":
-            return line[1:].decode().strip()
-        return self._replies.read(int(line[1:]) + 2)[:-2].decode()
-
-    def info(self, section: str) -> dict[str, str]:
-        lines = self.command("INFO", section).splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
-
-    def calls(self) -> dict[str, int]:
-        """How often each command was called so far, those inside scripts included."""
-        stats = self.info("commandstats")
-        return {
-            name.removeprefix("cmdstat_"): int(text.split(",")[0].removeprefix("calls="))
-            for name, text in stats.items()
-        }
-
-    def cpu(self) -> float:
-        return process_cpu(self.process.pid)
-
-    def version(self) -> str:
-        info = self.info("server")
-        name = "Valkey" if "valkey_version" in info else "Redis"
-        return f"{name} {info.get('valkey_version', info['redis_version'])}"
-
-    def empty(self) -> None:
-        # Not when there is nothing to flush: clients that track keys would hear of it.
-        if self.command("DBSIZE") != "0":
-            self.command("FLUSHALL", "SYNC")
-
-    def await_empty(self) -> None:
-        """A release that left its key would make the next one look fast."""
-        until = time.monotonic() + 5
-        while self.command("DBSIZE") != "0":
-            if time.monotonic() > until:
-                raise Failed("keys were left in the server")
-            time.sleep(0.005)
-
-    def pin(self, cores: set[int]) -> None:
-        for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            os.sched_setaffinity(int(task), cores)
-
-    def stop(self) -> None:
-        self._socket.close()
-        self.process.terminate()
-        self.process.wait()
 
 
 # ---- Subjects ------------------------------------------------------------------------------------
@@ -154,6 +42,7 @@ class Sample:
 
     rate: float  # done per second
     commands: float  # sent by clients, per done
+    scripts: float  # those of them that are calls of scripts
     client_us: float  # CPU time per done
     server_us: float
     others: float  # share of the machine that processes outside the benchmark took meanwhile
@@ -163,7 +52,7 @@ class Sample:
 class Subject:
     """The processes of one contender in one row, alive for all its rounds."""
 
-    def __init__(self, argv: list[str], folder: Path, cores: set[int], processes: int = 1) -> None:
+    def __init__(self, argvs: list[list[str]], folder: Path, cores: set[int]) -> None:
         self._errors = tempfile.TemporaryFile(dir=folder)
         self._processes = [
             subprocess.Popen(
@@ -173,10 +62,10 @@ class Subject:
                 stderr=self._errors,
                 preexec_fn=lambda: os.sched_setaffinity(0, cores),
             )
-            for _ in range(processes)
+            for argv in argvs
         ]
         try:
-            for process in self._processes:
+            for process, argv in zip(self._processes, argvs, strict=True):
                 if self._line(process, LINE_TIMEOUT) != "ready":
                     raise Failed(f"{argv[0]} is not ready: {self._complaint()}")
         except Failed:
@@ -238,27 +127,33 @@ def merge(answers: list[dict]) -> dict:
     return merged
 
 
+SCRIPTS = ("evalsha", "eval")
+
+
 def client_commands(calls: dict[str, int], inside: tuple[str, ...], pairs: int) -> int:
     """Commands that clients sent.  The server counts those inside scripts as well, so what a
     subject's scripts call once a pair (`inside`) is taken off."""
-    names = ("evalsha", "eval", "subscribe", "unsubscribe", "set", "del")
+    names = (*SCRIPTS, "subscribe", "unsubscribe", "set", "del")
     return sum(calls.get(name, 0) for name in names) - len(inside) * pairs
 
 
 def measure(
     subject: Subject,
-    server: Server,
+    site: Server | Nodes,
     seconds: float,
     inside: tuple[str, ...] = (),
     keeps_keys: bool = False,
+    watch: Watch | None = None,
 ) -> Sample:
-    """One turn of a subject on an empty server."""
+    """One turn of a subject on an empty server, or on several."""
     if not keeps_keys:
-        server.empty()
-    calls, server_cpu, client_cpu = server.calls(), server.cpu(), subject.cpu()
+        site.empty()
+    calls, server_cpu, client_cpu = site.calls(), site.cpu(), subject.cpu()
+    between = site.between_cpu()
     busy, total = machine_cpu()
     extra = merge(subject.go(seconds))
-    client_cpu, server_cpu = subject.cpu() - client_cpu, server.cpu() - server_cpu
+    client_cpu, server_cpu = subject.cpu() - client_cpu, site.cpu() - server_cpu
+    between = site.between_cpu() - between
     busy, total = (now - then for now, then in zip(machine_cpu(), (busy, total), strict=True))
     done = extra["done"]
     if extra.get("violations"):
@@ -266,14 +161,17 @@ def measure(
     if done == 0:
         raise Failed("nothing was done")
     if not keeps_keys:
-        server.await_empty()
-    calls = {name: n - calls.get(name, 0) for name, n in server.calls().items()}
+        site.await_empty()
+    calls = {name: n - calls.get(name, 0) for name, n in site.calls().items()}
+    if watch:
+        extra["inversions"] = watch.inversions(done)
     return Sample(
         rate=done / extra["seconds"],
         commands=client_commands(calls, inside, done) / done,
+        scripts=sum(calls.get(name, 0) for name in SCRIPTS) / done,
         client_us=client_cpu / done * 1e6,
         server_us=server_cpu / done * 1e6,
-        others=max(0.0, busy - client_cpu - server_cpu) / total,
+        others=max(0.0, busy - client_cpu - server_cpu - between) / total,
         extra=extra,
     )
 
@@ -328,11 +226,15 @@ class Builder:
         cmake, build = self._tool("c", "cmake"), self.folder / "c"
         options = ["-DCMAKE_BUILD_TYPE=Release", "-DSNIB_BENCH=ON"]
         self._run("c", cmake, "-S", ROOT, "-B", build, *options)
-        self._run("c", cmake, "--build", build, "--target", "snib_bench", "-j2")
+        self._run("c", cmake, "--build", build, "--target", "snib_bench", "snib_delay", "-j2")
 
     @property
     def c(self) -> Path:
         return next((self.folder / "c").rglob("snib_bench"))
+
+    @property
+    def delay(self) -> Path:
+        return self.c.with_name("snib_delay")
 
     def _python(self) -> None:
         if not self.python.exists():

@@ -1,4 +1,6 @@
-"""The rows of the benchmark: who works on what, against whom, and what is to be reached.
+"""The rows of the mutex: who works on what, against whom, and what is to be reached.
+
+What rows are made of is here as well; family.py has those of the other locks.
 
 Everything here is a ratio taken inside one round, or a count.  A missed goal is reported, never an
 error.
@@ -10,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import BENCH, Builder, Sample, Server
+from harness import BENCH, Builder, Sample
+from servers import Nodes, Server
 
 Round = dict[str, Sample]  # one round of a row: each subject's turn
 
@@ -23,17 +26,26 @@ class Setting:
     server: Server
     folder: Path
     quick: bool
+    nodes: Nodes | None = None  # of the row that is running
 
-    def c(self, *words: object) -> list[str]:
-        head = [self.builder.c, self.server.port, self.builder.scripts]
+    @property
+    def site(self) -> Server | Nodes:
+        return self.nodes or self.server
+
+    @property
+    def node_ports(self) -> str:
+        return ",".join(map(str, self.nodes.ports))
+
+    def c(self, *words: object, port: int | None = None) -> list[str]:
+        head = [self.builder.c, port or self.server.port, self.builder.scripts]
         return [str(word) for word in (*head, *words)]
 
     def python(self, program: str, *words: object) -> list[str]:
         head = [self.builder.python, BENCH / "python" / program, self.server.port]
         return [str(word) for word in (*head, *words)]
 
-    def go(self, *words: object) -> list[str]:
-        head = [self.builder.go, self.server.port, self.builder.scripts]
+    def go(self, *words: object, ports: str | None = None) -> list[str]:
+        head = [self.builder.go, ports or self.server.port, self.builder.scripts]
         return [str(word) for word in (*head, *words)]
 
     def java(self, *words: object) -> list[str]:
@@ -48,13 +60,21 @@ class Setting:
 
 @dataclass
 class Seat:
-    """One subject of a row.  `kind` says what has to be built for it."""
+    """One subject of a row.  `kinds` say what has to be built for it."""
 
-    kind: str
-    argv: Callable[[Setting], list[str]]
-    processes: int = 1
+    kinds: tuple[str, ...]
+    argvs: Callable[[Setting], list[list[str]]]  # one command line for each of its processes
     warm: float = 0.3  # seconds of unmeasured work before the rounds
     inside: tuple[str, ...] = ()  # counted commands that its scripts call once a pair
+    watched: str | None = None  # the fair lock whose order is watched
+
+
+@dataclass
+class Links:
+    """The row has servers of its own, the last of which stalls when all clients are connected."""
+
+    nodes: int
+    delay_us: int  # in each direction; 0: no process in between
 
 
 @dataclass
@@ -83,48 +103,75 @@ class Row:
     rounds: int | None = None
     seconds: float = 1.0
     keeps_keys: bool = False
+    links: Links | None = None
     notes: list[str] = field(default_factory=list)
 
 
 # ---- Seats ---------------------------------------------------------------------------------------
 
 
-def c_seat(*words: object) -> Seat:
-    return Seat("c", lambda s: s.c(*words))
+def seat(kind: str, argv: Callable[[Setting], list[str]], **others: object) -> Seat:
+    return Seat((kind,), lambda s: [argv(s)], **others)
+
+
+def c_seat(*words: object, **others: object) -> Seat:
+    return seat("c", lambda s: s.c(*words), **others)
 
 
 def python_seat(program: str, kind: str, *words: object) -> Seat:
     inside = ("del",) if kind == "redis" else ()
-    return Seat("python", lambda s: s.python(program, kind, *words), inside=inside)
+    return seat("python", lambda s: s.python(program, kind, *words), inside=inside)
+
+
+def go_inside(kind: str) -> tuple[str, ...]:
+    if kind in ("redislock", "rueidislock"):
+        return ("set", "del")
+    return ("del",) if kind.startswith("redsync") else ()
 
 
 def go_seat(kind: str, goroutines: int) -> Seat:
-    inside = {"redsync": ("del",), "redislock": ("set", "del"), "rueidislock": ("set", "del")}
-    return Seat("go", lambda s: s.go(kind, goroutines), inside=inside.get(kind, ()))
+    return seat("go", lambda s: s.go(kind, goroutines), inside=go_inside(kind))
 
 
-def c_contended(threads: int, processes: int = 1) -> Seat:
-    def argv(s: Setting) -> list[str]:
-        return s.c("contend", threads, s.oracle())
+def c_contended(threads: int, processes: int = 1, kind: str = "mutex", **others: object) -> Seat:
+    def argvs(s: Setting) -> list[list[str]]:
+        return [s.c("contend", kind, threads, 0, s.oracle())] * processes
 
-    return Seat("c", argv, processes)
-
-
-def java_seat(*words: object) -> Seat:
-    return Seat("java", lambda s: s.java(*words), warm=3.0, inside=("set", "del"))
+    return Seat(("c",), argvs, **others)
 
 
-def java_contended(threads: int, processes: int = 1) -> Seat:
-    def argv(s: Setting) -> list[str]:
-        return s.java("contended", threads, s.oracle())
+JAVA_WARM = 3.0
+JAVA_INSIDE = ("set", "del")  # the unlock latch; the lock
 
-    return Seat("java", argv, processes, warm=3.0, inside=("set", "del"))
+
+def java_seat(*words: object, inside: tuple[str, ...] = JAVA_INSIDE) -> Seat:
+    return seat("java", lambda s: s.java(*words), warm=JAVA_WARM, inside=inside)
+
+
+def java_contended(threads: int, processes: int = 1, mode: str = "contended") -> Seat:
+    def argvs(s: Setting) -> list[list[str]]:
+        return [s.java(mode, threads, 0, s.oracle())] * processes
+
+    return Seat(("java",), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
+
+
+def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
+    """So many processes of ours and as many of Redisson's, in this order, in one queue."""
+
+    def argvs(s: Setting) -> list[list[str]]:
+        oracle = s.oracle()
+        ours = s.c("contend", "fair", 1, hold_us, oracle)
+        theirs = s.java("fair", 1, hold_us, oracle)
+        return [ours] * each + [theirs] * each
+
+    # Redisson's half calls two that count: one a lock.
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=("set",), **others)
 
 
 # ---- Checks --------------------------------------------------------------------------------------
 
 
-def time_ratio(ours: str, theirs: str, against: str, goal: float) -> Check:
+def time_ratio(ours: str, theirs: str, against: str, goal: float | None) -> Check:
     def value(r: Round) -> float:
         return r[theirs].rate / r[ours].rate
 
@@ -175,6 +222,13 @@ def jain(seat: str) -> Check:
         return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
 
     return Check(f"fairness of {seat} (Jain)", "", (seat,), value, None, unit="")
+
+
+def share_of_changes(seat: str) -> Check:
+    def value(r: Round) -> float:
+        return r[seat].extra["changes"] / r[seat].extra["done"]
+
+    return Check("share of hand-overs to another process", "", (seat,), value, None, unit="")
 
 
 # ---- Rows ----------------------------------------------------------------------------------------
@@ -316,14 +370,7 @@ def contended_rows() -> list[Row]:
             {"snib": c_contended(1, 16)},
             [
                 commands("snib", "commands a hand-over", "", 17),
-                Check(
-                    "share of hand-overs to another process",
-                    "",
-                    ("snib",),
-                    lambda r: r["snib"].extra["changes"] / r["snib"].extra["done"],
-                    None,
-                    unit="",
-                ),
+                share_of_changes("snib"),
                 jain("snib"),
             ],
         )
@@ -378,8 +425,8 @@ def holds_row(quick: bool) -> Row:
         "holds",
         f"{count:,} renewed holds, lease 30 s, C",
         {
-            "snib": Seat("c", lambda s: s.c("holds", count, 30000), warm=0),
-            "redisson": Seat("java", lambda s: s.java("holds", count), warm=0),
+            "snib": seat("c", lambda s: s.c("holds", count, 30000), warm=0),
+            "redisson": seat("java", lambda s: s.java("holds", count), warm=0),
         },
         [
             told("snib", "memory a hold, by the client's count", "memory", 256, "B"),

@@ -12,30 +12,36 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report  # noqa: E402
-from harness import ROOT, Builder, Failed, Missing, Sample, Server, Subject, measure  # noqa: E402
+from family import family_rows  # noqa: E402
+from harness import ROOT, Builder, Sample, Subject, measure  # noqa: E402
 from rows import Row, Setting, all_rows  # noqa: E402
+from servers import Failed, Missing, Nodes, Server  # noqa: E402
+from watch import Watch  # noqa: E402
 
 
 def take_turn(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> Sample:
-    inside = row.seats[name].inside
-    return measure(subject, setting.server, seconds, inside, row.keeps_keys)
+    seat = row.seats[name]
+    watching = Watch(setting.server, seat.watched) if seat.watched else nullcontext()
+    with watching as watch:
+        return measure(subject, setting.site, seconds, seat.inside, row.keeps_keys, watch)
 
 
 def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[str, Subject]:
     cores = os.sched_getaffinity(0)
     chosen = {max(cores)} if row.pinned else cores
-    setting.server.pin(chosen)
+    setting.site.pin(chosen)
     subjects: dict[str, Subject] = {}
     for name, seat in row.seats.items():
         try:
-            setting.builder.need(seat.kind)
-            argv = seat.argv(setting)
-            subjects[name] = Subject(argv, setting.folder, chosen, seat.processes)
+            for kind in seat.kinds:
+                setting.builder.need(kind)
+            subjects[name] = Subject(seat.argvs(setting), setting.folder, chosen)
             if seat.warm:
                 take_turn(row, name, subjects[name], setting, seat.warm)
         except (Missing, Failed) as problem:
@@ -66,15 +72,32 @@ def play_rounds(
     return rounds
 
 
+def make_nodes(row: Row, setting: Setting) -> Nodes | None:
+    if row.links is None:
+        return None
+    setting.builder.need("c")
+    return Nodes(setting.folder, row.links.nodes, setting.builder.delay, row.links.delay_us)
+
+
 def run_row(row: Row, setting: Setting, count: int) -> dict:
     missing: dict[str, str] = {}
+    rounds: list[dict[str, Sample]] = []
+    subjects: dict[str, Subject] = {}
     setting.server.empty()
-    subjects = seat_subjects(row, setting, missing)
     try:
+        setting.nodes = make_nodes(row, setting)
+        subjects = seat_subjects(row, setting, missing)
+        if setting.nodes:
+            setting.nodes.stall()
         rounds = play_rounds(row, subjects, setting, count, missing) if subjects else []
+    except Missing as problem:
+        missing |= {name: f"{name}: {problem}" for name in row.seats}
     finally:
         for subject in subjects.values():
             subject.stop()
+        if setting.nodes:
+            setting.nodes.stop()
+            setting.nodes = None
     return report.row_result(row, rounds, missing)
 
 
@@ -91,7 +114,8 @@ def parse() -> argparse.Namespace:
         "--markdown", type=Path, metavar="FILE", help="write the documentation's page"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures (SVG)")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "bench", metavar="FOLDER")
+    build = Path(os.environ.get("SNIB_BUILD", ROOT / "build")) / "bench"
+    parser.add_argument("--build", type=Path, default=build, metavar="FOLDER")
     return parser.parse_args()
 
 
@@ -114,7 +138,7 @@ def write_outputs(options: argparse.Namespace, result: dict, builder: Builder) -
 
 def main() -> int:
     options = parse()
-    rows = all_rows(options.quick)
+    rows = [*all_rows(options.quick), *family_rows()]
     names = [row.name for row in rows]
     if options.list:
         print("\n".join(f"{row.name:<16} {row.title}" for row in rows))

@@ -1,6 +1,6 @@
 /* conform.c - the C interpreter of conformance programs; README.md has the language.
  *
- *   conform PROGRAM SOCKET
+ *   conform PROGRAM SOCKET...
  */
 #include <snib.h>
 
@@ -11,13 +11,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORDS_MAX = 24, THINGS_MAX = 64, LIMIT_MS = 10000 };
+enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 10000 };
 
 /* What a program has named.  A lock that could not be made keeps its error for its first use. */
 struct thing {
     char name[32];
     snib_client *client;
     snib_lock *lock;
+    int32_t kind;
     snib_hold *hold;
     snib_op *op;
     int code;
@@ -26,7 +27,9 @@ struct thing {
 
 static struct thing things[THINGS_MAX];
 static const char *server_socket;
-static redisContext *server;
+static redisContext *server, *servers[SERVERS_MAX];
+static char **server_sockets;
+static int server_count;
 static char *words[WORDS_MAX];
 static int word_count;
 
@@ -149,39 +152,183 @@ static void run_close(void)
     print_result(code, error.text);
 }
 
-static void run_lock(void)
+static void run_server(void)
 {
-    struct thing *it = thing(words[1]);
+    int index = atoi(words[1]) - 1;
+    if (index < 0 || index >= server_count)
+        die("no such server", words[1]);
+    server_socket = server_sockets[index];
+    server = servers[index];
+    puts("ok");
+}
+
+static void run_shutdown(void)
+{
+    freeReplyObject(redisCommand(server, "SHUTDOWN NOSAVE")); /* it answers by its end */
+    puts(server->err ? "ok" : "stuck");
+}
+
+/* ---- Locks ----------------------------------------------------------------------------------- */
+
+static snib_lock_options lock_options(void)
+{
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = number("lease", 0);
     options.max_hold_ms = number("max_hold", 0);
+    if (number("fenced", 0))
+        options.flags |= SNIB_LOCK_FENCED;
+    if (number("prefer_writer", 0))
+        options.flags |= SNIB_LOCK_PREFER_WRITER;
+    if (!number("quarantine", 1))
+        options.flags |= SNIB_LOCK_NO_QUARANTINE;
+    return options;
+}
+
+static int32_t lock_kind(void)
+{
+    static const char *const kinds[] = {"mutex", "fair",  "read",      "write",   "fenced",
+                                        "spin",  "plain", "semaphore", "permits", "latch"};
+    const char *kind = option("kind");
+    for (int32_t i = 0; kind && i < (int32_t)(sizeof kinds / sizeof *kinds); i++)
+        if (strcmp(kind, kinds[i]) == 0)
+            return SNIB_MUTEX + i;
+    if (kind)
+        die("no such kind", kind);
+    return SNIB_MUTEX;
+}
+
+static void run_lock(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_lock_options options = lock_options();
     snib_lock_free(it->lock);
     it->lock = NULL;
-    it->code = snib_lock_new(thing(words[2])->client, SNIB_MUTEX, words[3], strlen(words[3]),
+    it->kind = lock_kind();
+    it->code = snib_lock_new(thing(words[2])->client, it->kind, words[3], strlen(words[3]),
                              &options, &it->lock, &it->error);
     putchar('\n');
+}
+
+typedef int combine(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
+                    snib_lock **out_lock, snib_error *err);
+
+static void combine_locks(combine *combined)
+{
+    struct thing *it = thing(words[1]);
+    snib_lock *members[WORDS_MAX];
+    uint32_t n = 0;
+    snib_lock_options options = lock_options();
+    snib_lock_free(it->lock);
+    it->lock = NULL;
+    it->kind = SNIB_MUTEX;
+    it->code = SNIB_OK;
+    for (int i = 2; i < word_count && it->code == SNIB_OK; i++)
+        if (!strchr(words[i], '=')) {
+            struct thing *member = thing(words[i]);
+            members[n++] = member->lock;
+            it->code = member->code;
+            it->error = member->error;
+        }
+    if (it->code == SNIB_OK)
+        it->code = combined(members, n, &options, &it->lock, &it->error);
+    putchar('\n');
+}
+
+static void run_multi(void)
+{
+    combine_locks(snib_multi_new);
+}
+
+static void run_quorum(void)
+{
+    combine_locks(snib_quorum_new);
 }
 
 static void run_acquire(void)
 {
     struct thing *it = thing(words[1]), *lock = thing(words[2]);
+    uint32_t n = (uint32_t)number("n", 1);
+    int64_t wait = number("wait", -1);
     it->error = lock->error;
     it->code = lock->code;
-    if (it->code == SNIB_OK)
-        it->code = snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), number("wait", -1),
-                                     &it->hold, &it->error);
+    if (it->code == SNIB_OK && lock->kind == SNIB_SEMAPHORE)
+        it->code = snib_semaphore_acquire(lock->lock, n, wait, &it->hold, &it->error);
+    else if (it->code == SNIB_OK && lock->kind == SNIB_PERMITS)
+        it->code = snib_permits_acquire(lock->lock, n, wait, &it->hold, &it->error);
+    else if (it->code == SNIB_OK)
+        it->code = snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), wait, &it->hold,
+                                     &it->error);
     print_result(it->code, it->error.text);
 }
 
 static void run_submit(void)
 {
     struct thing *it = thing(words[1]), *lock = thing(words[2]);
-    int code =
-        snib_lock_acquire_submit(lock->lock, 0, number("wait", -1), NULL, 0, &it->op, &it->error);
+    uint32_t n = (uint32_t)number("n", 1);
+    int64_t wait = number("wait", -1);
+    int code;
+    if (lock->kind == SNIB_LATCH)
+        code = snib_latch_wait_submit(lock->lock, wait, NULL, 0, &it->op, &it->error);
+    else if (lock->kind == SNIB_SEMAPHORE)
+        code = snib_semaphore_acquire_submit(lock->lock, n, wait, NULL, 0, &it->op, &it->error);
+    else if (lock->kind == SNIB_PERMITS)
+        code = snib_permits_acquire_submit(lock->lock, n, wait, NULL, 0, &it->op, &it->error);
+    else
+        code = snib_lock_acquire_submit(lock->lock, 0, wait, NULL, 0, &it->op, &it->error);
     if (code != SNIB_OK)
         die("submit", it->error.text);
     puts("started");
+}
+
+/* The reader that the writer becomes: first take the one, then give back the other. */
+static void run_downgrade(void)
+{
+    struct thing *it = thing(words[1]), *lock = thing(words[3]);
+    int code =
+        snib_lock_acquire(lock->lock, (uint64_t)number("owner", 0), 0, &it->hold, &it->error);
+    if (code == SNIB_OK)
+        code = snib_hold_release(thing(words[2])->hold, &it->error);
+    print_result(code, it->error.text);
+}
+
+static void run_wait(void)
+{
+    struct thing *it = thing(words[1]);
+    snib_error error = it->error;
+    int code =
+        it->code == SNIB_OK ? snib_latch_wait(it->lock, number("wait", -1), &error) : it->code;
+    print_result(code, error.text);
+}
+
+static int32_t count_what(void)
+{
+    static const char *const whats[] = {"get",   "init",    "add",   "set",
+                                        "total", "release", "drain", "down"};
+    for (int32_t i = 0; i < (int32_t)(sizeof whats / sizeof *whats); i++)
+        if (strcmp(words[2], whats[i]) == 0)
+            return SNIB_COUNT_GET + i;
+    die("no such thing to count", words[2]);
+    return 0;
+}
+
+static void run_count(void)
+{
+    struct thing *it = thing(words[1]);
+    int64_t n = word_count > 3 ? strtoll(words[3], NULL, 10) : 0, value = 0;
+    snib_error error = it->error;
+    int32_t what = count_what();
+    int code = it->code;
+    if (code == SNIB_OK && it->kind == SNIB_SEMAPHORE)
+        code = snib_semaphore_count(it->lock, what, n, &value, &error);
+    else if (code == SNIB_OK && it->kind == SNIB_PERMITS)
+        code = snib_permits_count(it->lock, what, n, &value, &error);
+    else if (code == SNIB_OK)
+        code = snib_latch_count(it->lock, what, n, &value, &error);
+    if (code == SNIB_OK)
+        printf("%lld\n", (long long)value);
+    else
+        print_result(code, error.text);
 }
 
 static void run_await(void)
@@ -216,6 +363,21 @@ static void run_waiting(void)
     puts("stuck");
 }
 
+static void run_losses(void)
+{
+    snib_client_stats_data s = {.size = sizeof s};
+    snib_error error = {0, 0, ""};
+    int code = snib_client_stats(thing(words[1])->client, &s, &error);
+    if (code != SNIB_OK)
+        print_result(code, error.text);
+    else
+        printf("%llu\n",
+               (unsigned long long)(s.lost_expired + s.lost_taken + s.lost_deleted +
+                                    s.lost_unreachable + s.lost_max_hold + s.lost_closed));
+}
+
+/* ---- Holds and questions --------------------------------------------------------------------- */
+
 static void run_release(void)
 {
     snib_error error = {0, 0, ""};
@@ -233,6 +395,11 @@ static void run_check(void)
 static void run_remaining(void)
 {
     puts(snib_hold_remaining_ms(thing(words[1])->hold) > 0 ? "some" : "none");
+}
+
+static void run_token(void)
+{
+    printf("%lld\n", (long long)snib_hold_token(thing(words[1])->hold));
 }
 
 static void run_lost(void)
@@ -254,8 +421,9 @@ static void run_info(void)
     else if (!info.held)
         puts("free");
     else
-        printf("held mine=%d count=%lld waiting=%lld leased=%d\n", info.mine, (long long)info.count,
-               (long long)info.waiting, info.remaining_ms > 0);
+        printf("held mine=%d count=%lld waiting=%lld leased=%d token=%lld\n", info.mine,
+               (long long)info.count, (long long)info.waiting, info.remaining_ms > 0,
+               (long long)info.token);
 }
 
 static void run_force(void)
@@ -298,6 +466,54 @@ static void run_list(void)
     putchar('\n');
 }
 
+/* One text of a description, without what differs from run to run, and without zeros: not every
+ * language can tell those from nothing. */
+static void print_described(const char *text, const char *client_id)
+{
+    char word[16], owner[128];
+    long long left, count;
+    int n = sscanf(text, "%15s %127s %lld %lld", word, owner, &left, &count);
+    if (n < 3) {
+        if (strcmp(owner, "0") != 0)
+            printf(", %s", text);
+        return;
+    }
+    bool mine = strncmp(owner, client_id, 36) == 0;
+    printf(", %s", word);
+    if (strcmp(word, "permit") != 0)
+        printf(" %s", mine ? "mine" : "foreign");
+    printf(" %s", left > 0 ? "leased" : "unleased");
+    if (n == 4)
+        printf(" %lld", count);
+}
+
+static void run_describe(void)
+{
+    static char buffer[65536];
+    static const char *const order[] = {"holder", "reader",    "permit", "waiter", "token",
+                                        "total",  "available", "count",  "waiting"};
+    struct thing *it = thing(words[1]);
+    size_t used;
+    uint32_t count;
+    char id[37] = "";
+    snib_error error = {0, 0, ""};
+    snib_client_id(it->client, id, NULL);
+    int code = snib_client_describe(it->client, words[2], strlen(words[2]), buffer, sizeof buffer,
+                                    &used, &count, &error);
+    if (code != SNIB_OK) {
+        print_result(code, error.text);
+        return;
+    }
+    printf("%s", buffer + strlen("kind "));
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        for (const char *text = buffer; text < buffer + used; text += strlen(text) + 1)
+            if (strncmp(text, order[i], strlen(order[i])) == 0 && text[strlen(order[i])] == ' ')
+                print_described(text, id);
+    putchar('\n');
+}
+
+/* ---- The server ------------------------------------------------------------------------------ */
+
 static void run_raw(void)
 {
     redisReply *reply = raw(1);
@@ -335,12 +551,16 @@ static const struct {
     int words_min;
     void (*run)(void);
 } operations[] = {
-    {"client", 2, run_client},   {"close", 2, run_close},         {"lock", 4, run_lock},
-    {"acquire", 3, run_acquire}, {"submit", 3, run_submit},       {"await", 2, run_await},
-    {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting},     {"release", 2, run_release},
-    {"check", 2, run_check},     {"remaining", 2, run_remaining}, {"lost", 2, run_lost},
-    {"info", 2, run_info},       {"force", 2, run_force},         {"list", 3, run_list},
-    {"raw", 2, run_raw},         {"until", 3, run_until},         {"kill", 2, run_kill},
+    {"client", 2, run_client},       {"close", 2, run_close},     {"server", 2, run_server},
+    {"shutdown", 1, run_shutdown},   {"lock", 4, run_lock},       {"multi", 2, run_multi},
+    {"quorum", 2, run_quorum},       {"acquire", 3, run_acquire}, {"submit", 3, run_submit},
+    {"await", 2, run_await},         {"cancel", 2, run_cancel},   {"waiting", 3, run_waiting},
+    {"downgrade", 4, run_downgrade}, {"wait", 2, run_wait},       {"count", 3, run_count},
+    {"losses", 2, run_losses},       {"release", 2, run_release}, {"check", 2, run_check},
+    {"remaining", 2, run_remaining}, {"token", 2, run_token},     {"lost", 2, run_lost},
+    {"info", 2, run_info},           {"force", 2, run_force},     {"list", 3, run_list},
+    {"describe", 3, run_describe},   {"raw", 2, run_raw},         {"until", 3, run_until},
+    {"kill", 2, run_kill},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -375,8 +595,10 @@ static void run_line(char *line)
         shown[--n] = '\0';
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         if (strcmp(operations[i].name, words[0]) == 0 && word_count >= operations[i].words_min) {
-            printf("%s%s", shown, strcmp(words[0], "lock") == 0 ? "" : " -> ");
-            operations[i].run();
+            void (*run)(void) = operations[i].run;
+            bool names = run == run_lock || run == run_multi || run == run_quorum;
+            printf("%s%s", shown, names ? "" : " -> ");
+            run();
             return;
         }
     die("no such operation", shown);
@@ -384,13 +606,18 @@ static void run_line(char *line)
 
 int main(int argc, char **argv)
 {
-    FILE *program = argc == 3 ? fopen(argv[1], "r") : NULL;
+    FILE *program = argc >= 3 && argc <= 2 + SERVERS_MAX ? fopen(argv[1], "r") : NULL;
     if (!program)
-        die("usage", "conform PROGRAM SOCKET");
-    server_socket = argv[2];
-    server = redisConnectUnix(server_socket);
-    if (!server || server->err)
-        die("server", server ? server->errstr : NULL);
+        die("usage", "conform PROGRAM SOCKET...");
+    server_sockets = argv + 2;
+    server_count = argc - 2;
+    for (int i = 0; i < server_count; i++) {
+        servers[i] = redisConnectUnix(server_sockets[i]);
+        if (!servers[i] || servers[i]->err)
+            die("server", servers[i] ? servers[i]->errstr : NULL);
+    }
+    server_socket = server_sockets[0];
+    server = servers[0];
     char line[2048];
     while (fgets(line, sizeof line, program))
         run_line(line);

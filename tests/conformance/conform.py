@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python interpreters of conformance programs; README.md has the language.
 
-    conform.py threads|asyncio PROGRAM SOCKET
+    conform.py threads|asyncio PROGRAM SOCKET...
 
 Both faces of the package run in one interpreter: what the one returns, the other lets await.
 """
@@ -9,15 +9,17 @@ Both faces of the package run in one interpreter: what the one returns, the othe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import re
 import select
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Awaitable, Callable
+from typing import Any
 from urllib.parse import unquote
 
 import snib
@@ -46,7 +48,7 @@ class Raw:
 
     def _reply(self) -> str:
         line = self._file.readline()[:-2].decode()
-        mark, rest = line[0], line[1:]
+        mark, rest = line[:1], line[1:]
         if mark == "-":
             return "error " + rest
         if mark in "$*" and rest == "-1":
@@ -58,6 +60,34 @@ class Raw:
         return rest
 
 
+# How a client of the package names a lock of each kind.
+KINDS: dict[str, Callable[..., Any]] = {
+    "mutex": lambda client, name, **options: client.lock(name, **options),
+    "reentrant": lambda client, name, **options: client.rlock(name, **options),
+    "fair": lambda client, name, **options: client.fair_lock(name, **options),
+    "read": lambda client, name, **options: client.rwlock(name, **options).read,
+    "write": lambda client, name, **options: client.rwlock(name, **options).write,
+    "fenced": lambda client, name, **options: client.fenced_lock(name, **options),
+    "spin": lambda client, name, **options: client.spin_lock(name, **options),
+    "plain": lambda client, name, **options: client.plain_lock(name, **options),
+    "semaphore": lambda client, name, **options: client.semaphore(name),
+    "permits": lambda client, name, **options: client.permits(name, **options),
+    "latch": lambda client, name, **options: client.latch(name),
+}
+
+# The methods behind `count`.
+COUNTS = {
+    "get": "available",
+    "init": "init",
+    "add": "add",
+    "set": "set",
+    "total": "total",
+    "release": "put_back",
+    "drain": "drain",
+    "down": "count_down",
+}
+
+
 async def finished(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
@@ -65,7 +95,7 @@ async def finished(value: Any) -> Any:
 class Threads:
     """`snib`: an owner is a thread, a submitted operation goes through a snib.Queue."""
 
-    connect = snib.Client
+    package = snib
 
     def __init__(self) -> None:
         self._owners: dict[str, ThreadPoolExecutor] = {}
@@ -74,9 +104,11 @@ class Threads:
         owner = self._owners.setdefault(number, ThreadPoolExecutor(1))
         return owner.submit(call).result()
 
-    def submit(self, client: Any, lock: Any, timeout: float | None) -> Any:
+    def submit(self, client: Any, lock: Any, timeout: float | None, n: int) -> Any:
         queue = snib.Queue(client)
-        return queue, queue.acquire(lock, timeout)
+        if isinstance(lock, snib.Latch):
+            return queue, queue.wait(lock, timeout)
+        return queue, queue.acquire(lock, timeout, n=n)
 
     async def outcome(self, operation: Any, cancel: bool) -> Any:
         queue, ticket = operation
@@ -95,7 +127,7 @@ class Threads:
 class Asyncio:
     """`snib.aio`: an owner is a task, and so is a submitted operation."""
 
-    connect = snib.aio.Client
+    package = snib.aio
 
     def __init__(self) -> None:
         self._owners: dict[str, asyncio.Queue[Any]] = {}
@@ -117,9 +149,12 @@ class Asyncio:
         self._owners[number].put_nowait((call, future))
         return await future
 
-    def submit(self, client: Any, lock: Any, timeout: float | None) -> Any:
+    def submit(self, client: Any, lock: Any, timeout: float | None, n: int) -> Any:
         async def acquire() -> Any:
-            return await lock.hold(timeout)
+            if not isinstance(lock, snib.aio.Latch):
+                return await hold(lock, timeout, n)
+            if not await lock.wait(timeout):
+                raise snib.Timeout()
 
         return asyncio.create_task(acquire())
 
@@ -136,13 +171,19 @@ class Asyncio:
         return await asyncio.wait_for(hold.lost.wait(), LIMIT)
 
 
+def hold(lock: Any, timeout: float | None, n: int) -> Any:
+    counted = isinstance(lock, (snib.Semaphore, snib.Permits, snib.aio.Semaphore, snib.aio.Permits))
+    return lock.hold(n, timeout) if counted else lock.hold(timeout)
+
+
 class Interpreter:
-    def __init__(self, face: Threads | Asyncio, path: str) -> None:
+    def __init__(self, face: Threads | Asyncio, paths: list[str]) -> None:
         self.face = face
-        self.path = path
-        self.raw = Raw(path)
+        self.servers = [(path, Raw(path)) for path in paths]
+        self.path, self.raw = self.servers[0]
         self.clients: dict[str, Any] = {}
-        self.locks: dict[str, tuple[str, Callable[[], Any]]] = {}
+        # With the client's name; a lock that could not be made keeps its error for its first use.
+        self.locks: dict[str, tuple[str, Any]] = {}
         self.holds: dict[str, Any] = {}
         self.submitted: dict[str, Any] = {}
 
@@ -183,6 +224,10 @@ class Interpreter:
         return int(options[key]) / 1000 if key in options else None
 
     @staticmethod
+    def number(options: dict[str, str]) -> int:
+        return int(options.get("n", "1"))
+
+    @staticmethod
     async def until(condition: Callable[[], bool]) -> bool:
         end = time.monotonic() + LIMIT
         while not condition():
@@ -194,7 +239,7 @@ class Interpreter:
     async def run_client(self, options: dict[str, str], name: str) -> str:
         user = options["user"] + "@" if "user" in options else ""
         db = "?db=" + options["db"] if "db" in options else ""
-        client = self.clients[name] = self.face.connect(
+        client = self.clients[name] = self.face.package.Client(
             options.get("url", f"unix://{user}{self.path}{db}"),
             lease=self.seconds(options, "lease"),
             patience=self.seconds(options, "patience"),
@@ -207,42 +252,70 @@ class Interpreter:
         await finished(self.clients[name].close(LIMIT))
         return "ok"
 
+    async def run_server(self, options: dict[str, str], number: str) -> str:
+        self.path, self.raw = self.servers[int(number) - 1]
+        return "ok"
+
+    async def run_shutdown(self, options: dict[str, str]) -> str:
+        return "ok" if self.raw("SHUTDOWN", "NOSAVE") == "" else "stuck"
+
+    def name_lock(self, lock: str, client: str, make: Callable[[], Any]) -> None:
+        try:
+            self.locks[lock] = client, make()
+        except snib.Error as error:
+            self.locks[lock] = client, error
+
+    def lock_options(self, options: dict[str, str]) -> dict[str, Any]:
+        flags = {key: options[key] == "1" for key in ("fenced", "prefer_writer") if key in options}
+        times = {key: self.seconds(options, key) for key in ("lease", "max_hold")}
+        return {**times, **flags}
+
     async def run_lock(
-        self, options: dict[str, str], lock: str, client: str, name: str, kind: str = ""
+        self, options: dict[str, str], lock: str, client: str, name: str, reentrant: str = "mutex"
     ) -> None:
-        made: list[Any] = []
+        new = KINDS[options.get("kind", reentrant)]
+        self.name_lock(
+            lock, client, lambda: new(self.clients[client], name, **self.lock_options(options))
+        )
 
-        def make() -> Any:
-            if not made:
-                new = self.clients[client].rlock if kind else self.clients[client].lock
-                made.append(
-                    new(
-                        name,
-                        lease=self.seconds(options, "lease"),
-                        max_hold=self.seconds(options, "max_hold"),
-                    )
-                )
-            return made[0]
+    def several(
+        self, kind: str, options: dict[str, str], lock: str, members: tuple[str, ...]
+    ) -> None:
+        new, arguments = getattr(self.face.package, kind), self.lock_options(options)
+        if "quarantine" in options:
+            arguments["quarantine"] = options["quarantine"] == "1"
+        self.name_lock(
+            lock,
+            self.locks[members[0]][0] if members else "",
+            lambda: new([self.lock(member) for member in members], **arguments),
+        )
 
-        self.locks[lock] = client, make
+    async def run_multi(self, options: dict[str, str], lock: str, *members: str) -> None:
+        self.several("MultiLock", options, lock, members)
+
+    async def run_quorum(self, options: dict[str, str], lock: str, *members: str) -> None:
+        self.several("QuorumLock", options, lock, members)
 
     def lock(self, name: str) -> Any:
-        return self.locks[name][1]()
+        lock = self.locks[name][1]
+        if isinstance(lock, snib.Error):
+            raise lock
+        return lock
 
-    async def run_acquire(self, options: dict[str, str], hold: str, lock: str) -> str:
+    async def run_acquire(self, options: dict[str, str], name: str, lock: str) -> str:
         def acquire() -> Any:
-            return self.lock(lock).hold(self.seconds(options, "wait"))
+            return hold(self.lock(lock), self.seconds(options, "wait"), self.number(options))
 
         if "owner" in options:
-            self.holds[hold] = await self.face.as_owner(options["owner"], acquire)
+            self.holds[name] = await self.face.as_owner(options["owner"], acquire)
         else:
-            self.holds[hold] = await finished(acquire())
+            self.holds[name] = await finished(acquire())
         return "ok"
 
     async def run_submit(self, options: dict[str, str], hold: str, lock: str) -> str:
         client = self.clients[self.locks[lock][0]]
         self.submitted[hold] = self.face.submit(
-            client, self.lock(lock), self.seconds(options, "wait")
+            client, self.lock(lock), self.seconds(options, "wait"), self.number(options)
         )
         return "started"
 
@@ -260,6 +333,28 @@ class Interpreter:
             else "stuck"
         )
 
+    async def run_downgrade(
+        self, options: dict[str, str], name: str, writer: str, reader: str
+    ) -> str:
+        await self.run_acquire({**options, "wait": "0"}, name, reader)
+        return await self.run_release(options, writer)
+
+    async def run_wait(self, options: dict[str, str], lock: str) -> str:
+        timeout = self.seconds(options, "wait")
+        if await finished(self.lock(lock).wait(timeout)):
+            return "ok"
+        return "busy" if timeout == 0 else "timedout"
+
+    async def run_count(self, options: dict[str, str], lock: str, what: str, *numbers: str) -> str:
+        counter = self.lock(lock)
+        is_latch = isinstance(counter, (snib.Latch, snib.aio.Latch))
+        method = "count" if is_latch and what == "get" else COUNTS[what]
+        return str(int(await finished(getattr(counter, method)(*map(int, numbers)))))
+
+    async def run_losses(self, options: dict[str, str], client: str) -> str:
+        stats = vars(self.clients[client].stats())
+        return str(sum(value for key, value in stats.items() if key.startswith("lost_")))
+
     async def run_release(self, options: dict[str, str], hold: str) -> str:
         await finished(self.holds[hold].release())
         return "ok"
@@ -271,6 +366,9 @@ class Interpreter:
     async def run_remaining(self, options: dict[str, str], hold: str) -> str:
         return "some" if self.holds[hold].remaining() > 0 else "none"
 
+    async def run_token(self, options: dict[str, str], hold: str) -> str:
+        return str(self.holds[hold].token)
+
     async def run_lost(self, options: dict[str, str], hold: str) -> str:
         if not await self.face.lost(self.holds[hold]):
             return "stuck"
@@ -281,8 +379,10 @@ class Interpreter:
         if not info.held:
             return "free"
         leased = info.remaining is not None and info.remaining > 0
+        waiting = -1 if info.waiting is None else info.waiting
         return (
-            f"held mine={info.mine:d} count={info.count} waiting={info.waiting} leased={leased:d}"
+            f"held mine={info.mine:d} count={info.count} waiting={waiting} leased={leased:d}"
+            f" token={info.token}"
         )
 
     async def run_force(self, options: dict[str, str], lock: str) -> str:
@@ -290,6 +390,25 @@ class Interpreter:
 
     async def run_list(self, options: dict[str, str], client: str, pattern: str) -> str:
         return " ".join(await finished(self.clients[client].list(pattern)))
+
+    async def run_describe(self, options: dict[str, str], client: str, name: str) -> str:
+        of = self.clients[client]
+        found = await finished(of.describe(name))
+
+        def leased(entry: Any) -> str:
+            return "leased" if (entry.remaining or 0) > 0 else "unleased"
+
+        def whose(entry: Any) -> str:
+            return "mine" if entry.owner.startswith(of.id) else "foreign"
+
+        texts = [found.kind]
+        texts += [f"holder {whose(one)} {leased(one)} {one.count}" for one in found.holders]
+        texts += [f"reader {whose(one)} {leased(one)} {one.count}" for one in found.readers]
+        texts += [f"permit {leased(one)}" for one in found.permits]
+        texts += [f"waiter {whose(one)} {leased(one)}" for one in found.waiters]
+        numbers = ("token", "total", "available", "count", "waiting")
+        texts += [f"{key} {getattr(found, key)}" for key in numbers if getattr(found, key)]
+        return ", ".join(texts)
 
     async def run_raw(self, options: dict[str, str], *words: str) -> str:
         return self.raw(*words)
@@ -302,12 +421,13 @@ class Interpreter:
         return "ok"
 
 
-async def main(face: str, program: str, path: str) -> None:
-    interpreter = Interpreter({"threads": Threads, "asyncio": Asyncio}[face](), path)
+async def main(face: str, program: str, *paths: str) -> None:
+    interpreter = Interpreter({"threads": Threads, "asyncio": Asyncio}[face](), list(paths))
     for line in Path(program).read_text().splitlines():
         await interpreter.line(line)
     for client in interpreter.clients.values():
-        await finished(client.close(LIMIT))
+        with contextlib.suppress(snib.Error):  # its server may be gone
+            await finished(client.close(LIMIT))
 
 
 asyncio.run(main(*sys.argv[1:]))

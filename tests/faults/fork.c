@@ -21,6 +21,7 @@ enum { LEASE_MS = 400, CHILD_S = 10, QUICK_MS = 1000 };
 struct inherited {
     struct server *server;
     struct handles h;
+    bool held; /* the lock "fork" */
 };
 
 /* In the child there is no test framework to return to: say what is wrong and end. */
@@ -74,7 +75,7 @@ static void fork_once(const struct inherited *in, int run)
         handles_free(&in->h);
         CHILD(now_ms() - start < QUICK_MS);
         if (run % 4 == 0)
-            child_own_client(in, in->h.hold != NULL);
+            child_own_client(in, in->held);
         run % 8 == 0 ? exit(0) : _exit(0); /* with and without the exit handlers */
     }
     int status;
@@ -86,7 +87,7 @@ static void fork_once(const struct inherited *in, int run)
 static struct inherited inherit(struct server *server)
 {
     struct inherited in = {.server = server, .h.client = must_open_lease(server->url, LEASE_MS)};
-    in.h.lock = must_lock(in.h.client, "fork");
+    handles_locks(&in.h, "fork");
     return in;
 }
 
@@ -108,6 +109,7 @@ static void holding(void **state)
     struct inherited in = inherit(*state);
     in.h.queue = must_queue(in.h.client);
     in.h.hold = must_acquire(in.h.lock, 0);
+    in.held = true;
     char owner[128];
     EXPECT(snib_hold_owner(in.h.hold, owner, err), SNIB_OK);
     int64_t start = now_ms();
@@ -119,6 +121,55 @@ static void holding(void **state)
     must_release(in.h.hold);
     expect_free(in.server, "fork");
     snib_client_free(in.h.client);
+}
+
+/* A hold of each kind, a multi lock's among them, and a waiter in a fair queue. */
+static void holding_all_kinds(void **state)
+{
+    enum { KINDS = 11 };
+    struct inherited in = inherit(*state);
+    snib_client *rival = must_open(in.server->url);
+    snib_lock *locks[KINDS];
+    snib_hold *holds[KINDS];
+    snib_lock *fair = must_lock_kind(rival, SNIB_FAIR, "queue");
+    snib_hold *theirs = must_acquire(fair, 0);
+    for (int i = 0; i < KINDS - 1; i++) {
+        static const int32_t kinds[] = {SNIB_MUTEX, SNIB_FAIR,  SNIB_READ,      SNIB_WRITE,
+                                        SNIB_SPIN,  SNIB_PLAIN, SNIB_SEMAPHORE, SNIB_PERMITS,
+                                        SNIB_MUTEX, SNIB_FENCED};
+        char name[16];
+        snprintf(name, sizeof name, "kind:%d", i);
+        locks[i] = must_lock_kind(in.h.client, kinds[i], name);
+        if (kinds[i] == SNIB_SEMAPHORE || kinds[i] == SNIB_PERMITS)
+            must_count(kinds[i], locks[i], SNIB_COUNT_INIT, 1);
+    }
+    EXPECT(snib_multi_new(&locks[KINDS - 3], 2, NULL, &locks[KINDS - 1], err), SNIB_OK);
+    for (int i = 0; i < KINDS; i++)
+        holds[i] = i < KINDS - 3 || i == KINDS - 1 ? must_acquire(locks[i], 0) : NULL;
+    in.h.queue = must_queue(in.h.client);
+    EXPECT(snib_lock_acquire_submit(must_lock_kind(in.h.client, SNIB_FAIR, "queue"), 0, -1,
+                                    in.h.queue, 7, &in.h.op, err),
+           SNIB_OK);
+    AWAIT(server_integer(in.server, "LLEN redisson_lock_queue:{queue}") == 1, 1000);
+    int64_t start = now_ms();
+    for (int run = 0; run < count_of(200, 40) || now_ms() - start < 3 * LEASE_MS; run++) {
+        in.h.hold = holds[run % KINDS];
+        fork_once(&in, run);
+        for (int i = 0; i < KINDS; i++)
+            if (holds[i])
+                assert_int_not_equal(snib_hold_state(holds[i], NULL), SNIB_HOLD_LOST);
+        assert_int_equal(server_integer(in.server, "LLEN redisson_lock_queue:{queue}"), 1);
+    }
+    must_release(theirs);
+    snib_event event = must_event(in.h.queue, 1000);
+    assert_int_equal(event.code, SNIB_OK);
+    must_release(event.hold);
+    for (int i = 0; i < KINDS; i++)
+        if (holds[i])
+            must_release(holds[i]);
+    snib_client_free(in.h.client);
+    snib_client_free(rival);
+    server_do(in.server, "FLUSHALL");
 }
 
 /* An operation of this process waits for a lock of another client while the process forks. */
@@ -278,9 +329,13 @@ int main(void)
     before_everybody();               /* short leases, many processes */
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),    cmocka_unit_test(holding),
-        cmocka_unit_test(waiting), cmocka_unit_test(acquiring),
-        cmocka_unit_test(closing), cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(idle),
+        cmocka_unit_test(holding),
+        cmocka_unit_test(holding_all_kinds),
+        cmocka_unit_test(waiting),
+        cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing),
+        cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,4 +1,5 @@
-/* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases.
+/* memory.c - the n-th allocation fails, for every n of a program that acquires, waits and releases, for every
+ * kind of lock.
  *
  * The program gets an error from some call, or none if the failure could be endured; it never
  * crashes or hangs, and afterwards the same process can lock again.  Each n runs in a process of
@@ -53,33 +54,89 @@ void *realloc(void *old, size_t n)
 enum { LEASE_MS = 1000, CHILD_S = 20 };
 enum { ENDED_WELL = 0, ENDED_WITH_ERROR = 1, AFTERWARDS_BROKEN = 2, LIED = 3, DONE_ALL = 4 };
 
-/* Acquire, wait, hand over, release; whatever fails is left out.  Returns whether all went well. */
-static bool scenario(const char *url)
+/* A kind of lock, and what makes its lock "taken" be somebody else's for a moment. */
+struct program {
+    const char *name;
+    int32_t kind; /* 0: a multi lock, -1: one of kinds that are taken one after another */
+    const char *take;
+};
+
+#define TAKE_HASH(fields)                                                                          \
+    "redis.call('hset',KEYS[1]," fields ",1) return redis.call('pexpire',KEYS[1],40)"
+
+static const struct program programs[] = {
+    {"mutex", SNIB_MUTEX, TAKE_HASH("'0-0-0-0-0:1'")},
+    {"read", SNIB_READ, TAKE_HASH("'mode','write','0-0-0-0-0:1:write'")},
+    {"write", SNIB_WRITE, TAKE_HASH("'mode','write','0-0-0-0-0:1:write'")},
+    {"fenced", SNIB_FENCED, TAKE_HASH("'0-0-0-0-0:1'")},
+    {"fair", SNIB_FAIR, TAKE_HASH("'0aa00000-0000-8000-8000-000000000000:1'")},
+    {"spin", SNIB_SPIN, TAKE_HASH("'0-0-0-0-0:1'")},
+    {"plain", SNIB_PLAIN, "return redis.call('set',KEYS[1],'x','px',40)"},
+    {"semaphore", SNIB_SEMAPHORE, "return redis.call('set',KEYS[1],1)"},
+    {"permits", SNIB_PERMITS, "return redis.call('set',KEYS[1],1)"},
+    {"latch", SNIB_LATCH, "return redis.call('set',KEYS[1],1,'px',40)"},
+    {"multi", 0, TAKE_HASH("'0-0-0-0-0:1'")},
+    {"multi of others", -1, TAKE_HASH("'0-0-0-0-0:1'")},
+};
+
+/* The lock of a program on this name; NULL if there is no memory for it. */
+static snib_lock *program_lock(const struct program *program, snib_client *client, const char *name)
+{
+    snib_lock *lock = NULL, *members[2] = {NULL, NULL};
+    if (program->kind > 0) {
+        (void)snib_lock_new(client, program->kind, name, strlen(name), NULL, &lock, NULL);
+        return lock;
+    }
+    char second[32];
+    snprintf(second, sizeof second, "%s2", name);
+    int32_t other = program->kind == 0 ? SNIB_FENCED : SNIB_FAIR;
+    (void)snib_lock_new(client, SNIB_MUTEX, name, strlen(name), NULL, &members[0], NULL);
+    (void)snib_lock_new(client, other, second, strlen(second), NULL, &members[1], NULL);
+    if (members[0] && members[1])
+        (void)snib_multi_new(members, 2, NULL, &lock, NULL);
+    snib_lock_free(members[0]);
+    snib_lock_free(members[1]);
+    return lock;
+}
+
+/* One holds, one waits behind it; whatever fails is left out. */
+static bool hold_and_wait(snib_lock *lock, snib_queue *queue)
+{
+    snib_hold *hold = NULL;
+    snib_event event = {.size = sizeof event};
+    bool good = snib_lock_acquire(lock, 0, 1000, &hold, NULL) == SNIB_OK;
+    good = good && snib_lock_acquire_submit(lock, 0, 1000, queue, 1, NULL, NULL) == SNIB_OK;
+    good = good && snib_hold_release(hold, NULL) == SNIB_OK;
+    good = good && snib_queue_wait(queue, &event, 1, 2000, NULL) == 1;
+    good = good && event.code == SNIB_OK;
+    good = good && snib_hold_release(event.hold, NULL) == SNIB_OK;
+    snib_hold_free(event.hold);
+    snib_hold_free(hold);
+    return good;
+}
+
+/* Acquire, wait, hand over, release, beside another hold; returns whether all went well. */
+static bool scenario(const struct program *program, const char *url)
 {
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = LEASE_MS;
     options.patience_ms = 500;
+    options.recheck_ms = 100;
     snib_client *client = NULL;
     snib_lock *lock = NULL, *free_lock = NULL;
     snib_queue *queue = NULL;
-    snib_hold *hold = NULL, *waited = NULL;
-    snib_op *op = NULL;
-    snib_event event = {.size = sizeof event};
+    snib_hold *hold = NULL;
     bool good = snib_client_open(url, &options, &client, NULL) == SNIB_OK;
     good = good && snib_queue_new(client, &queue, NULL) == SNIB_OK;
-    good = good && snib_lock_new(client, SNIB_MUTEX, "taken", 5, NULL, &lock, NULL) == SNIB_OK;
+    good = good && (lock = program_lock(program, client, "taken")) != NULL;
     good = good && snib_lock_new(client, SNIB_MUTEX, "free", 4, NULL, &free_lock, NULL) == SNIB_OK;
     good = good && snib_lock_acquire(free_lock, 0, 1000, &hold, NULL) == SNIB_OK;
-    good = good && snib_lock_acquire(lock, 0, 1000, &waited, NULL) == SNIB_OK;
-    good = good && snib_lock_acquire_submit(lock, 0, 1000, queue, 1, &op, NULL) == SNIB_OK;
-    good = good && snib_hold_release(waited, NULL) == SNIB_OK;
-    good = good && snib_queue_wait(queue, &event, 1, 2000, NULL) == 1;
-    good = good && event.code == SNIB_OK;
-    good = good && snib_hold_release(event.hold, NULL) == SNIB_OK;
+    if (program->kind == SNIB_LATCH)
+        good = good && snib_latch_wait(lock, 1000, NULL) == SNIB_OK;
+    else
+        good = good && hold_and_wait(lock, queue);
     good = good && snib_hold_release(hold, NULL) == SNIB_OK;
-    snib_hold_free(event.hold);
-    snib_hold_free(waited);
     snib_hold_free(hold);
     snib_queue_free(queue);
     snib_lock_free(lock);
@@ -90,52 +147,71 @@ static bool scenario(const char *url)
     return good;
 }
 
-static int child(struct server *server, long n, bool on)
+static int child(const struct program *program, struct server *server, long n, bool on)
 {
     alarm(CHILD_S);
     memory_seen = 0;
     memory_fail_on = on;
     memory_fail_at = n;
-    bool good = scenario(server->url);
+    bool good = scenario(program, server->url);
     memory_fail_at = 0;
     if (memory_seen < n)
-        return good ? DONE_ALL : LIED; /* nothing failed, so all must go well */
-    return scenario(server->url) ? (good ? ENDED_WELL : ENDED_WITH_ERROR) : AFTERWARDS_BROKEN;
+        return good ? DONE_ALL : LIED;     /* nothing failed, so all must go well */
+    if (program->kind == SNIB_SEMAPHORE) { /* what it had taken may be gone: put it back */
+        redisContext *redis = redisConnectUnix(server->socket);
+        freeReplyObject(redisCommand(redis, "SET taken 1"));
+        redisFree(redis);
+    }
+    return scenario(program, server->url) ? (good ? ENDED_WELL : ENDED_WITH_ERROR)
+                                          : AFTERWARDS_BROKEN;
 }
 
-static void fail_each(struct server *server, bool on)
+/* Nothing is left but what the program is not to delete: numbers and counters of tokens. */
+static bool all_given_back(struct server *server)
+{
+    return server_integer(server, "EVAL %s 0",
+                          "local n = 0 for _, key in ipairs(redis.call('keys', '*')) do "
+                          "if redis.call('type', key).ok ~= 'string' or "
+                          "redis.call('pttl', key) ~= -1 then n = n + 1 end end return n") == 0;
+}
+
+static void fail_each(const struct program *program, struct server *server, bool on)
 {
     int errors = 0, endured = 0;
     for (long n = 1;; n++) {
-        server_do(server, "EVAL %s 1 taken",
-                  "redis.call('hset',KEYS[1],'0-0-0-0-0:1',1)"
-                  "return redis.call('pexpire',KEYS[1],40)");
+        server_do(server, "FLUSHALL");
+        server_do(server, "EVAL %s 1 taken", program->take);
         pid_t pid = fork();
         if (pid == 0)
-            _exit(child(server, n, on));
+            _exit(child(program, server, n, on));
         int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (!WIFEXITED(status))
-            fail_msg("allocation %ld: ended by signal %d", n, WTERMSIG(status));
+            fail_msg("%s, allocation %ld: ended by signal %d", program->name, n, WTERMSIG(status));
         if (WEXITSTATUS(status) == DONE_ALL)
             break;
         if (WEXITSTATUS(status) > ENDED_WITH_ERROR)
-            fail_msg("allocation %ld: outcome %d", n, WEXITSTATUS(status));
+            fail_msg("%s, allocation %ld: outcome %d", program->name, n, WEXITSTATUS(status));
         WEXITSTATUS(status) == ENDED_WITH_ERROR ? errors++ : endured++;
-        AWAIT(server_is_empty(server) && server_channels(server) == 0, 2 * LEASE_MS);
+        AWAIT(all_given_back(server) && server_channels(server) == 0, 2 * LEASE_MS);
+        if (program->kind == SNIB_PERMITS)
+            assert_int_equal(server_integer(server, "INCRBY taken 0"), 1); /* none is lost */
     }
-    print_message("          %d errors, %d endured\n", errors, endured);
+    print_message("          %s: %d errors, %d endured\n", program->name, errors, endured);
     assert_true(errors > 0);
 }
 
 static void one_fails(void **state)
 {
-    fail_each(*state, false);
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        fail_each(&programs[i], *state, false);
 }
 
 static void one_and_all_after_fail(void **state)
 {
-    fail_each(*state, true);
+    size_t step = (size_t)count_of(1, 4);
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i += step)
+        fail_each(&programs[i], *state, true);
 }
 
 static int start(void **state)

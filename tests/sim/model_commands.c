@@ -24,8 +24,10 @@ uint64_t commands_draw(uint64_t below)
     return random_state * 0x2545f4914f6cdd1dULL % below;
 }
 
-/* One letter stands for a random word: k key, w the key that gets types of its own, o owner, l lease,
- * v value, c channel, i integer, d database, * a link to kill.  Marks before a command: ! no arguments
+/* One letter stands for a random word: k key, w the key that gets types of its own, q a list's, z a sorted
+ * set's, e one's with instants, s a counter's, o owner, t a reader's lease, a that reader, m member,
+ * f score, r bound of scores, j small index, u small number, l g h lease, v value, c channel, i integer,
+ * d database, * a link to kill.  Marks before a command: ! no arguments
  * are added or left out, ~ the order and ? the values of the reply are of no interest. */
 static const char *const raw_commands[] = {"pttl k",
                                            "pttl k",
@@ -55,10 +57,109 @@ static const char *const raw_commands[] = {"pttl k",
                                            "hincrby k o i",
                                            "rpush w v v",
                                            "llen k",
+                                           "persist k",
+                                           "hset k7 o v",
+                                           "del k7",
+                                           "zcard k7",
+                                           "unlink k",
+                                           "unlink k k",
+                                           "exists k k k",
+                                           "get s",
+                                           "getrange s j j",
+                                           "getrange w j j",
+                                           "getrange w 0 63",
+                                           "set s i",
+                                           "set s i px l",
+                                           "set s i ex l",
+                                           "set k v get",
+                                           "set s v keepttl",
+                                           "set s v nx get",
+                                           "set s v keepttl px l",
+                                           "set s v ex l px l",
+                                           "set s v nx keepttl",
+                                           "incr s",
+                                           "incr s",
+                                           "incr k",
+                                           "decr s",
+                                           "incrby s i",
+                                           "incrby k i",
+                                           "decrby s i",
+                                           "decrby s i",
+                                           "hmget k o o",
+                                           "hmget k o",
+                                           "hvals k",
+                                           "hsetnx k o v",
+                                           "setnx w v",
+                                           "setnx k v",
+                                           "hscan k 0",
+                                           "hscan k 0 count 500",
+                                           "hscan k o",
+                                           "?hrandfield k",
+                                           "?hrandfield k j",
+                                           "?hrandfield k j withvalues",
+                                           "?hrandfield k j nonsense",
+                                           "?hrandfield k i",
+                                           "rpush q m",
+                                           "rpush q m m",
+                                           "rpush k v",
+                                           "lpush q m m",
+                                           "lpop q",
+                                           "lpop q j",
+                                           "lpop q i",
+                                           "rpop q",
+                                           "rpop q j",
+                                           "lindex q j",
+                                           "lindex q i",
+                                           "lrange q 0 -1",
+                                           "lrange q j j",
+                                           "lrange q j i",
+                                           "lrem q j m",
+                                           "lrem q j m",
+                                           "lrem q i m",
+                                           "llen q",
+                                           "lpos q m",
+                                           "lpos q m",
+                                           "zadd z f m",
+                                           "zadd z f m f m",
+                                           "zadd z nx f m",
+                                           "zadd z xx f m f m",
+                                           "zadd z gt f m",
+                                           "zadd z lt ch f m",
+                                           "zadd z ch f m f m",
+                                           "zadd z incr f m",
+                                           "zadd z nx gt f m",
+                                           "zadd z nx xx f m",
+                                           "zadd z gt lt f m",
+                                           "zadd z xx incr f m",
+                                           "zadd z f m f",
+                                           "zadd z incr f m f m",
+                                           "zadd z xx",
+                                           "zadd k f m",
+                                           "zscore z m",
+                                           "zscore z m",
+                                           "zrem z m",
+                                           "zrem z m m",
+                                           "zcard z",
+                                           "zrank z m",
+                                           "zrange z j j",
+                                           "zrange z 0 -1 withscores",
+                                           "zrange z j i",
+                                           "zrange z 0 0",
+                                           "zincrby z f m",
+                                           "zincrby z f m",
+                                           "zcount z r r",
+                                           "zremrangebyscore z r r",
+                                           "zrangebyscore z r r",
+                                           "zrangebyscore z r r withscores",
+                                           "zrangebyscore z r r limit j j",
+                                           "zrangebyscore z r r withscores limit j j",
+                                           "zrangebyscore z r r limit j",
+                                           "zrangebyscore z r r limit i 1",
                                            "time",
                                            "~scan 0 count 1000",
                                            "~scan 0 match k* count 1000",
                                            "~scan 0 match *[^12] type hash count 1000",
+                                           "~scan 0 type zset count 1000",
                                            "scan x",
                                            "scan 0 count 0",
                                            "scan 0 nonsense 1",
@@ -97,16 +198,101 @@ static const struct {
     const char *name, *keys, *arguments;
 } script_shapes[] = {
     {"list", "", "0 p n"},
+    {"describe", "k k5 k4 k6 k7", "c c"},
+    {"describe", "s q z s e", "c"},
+    {"fair_acquire", "k0 Q Z B s", "o g 1 0 c 0"},
+    {"fair_acquire", "k0 Q Z B s", "o l 1 1 c 1"},
+    {"fair_acquire", "k0 Q Z B s", "o g 0 0 c 0"},
+    {"fair_force", "k0 Q Z B s", "c"},
+    {"fair_info", "k0 Q s", "c"},
+    {"fair_release", "k0 Q Z B s", "o c"},
+    {"fair_renew", "k0 Q Z", "l o"},
+    {"fair_renew", "k0 Q Z k Q Z", "0 o o"},
+    {"fenced_acquire", "k s", "o l"},
+    {"fenced_acquire", "k s", "o g"},
+    {"fenced_transfer", "k s", "o o l c"},
+    {"fenced_transfer", "k s", "o o g c"},
+    {"latch_acquire", "s", ""},
+    {"latch_count", "s", "1 0 c"},
+    {"latch_count", "s", "2 u c"},
+    {"latch_count", "s", "8 0 c"},
+    {"latch_force", "s", "c"},
+    {"latch_info", "s", "c"},
+    {"multi_acquire", "k k k k1 s k1", "o g mf"},
+    {"multi_acquire", "k0 t mark k1 k1 k1", "a g rs"},
+    {"multi_acquire", "k0 k0 k0 k2 k2 k2", "o l wm"},
+    {"multi_release", "k k k1 k1", "o mf c c"},
+    {"multi_release", "k0 t k1 k1", "a rs c c"},
+    {"multi_release", "k0 k0 k2 k2", "o wm c c"},
+    {"mutexes_acquire", "k k1", "o l"},
+    {"mutexes_acquire", "k0 k1 k2", "o g"},
+    {"mutexes_release", "k k1", "o c c"},
+    {"mutexes_release", "k0 k1 k2", "o c c c"},
+    {"multi_renew", "k k k1 k1 k0 t", "g o mf a r"},
+    {"multi_renew", "k0 k0 k2 k2", "l o wm"},
+    {"multi_renew", "k0 k0 k2 k2 k k", "0 o wm o m"},
     {"mutex_acquire", "k", "o l"},
     {"mutex_acquire", "k", "o g"},
     {"mutex_force", "k", "c"},
-    {"mutex_info", "k", "c"},
+    {"mutex_info", "k s", "c"},
     {"mutex_release", "k", "o c"},
     {"mutex_renew", "k", "l o"},
     {"mutex_renew", "k k k", "g o o o"},
     {"mutex_renew", "k k", "0 o o"},
     {"mutex_transfer", "k", "o o l"},
     {"mutex_transfer", "k", "o o g"},
+    {"permits_acquire", "s e", "h c m"},
+    {"permits_acquire", "s e", "h c m m"},
+    {"permits_count", "s e", "1 0 c"},
+    {"permits_count", "s e", "2 u c"},
+    {"permits_count", "s e", "3 j c"},
+    {"permits_count", "s e", "4 u c"},
+    {"permits_count", "s e", "5 0 c"},
+    {"permits_force", "s e", ""},
+    {"permits_info", "s e", "c"},
+    {"permits_release", "s e", "c m"},
+    {"permits_release", "s e", "c m m"},
+    {"permits_renew", "e", "h 1 m"},
+    {"permits_renew", "e e", "h 2 m m 1 m"},
+    {"permits_renew", "e k", "0 1 m 1 m"},
+    {"plain_acquire", "k", "o l"},
+    {"plain_acquire", "k", "o g"},
+    {"plain_force", "k", "c"},
+    {"plain_info", "k", "c"},
+    {"plain_release", "k", "o c"},
+    {"plain_renew", "k", "l o"},
+    {"plain_renew", "k k", "0 o o"},
+    {"plain_transfer", "k", "o o g"},
+    {"quorum_acquire", "k s", "o g run1 0"},
+    {"quorum_acquire", "k epoch", "o g run1 86400000"},
+    {"read_acquire", "k0 t mark", "a l"},
+    {"read_acquire", "k0 t mark", "a g"},
+    {"read_force", "k0", "c"},
+    {"read_info", "k0", "c"},
+    {"read_release", "k0 t", "a c"},
+    {"read_renew", "k0 t", "l a"},
+    {"read_renew", "k0 t", "0 a"},
+    {"semaphore_acquire", "s", "u"},
+    {"semaphore_count", "s", "1 0 c"},
+    {"semaphore_count", "s", "2 u c"},
+    {"semaphore_count", "s", "3 j c"},
+    {"semaphore_count", "s", "6 u c"},
+    {"semaphore_count", "s", "7 0 c"},
+    {"semaphore_force", "s", ""},
+    {"semaphore_info", "s", "c"},
+    {"semaphore_release", "s", "u c"},
+    {"spin_force", "k", ""},
+    {"spin_release", "k", "o"},
+    {"write_acquire", "k0 mark", "o l 0"},
+    {"write_acquire", "k0 mark", "o g 5000"},
+    {"write_acquire", "k0 mark s", "o g 0"},
+    {"write_force", "k0", "c"},
+    {"write_info", "k0 s", "c"},
+    {"write_release", "k0", "o c"},
+    {"write_renew", "k0", "l o"},
+    {"write_renew", "k0 k0", "0 o o"},
+    {"write_transfer", "k0", "o o l c"},
+    {"write_transfer", "k0 s", "o o g c"},
 };
 
 static const char *const probes[] = {
@@ -131,6 +317,14 @@ static const char *const probes[] = {
     "return redis.call('set', 'k3', 1.5)",
     "return redis.call('set', 'k3', 12345678901234567)",
     "return redis.call('hgetall', KEYS[1])",
+    "return redis.call('zadd', 'k4', 1.5, 'm1')",
+    "return {redis.call('zscore', 'k4', 'm1'), type(redis.call('zscore', 'k4', 'none'))}",
+    "return redis.call('lpop', 'k5', 2)",
+    "return type(redis.call('lpop', 'none', 2))",
+    "return redis.call('hmget', KEYS[1], ARGV[1], 'none')",
+    "return redis.call('set', 'k6', 1700000000123 + 0.5)",
+    "return redis.call('incrby', 'k6', 1.5)",
+    "return tonumber(redis.call('get', 'k6') or 0)",
     "local r = redis.pcall('hget', KEYS[1], 'f')\nif type(r) == 'table' then return r.err "
     "end\nreturn r",
     "\nredis.call('set', 'k3', 'v')\nreturn redis.call('hget', 'k3', 'f')",
@@ -161,17 +355,42 @@ static const char *const probes[] = {
 
 static const char *random_word(char letter, char room[WORD_BYTES])
 {
+    static char reader[WORD_BYTES];
     static const char *const leases[] = {
         "10000", "30000", "86400000", "1", "2", "3", "0", "-5", "abc", "1e3", "9223372036854775807",
         "",      "010",   "3600000"};
     static const char *const integers[] = {"1", "-1", "0", "9223372036854775807", "x", "1.5", "-7"};
     static const char *const values[] = {"1", "0", "some text", "", "with\r\nlines", "-12"};
+    static const char *const scores[] = {"1",   "2",   "-3",   "1.5",  "1700000000000",
+                                         "0.1", "0",   "-inf", "inf",  "+10",
+                                         "x",   "nan", "",     "1e400"};
+    static const char *const bounds[] = {"-inf",          "+inf", "(1",   "1", "2", "(1.5",
+                                         "1700000000000", "0",    "(inf", "x", "(", ""};
     switch (letter) {
     case 'k':
-        snprintf(room, WORD_BYTES, "k%d", (int)commands_draw(4));
+        snprintf(room, WORD_BYTES, "k%d", (int)commands_draw(commands_draw(8) == 0 ? 7 : 4));
         return room;
     case 'w':
         return "k3";
+    case 'z':
+    case 'q':
+    case 's': /* now and then a key of another type */
+        snprintf(room, WORD_BYTES, "k%d",
+                 commands_draw(12) == 0 ? (int)commands_draw(7)
+                 : letter == 'z'        ? 4
+                 : letter == 'q'        ? 5
+                                        : 6);
+        return room;
+    case 'm':
+        snprintf(room, WORD_BYTES, "m%d", (int)commands_draw(5));
+        return room;
+    case 'f':
+        return scores[commands_draw(sizeof scores / sizeof *scores)];
+    case 'r':
+        return bounds[commands_draw(sizeof bounds / sizeof *bounds)];
+    case 'j':
+        snprintf(room, WORD_BYTES, "%d", (int)commands_draw(7) - 3);
+        return room;
     case 'o':
         snprintf(room, WORD_BYTES,
                  commands_draw(8) == 0 ? "f%d" : "0a1b2c3d-4e5f-8a7b-8c9d-0e1f2a3b4c5d:%d",
@@ -185,6 +404,20 @@ static const char *random_word(char letter, char room[WORD_BYTES])
                  commands_draw(4) != 0   ? "0"
                  : commands_draw(2) != 0 ? "3"
                                          : "16");
+        return room;
+    case 't': /* where a reader's lease is; `a` is the reader */
+        snprintf(reader, sizeof reader, "0a1b2c3d-4e5f-8a7b-8c9d-0e1f2a3b4c5d:%d",
+                 (int)commands_draw(3));
+        snprintf(room, WORD_BYTES, "{k0}:%.40s:rwlock_timeout:1", reader);
+        return room;
+    case 'a':
+        return reader;
+    case 'e': /* a sorted set of instants, which nobody must read */
+        return "k7";
+    case 'h':
+        return "86400000";
+    case 'u':
+        snprintf(room, WORD_BYTES, "%d", 1 + (int)commands_draw(3));
         return room;
     case 'l': /* very short ones cost a wait each */
         return commands_draw(12) == 0 ? leases[commands_draw(sizeof leases / sizeof *leases)]
@@ -213,7 +446,7 @@ static void add_words(struct command *c, const char *text, const long long link_
             c->kills = (int)commands_draw(LINKS);
             snprintf(room, WORD_BYTES, "%lld", link_ids[c->kills]);
             c->word[c->n] = room;
-        } else if (n == 1 && strchr("kwocdlgivpn", *text) != NULL && !is_first) {
+        } else if (n == 1 && strchr("kwqzesomfrjtacdlghuivpn", *text) != NULL && !is_first) {
             c->word[c->n] = random_word(*text, room);
         } else {
             snprintf(room, WORD_BYTES, "%.*s", (int)n, text);
@@ -248,7 +481,7 @@ static void add_script(struct command *c, const char *text, const char sha1[41],
 {
     size_t key_count = 0;
     for (const char *at = keys; *at != '\0'; at++) {
-        key_count += *at != ' ';
+        key_count += at == keys || at[-1] == ' ';
     }
     bool by_hash = commands_draw(4) != 0;
     add_words(c, by_hash ? "evalsha" : "eval", NULL);
@@ -279,6 +512,7 @@ void command_make(struct command *c, const long long link_ids[LINKS])
         add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1,
                    script_shapes[shape].keys, script_shapes[shape].arguments);
         c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
+        c->loose = strcmp(script_shapes[shape].name, "describe") == 0; /* times are in its texts */
     } else {
         const char *text = probes[commands_draw(sizeof probes / sizeof *probes)];
         model_sha1(text, strlen(text), sha1);

@@ -11,9 +11,11 @@ typedef struct buffer {
     size_t n, cap;
 } buffer;
 
-/* One element of a value: a string has one, a list has many without a field. */
+/* One element of a value: a string has one, a list has many without a field, in a sorted
+ * set the field is the member. */
 typedef struct item {
     buffer field, value;
+    double score; /* of a sorted set's member */
 } item;
 
 typedef struct key {
@@ -21,7 +23,8 @@ typedef struct key {
     int db;
     int type;
     int64_t expire_ms; /* wall clock; the key is gone when the clock is past it; -1: never */
-    item *items;       /* in the order of insertion, as small hashes answer on a real server */
+    item *items;       /* in the order of insertion, as small hashes answer on a real server; of
+                          a sorted set, in its order */
     size_t count, cap;
 } key;
 
@@ -50,6 +53,7 @@ struct model {
     model_watcher *watcher;
     void *watcher_context;
     uint64_t run;
+    uint64_t random; /* for HRANDFIELD */
     lua_State *lua;
     struct call *script; /* the EVAL that runs, or NULL */
     bool script_wrote;   /* from its first write on a script is not refused for lack of memory */
@@ -99,14 +103,26 @@ void model__error(call *c, const char *format, ...) __attribute__((format(printf
 void model__integer(call *c, long long value);
 void model__bulk(call *c, const char *p, size_t n);
 void model__null(call *c);
+void model__null_array(call *c);
 void model__array(call *c, size_t n);
+size_t model__number_text(double value, char out[40]);
 bool model__parse_integer(model_text text, long long *out);
 
 /* model_keys.c */
 extern const command model__key_commands[];
+extern const command model__value_commands[];        /* model_values.c */
+extern const command model__list_commands[];         /* model_lists.c */
 key *model__find(model *m, int db, model_text name); /* NULL if absent or expired */
 void model__remove(model *m, key *k);
 int64_t model__now_ms(const model *m);
+key *model__create(call *c, model_text name, int type);
+item *model__add_item(key *k); /* at the end */
+void model__remove_item(model *m, key *k, item *at);
+item *model__find_field(key *k, model_text field); /* NULL if it, or the key, is absent */
+/* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: the error is out. */
+bool model__typed_key(call *c, int type, key **out);
+bool model__integer_argument(call *c, size_t i, long long *out);
+uint64_t model__random(model *m, uint64_t below);
 
 /* model_lua.c */
 void model__lua_open(model *m);

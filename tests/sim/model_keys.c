@@ -55,12 +55,12 @@ static key *create_in(model *m, int db, model_text name, int type)
     return k;
 }
 
-static key *create(call *c, model_text name, int type)
+key *model__create(call *c, model_text name, int type)
 {
     return create_in(c->m, c->from->db, name, type);
 }
 
-static item *add_item(key *k)
+item *model__add_item(key *k)
 {
     if (k->count == k->cap) {
         k->cap = k->cap * 2 + 1;
@@ -70,7 +70,19 @@ static item *add_item(key *k)
     return &k->items[k->count++];
 }
 
-static item *find_field(key *k, model_text field)
+/* The key goes with its last item. */
+void model__remove_item(model *m, key *k, item *at)
+{
+    model__drop(&at->field);
+    model__drop(&at->value);
+    k->count--;
+    memmove(at, at + 1, (size_t)(k->items + k->count - at) * sizeof *at);
+    if (k->count == 0) {
+        model__remove(m, k);
+    }
+}
+
+item *model__find_field(key *k, model_text field)
 {
     for (size_t i = 0; k != NULL && i < k->count; i++) {
         if (model__equal(&k->items[i].field, field)) {
@@ -80,8 +92,7 @@ static item *find_field(key *k, model_text field)
     return NULL;
 }
 
-/* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: the error is out. */
-static bool typed_key(call *c, int type, key **out)
+bool model__typed_key(call *c, int type, key **out)
 {
     *out = model__find(c->m, c->from->db, c->argv[1]);
     if (*out != NULL && (*out)->type != type) {
@@ -91,13 +102,19 @@ static bool typed_key(call *c, int type, key **out)
     return true;
 }
 
-static bool integer_argument(call *c, size_t i, long long *out)
+bool model__integer_argument(call *c, size_t i, long long *out)
 {
     if (!model__parse_integer(c->argv[i], out)) {
         model__error(c, "ERR value is not an integer or out of range");
         return false;
     }
     return true;
+}
+
+uint64_t model__random(model *m, uint64_t below)
+{
+    m->random = m->random * 6364136223846793005U + 1442695040888963407U;
+    return (m->random >> 33) % below;
 }
 
 /* ---- Any type ----------------------------------------------------------------------------------- */
@@ -126,7 +143,8 @@ static void run_exists(call *c)
 
 static const char *type_name(int type)
 {
-    return type == MODEL_STRING ? "string" : type == MODEL_HASH ? "hash" : "list";
+    static const char *const names[] = {"none", "string", "hash", "list", "zset"};
+    return names[type];
 }
 
 static void run_type(call *c)
@@ -150,7 +168,7 @@ static void run_pexpire(call *c)
         model__error(c, "ERR Unsupported option %.*s", (int)c->argv[3].n, c->argv[3].p);
         return;
     }
-    if (!integer_argument(c, 2, &ms)) {
+    if (!model__integer_argument(c, 2, &ms)) {
         return;
     }
     int64_t now = model__now_ms(c->m);
@@ -165,6 +183,16 @@ static void run_pexpire(call *c)
         k->expire_ms = now + ms;
     }
     model__integer(c, k != NULL);
+}
+
+static void run_persist(call *c)
+{
+    key *k = model__find(c->m, c->from->db, c->argv[1]);
+    bool had_one = k != NULL && k->expire_ms != -1;
+    if (had_one) {
+        k->expire_ms = -1;
+    }
+    model__integer(c, had_one);
 }
 
 static bool glob_matches(model_text pattern, const buffer *name)
@@ -192,7 +220,7 @@ static void run_scan(call *c)
             return;
         }
         if (count) {
-            if (!integer_argument(c, i + 1, &number)) {
+            if (!model__integer_argument(c, i + 1, &number)) {
                 return;
             }
             if (number < 1) {
@@ -244,241 +272,17 @@ static void run_flushall(call *c)
     model__status(c, "OK");
 }
 
-/* ---- Strings and lists -------------------------------------------------------------------------- */
-
-static void run_get(call *c)
-{
-    key *k;
-    if (!typed_key(c, MODEL_STRING, &k)) {
-        return;
-    }
-    if (k == NULL) {
-        model__null(c);
-        return;
-    }
-    model__bulk(c, k->items[0].value.p, k->items[0].value.n);
-}
-
-static void run_set(call *c)
-{
-    bool only_new = false, only_old = false;
-    size_t px = 0; /* the argument with the TTL; 0: none */
-    long long ms = -1;
-    for (size_t i = 3; i < c->argc; i++) {
-        if (model__text_is(c->argv[i], "nx") && !only_old) {
-            only_new = true;
-        } else if (model__text_is(c->argv[i], "xx") && !only_new) {
-            only_old = true;
-        } else if (model__text_is(c->argv[i], "px") && px == 0 && i + 1 < c->argc) {
-            px = ++i;
-        } else {
-            model__error(c, "ERR syntax error");
-            return;
-        }
-    }
-    if (px != 0 && !integer_argument(c, px, &ms)) {
-        return;
-    }
-    if (px != 0 && (ms <= 0 || ms > LLONG_MAX - model__now_ms(c->m))) {
-        model__error(c, "ERR invalid expire time in 'set' command");
-        return;
-    }
-    key *k = model__find(c->m, c->from->db, c->argv[1]);
-    if ((only_new && k != NULL) || (only_old && k == NULL)) {
-        model__null(c);
-        return;
-    }
-    if (k != NULL) {
-        model__remove(c->m, k);
-    }
-    k = create(c, c->argv[1], MODEL_STRING);
-    model__set(&add_item(k)->value, c->argv[2].p, c->argv[2].n);
-    k->expire_ms = ms == -1 ? -1 : model__now_ms(c->m) + ms;
-    model__status(c, "OK");
-}
-
-static void run_rpush(call *c)
-{
-    key *k;
-    if (!typed_key(c, MODEL_LIST, &k)) {
-        return;
-    }
-    if (k == NULL) {
-        k = create(c, c->argv[1], MODEL_LIST);
-    }
-    for (size_t i = 2; i < c->argc; i++) {
-        model__set(&add_item(k)->value, c->argv[i].p, c->argv[i].n);
-    }
-    model__integer(c, (long long)k->count);
-}
-
-static void run_llen(call *c)
-{
-    key *k;
-    if (typed_key(c, MODEL_LIST, &k)) {
-        model__integer(c, k == NULL ? 0 : (long long)k->count);
-    }
-}
-
-/* ---- Hashes ------------------------------------------------------------------------------------- */
-
-static void run_hset(call *c)
-{
-    key *k;
-    long long added = 0;
-    if (c->argc % 2 == 1) {
-        model__error(c, "ERR wrong number of arguments for 'hset' command");
-        return;
-    }
-    if (!typed_key(c, MODEL_HASH, &k)) {
-        return;
-    }
-    if (k == NULL) {
-        k = create(c, c->argv[1], MODEL_HASH);
-    }
-    for (size_t i = 2; i < c->argc; i += 2) {
-        item *at = find_field(k, c->argv[i]);
-        if (at == NULL) {
-            at = add_item(k);
-            model__set(&at->field, c->argv[i].p, c->argv[i].n);
-            added++;
-        }
-        model__set(&at->value, c->argv[i + 1].p, c->argv[i + 1].n);
-    }
-    model__integer(c, added);
-}
-
-static void run_hget(call *c)
-{
-    key *k;
-    if (!typed_key(c, MODEL_HASH, &k)) {
-        return;
-    }
-    item *at = find_field(k, c->argv[2]);
-    if (at == NULL) {
-        model__null(c);
-        return;
-    }
-    model__bulk(c, at->value.p, at->value.n);
-}
-
-static void run_hexists(call *c)
-{
-    key *k;
-    if (typed_key(c, MODEL_HASH, &k)) {
-        model__integer(c, find_field(k, c->argv[2]) != NULL);
-    }
-}
-
-static void run_hlen(call *c)
-{
-    key *k;
-    if (typed_key(c, MODEL_HASH, &k)) {
-        model__integer(c, k == NULL ? 0 : (long long)k->count);
-    }
-}
-
-static void run_hdel(call *c)
-{
-    key *k;
-    long long deleted = 0;
-    if (!typed_key(c, MODEL_HASH, &k)) {
-        return;
-    }
-    for (size_t i = 2; i < c->argc && k != NULL; i++) {
-        item *at = find_field(k, c->argv[i]);
-        if (at != NULL) {
-            model__drop(&at->field);
-            model__drop(&at->value);
-            k->count--;
-            memmove(at, at + 1, (size_t)(k->items + k->count - at) * sizeof *at);
-            deleted++;
-        }
-        if (k->count == 0) {
-            model__remove(c->m, k);
-            k = NULL;
-        }
-    }
-    model__integer(c, deleted);
-}
-
-static void append_hash(call *c, bool fields, bool values)
-{
-    key *k;
-    if (!typed_key(c, MODEL_HASH, &k)) {
-        return;
-    }
-    size_t count = k == NULL ? 0 : k->count;
-    model__array(c, count * ((size_t)fields + (size_t)values));
-    for (size_t i = 0; i < count; i++) {
-        if (fields) {
-            model__bulk(c, k->items[i].field.p, k->items[i].field.n);
-        }
-        if (values) {
-            model__bulk(c, k->items[i].value.p, k->items[i].value.n);
-        }
-    }
-}
-
-static void run_hgetall(call *c)
-{
-    append_hash(c, true, true);
-}
-
-static void run_hkeys(call *c)
-{
-    append_hash(c, true, false);
-}
-
-static void run_hincrby(call *c)
-{
-    key *k;
-    long long by, value = 0;
-    if (!integer_argument(c, 3, &by) || !typed_key(c, MODEL_HASH, &k)) {
-        return;
-    }
-    item *at = find_field(k, c->argv[2]);
-    if (at != NULL && !model__parse_integer((model_text){at->value.p, at->value.n}, &value)) {
-        model__error(c, "ERR hash value is not an integer");
-        return;
-    }
-    if (__builtin_add_overflow(value, by, &value)) {
-        model__error(c, "ERR increment or decrement would overflow");
-        return;
-    }
-    if (k == NULL) {
-        k = create(c, c->argv[1], MODEL_HASH);
-    }
-    if (at == NULL) {
-        at = add_item(k);
-        model__set(&at->field, c->argv[2].p, c->argv[2].n);
-    }
-    char text[24];
-    model__set(&at->value, text, (size_t)snprintf(text, sizeof text, "%lld", value));
-    model__integer(c, value);
-}
-
 const command model__key_commands[] = {
     {"del", run_del, -2, COMMAND_WRITE},
     {"exists", run_exists, -2, 0},
     {"flushall", run_flushall, -1, COMMAND_WRITE},
-    {"get", run_get, 2, 0},
-    {"hdel", run_hdel, -3, COMMAND_WRITE},
-    {"hexists", run_hexists, 3, 0},
-    {"hget", run_hget, 3, 0},
-    {"hgetall", run_hgetall, 2, 0},
-    {"hincrby", run_hincrby, 4, COMMAND_WRITE | COMMAND_GROWS},
-    {"hkeys", run_hkeys, 2, 0},
-    {"hlen", run_hlen, 2, 0},
-    {"hset", run_hset, -4, COMMAND_WRITE | COMMAND_GROWS},
-    {"llen", run_llen, 2, 0},
+    {"persist", run_persist, 2, COMMAND_WRITE},
     {"pexpire", run_pexpire, -3, COMMAND_WRITE},
     {"pttl", run_pttl, 2, 0},
-    {"rpush", run_rpush, -3, COMMAND_WRITE | COMMAND_GROWS},
     {"scan", run_scan, -2, 0},
-    {"set", run_set, -3, COMMAND_WRITE | COMMAND_GROWS},
     {"time", run_time, 1, COMMAND_LOADING},
     {"type", run_type, 2, 0},
+    {"unlink", run_del, -2, COMMAND_WRITE},
     {NULL, NULL, 0, 0},
 };
 
@@ -504,7 +308,7 @@ void model_put_string(model *m, int db, const char *name, size_t n, const char *
 {
     model_delete(m, db, name, n);
     key *k = create_in(m, db, (model_text){name, n}, MODEL_STRING);
-    model__set(&add_item(k)->value, value, strlen(value));
+    model__set(&model__add_item(k)->value, value, strlen(value));
 }
 
 static void describe(const key *k, model_key *out)

@@ -47,6 +47,10 @@ static const char *to_lua(lua_State *lua, const char *reply)
         }
         break;
     case '*':
+        if (number < 0) {
+            lua_pushboolean(lua, 0);
+            break;
+        }
         lua_newtable(lua);
         for (int i = 1; i <= number; i++) {
             rest = to_lua(lua, rest);
@@ -186,7 +190,7 @@ static bool call_command(lua_State *lua)
     for (int i = 0; i < argc; i++) {
         if (lua_type(lua, i + 1) == LUA_TNUMBER) {
             char text[64];
-            snprintf(text, sizeof text, "%.17g", lua_tonumber(lua, i + 1));
+            model__number_text(lua_tonumber(lua, i + 1), text);
             lua_pushstring(lua, text);
             lua_replace(lua, i + 1);
         }
@@ -330,10 +334,29 @@ static bool push_script(lua_State *lua, const char sha1[41])
     return true;
 }
 
+/* The SHA1 of a script's text: the same few texts come again and again. */
+static void script_sha1(model_text body, char sha1[41])
+{
+    static struct {
+        uint64_t hash;
+        char sha1[41];
+    } known[256];
+    uint64_t hash = body.n;
+    for (size_t i = 0; i < body.n; i++) {
+        hash = (hash ^ (unsigned char)body.p[i]) * 1099511628211U;
+    }
+    size_t at = hash >> 56;
+    if (known[at].hash != hash) {
+        known[at].hash = hash;
+        model_sha1(body.p, body.n, known[at].sha1);
+    }
+    memcpy(sha1, known[at].sha1, sizeof known[at].sha1);
+}
+
 static bool load_script(call *c, model_text body, char sha1[41])
 {
     lua_State *lua = c->m->lua;
-    model_sha1(body.p, body.n, sha1);
+    script_sha1(body, sha1);
     if (push_script(lua, sha1)) {
         lua_pop(lua, 1);
         return true;
@@ -432,14 +455,15 @@ void model__evalsha(call *c)
         char x = c->argv[1].p[i];
         sha1[i] = x >= 'A' && x <= 'Z' ? (char)(x + 'a' - 'A') : x;
     }
+    if (c->argv[1].n == 40 && !key_count(c, &keys)) {
+        return;
+    }
     if (c->argv[1].n != 40 || !push_script(c->m->lua, sha1)) {
         model__error(c, "NOSCRIPT No matching script. Please use EVAL.");
         return;
     }
     lua_pop(c->m->lua, 1);
-    if (key_count(c, &keys)) {
-        run_script(c, sha1, keys);
-    }
+    run_script(c, sha1, keys);
 }
 
 void model__script_load(call *c)

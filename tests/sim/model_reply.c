@@ -83,18 +83,32 @@ void model__error(call *c, const char *format, ...)
     append_line(c, '-', text);
 }
 
+/* "<kind><number>\r\n" */
+static void append_number(call *c, char kind, long long value)
+{
+    char text[32], *at = text + sizeof text;
+    unsigned long long rest = value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value;
+    *--at = '\n';
+    *--at = '\r';
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        *--at = '-';
+    }
+    *--at = kind;
+    model__append(c->reply, at, (size_t)(text + sizeof text - at));
+}
+
 void model__integer(call *c, long long value)
 {
-    char text[32];
-    snprintf(text, sizeof text, ":%lld\r\n", value);
-    append_text(c, text);
+    append_number(c, ':', value);
 }
 
 void model__bulk(call *c, const char *p, size_t n)
 {
-    char head[32];
-    snprintf(head, sizeof head, "$%zu\r\n", n);
-    append_text(c, head);
+    append_number(c, '$', (long long)n);
     model__append(c->reply, p, n);
     append_text(c, "\r\n");
 }
@@ -104,11 +118,22 @@ void model__null(call *c)
     append_text(c, "$-1\r\n");
 }
 
+void model__null_array(call *c)
+{
+    append_text(c, "*-1\r\n");
+}
+
 void model__array(call *c, size_t n)
 {
-    char head[32];
-    snprintf(head, sizeof head, "*%zu\r\n", n);
-    append_text(c, head);
+    append_number(c, '*', (long long)n);
+}
+
+/* As printf's %.17g has it, which is slow. */
+size_t model__number_text(double value, char out[40])
+{
+    bool whole = value > -1e15 && value < 1e15 && value == (double)(long long)value;
+    return (size_t)(whole ? snprintf(out, 40, "%lld", (long long)value)
+                          : snprintf(out, 40, "%.17g", value));
 }
 
 /* As strict as the server: no sign but '-', no leading zero, no space, nothing out of range. */

@@ -369,6 +369,17 @@ size_t model_channel_count(const model *m)
     return each_channel(m, NULL);
 }
 
+model_text model_channel(const model *m)
+{
+    for (size_t i = 0; i < m->connection_count; i++) {
+        if (m->connections[i]->channel_count > 0) {
+            const buffer *channel = &m->connections[i]->channels[0];
+            return (model_text){channel->p, channel->n};
+        }
+    }
+    return (model_text){"", 0};
+}
+
 static void run_pubsub_channels(call *c)
 {
     model__array(c, model_channel_count(c->m));
@@ -412,6 +423,9 @@ static const command server_commands[] = {
 /* "name" or, for a command that contains others, "name|subcommand". */
 static bool is_called(const char *name, const model_text *argv, size_t argc)
 {
+    if (argv[0].n == 0 || (argv[0].p[0] | 32) != name[0]) {
+        return false; /* most names */
+    }
     const char *bar = strchr(name, '|');
     size_t n = bar == NULL ? strlen(name) : (size_t)(bar - name);
     return argv[0].n == n && strncasecmp(argv[0].p, name, n) == 0 &&
@@ -420,8 +434,9 @@ static bool is_called(const char *name, const model_text *argv, size_t argc)
 
 const command *model__command(const model_text *argv, size_t argc)
 {
-    const command *tables[] = {model__key_commands, server_commands};
-    for (size_t i = 0; i < 2; i++) {
+    const command *tables[] = {model__value_commands, model__key_commands, model__list_commands,
+                               server_commands};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
             if (is_called(cmd->name, argv, argc)) {
                 return cmd;

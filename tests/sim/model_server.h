@@ -62,7 +62,7 @@ void model_require_password(model *m, const char *password); /* must outlive the
 
 /* ---- Inspection: the truth, for oracles --------------------------------------------------------- */
 
-enum model_type { MODEL_STRING = 1, MODEL_HASH = 2, MODEL_LIST = 3 };
+enum model_type { MODEL_STRING = 1, MODEL_HASH = 2, MODEL_LIST = 3, MODEL_ZSET = 4 };
 
 typedef struct model_text {
     const char *p;
@@ -73,7 +73,7 @@ typedef struct model_key {
     model_text name;
     int db;
     int type;
-    size_t fields;       /* strings: 1; lists: the length */
+    size_t fields;       /* strings: 1; lists: the length; sorted sets: members */
     uint64_t expires_ns; /* the first instant at which the key is gone; UINT64_MAX: it has no TTL */
 } model_key;
 
@@ -83,6 +83,8 @@ bool model_key_find(model *m, int db, const char *name, size_t n, model_key *out
 bool model_field_at(model *m, int db, const char *name, size_t n, size_t index,
                     model_text *out_field, model_text *out_value);
 size_t model_channel_count(const model *m); /* distinct channels with a subscriber */
+/* Any of them; its bytes live until the next call into the model. */
+model_text model_channel(const model *m);
 size_t model_subscribers(const model *m, const char *channel, size_t n);
 uint64_t model_requests(const model *m); /* top-level requests executed so far */
 uint64_t model_client_id(const model *m, uint64_t connection); /* what CLIENT ID answers */

@@ -85,12 +85,39 @@ void sim_fail(const char *format, ...)
 
 /* ---- One world ---------------------------------------------------------------------------------- */
 
+/* A quarter of the names are mutexes; in one world of four all names can be members of one lock. */
+static void plan_families(void)
+{
+    static const int all[] = {FAMILY_MUTEX, FAMILY_MUTEX,     FAMILY_MUTEX,   FAMILY_FENCED,
+                              FAMILY_SPIN,  FAMILY_PLAIN,     FAMILY_FAIR,    FAMILY_FAIR,
+                              FAMILY_RW,    FAMILY_SEMAPHORE, FAMILY_PERMITS, FAMILY_LATCH};
+    static const int members[] = {FAMILY_MUTEX, FAMILY_MUTEX, FAMILY_FENCED, FAMILY_SPIN,
+                                  FAMILY_RW};
+    static const bool known_to_redisson[FAMILY_COUNT] = {
+        [FAMILY_MUTEX] = true, [FAMILY_FAIR] = true, [FAMILY_RW] = true, [FAMILY_PERMITS] = true};
+    sim.multi = sim.name_count > 1 && sim_chance(4);
+    bool peers = sim_chance(3);
+    for (int i = 0; i < sim.name_count; i++) {
+        struct sim_name *name = &sim.names[i];
+        name->family = sim.multi ? members[sim_draw(sizeof members / sizeof *members)]
+                                 : all[sim_draw(sizeof all / sizeof *all)];
+        name->alien = peers && known_to_redisson[name->family];
+        bool may_count = name->family == FAMILY_FAIR || name->family == FAMILY_RW;
+        name->tokens =
+            name->family == FAMILY_FENCED || (may_count && !name->alien && sim_chance(2));
+        sim.numbers |= name->family >= FAMILY_SEMAPHORE;
+        sim.peer_count = name->alien ? SIM_PEERS : sim.peer_count;
+        keys_plan(name);
+    }
+}
+
 static void begin(uint64_t seed, bool trace)
 {
     static const snib__time leases[] = {300 * SNIB__MS, 1000 * SNIB__MS, 3000 * SNIB__MS};
     static const char *const names[SIM_NAMES] = {"orders", "{tenant}stock", "a lock"};
     memset(&sim, 0, sizeof sim);
     sim.seed = seed;
+    sim.flushes_before = totals.faults[FAULT_SCRIPT_FLUSH];
     sim.trace = trace;
     sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
     sim.now = SIM_START;
@@ -115,11 +142,17 @@ static void begin(uint64_t seed, bool trace)
     sim.prompt =
         8 * sim.delay + 4 * sim.pubsub_delay + (sim_has(FAULT_NO_CHANNELS) ? 220 : 120) * SNIB__MS;
     for (int i = 0; i < sim.name_count; i++) {
-        sim.names[i] = (struct sim_name){.text = names[i], .n = strlen(names[i]), .since = sim.now};
+        sim.names[i].text = names[i];
+        sim.names[i].n = strlen(names[i]);
     }
+    plan_families();
     for (int i = 0; i < sim.slot_count; i++) {
         process_new(i);
     }
+    for (int i = 0; i < sim.peer_count; i++) {
+        peer_new(i);
+    }
+    operator_tends();
     sim.calm_at = sim.now + sim_between(1000 * SNIB__MS, 6000 * SNIB__MS);
     sim.stable_at = sim.enabled == 0 ? sim.now : SNIB__NEVER / 2; /* can be added to */
 }
@@ -128,6 +161,9 @@ static void end(void)
 {
     for (uint32_t i = 0; i < sim.process_count; i++) {
         process_free(sim.processes[i]);
+    }
+    for (int i = 0; i < sim.peer_count; i++) {
+        peer_free(sim.peers[i]);
     }
     net_free();
     model_free(sim.model);
@@ -139,12 +175,20 @@ static void step(snib__time until)
     snib__time next = net_next();
     snib__time fault = fault_next();
     struct sim_process *runs = NULL;
+    struct sim_peer *peer = NULL;
     next = fault < next ? fault : next;
     for (int i = 0; i < sim.slot_count; i++) {
         snib__time at = process_next(sim.slots[i]);
         if (at <= sim.now || at < next) {
             runs = at <= next || at <= sim.now ? sim.slots[i] : runs;
             next = at < next ? at : next;
+        }
+    }
+    for (int i = 0; i < sim.peer_count; i++) {
+        snib__time at = peer_next(sim.peers[i]);
+        if (at < next) {
+            peer = sim.peers[i];
+            next = at;
         }
     }
     sim.now = next > until ? until : next > sim.now ? next : sim.now;
@@ -157,9 +201,18 @@ static void step(snib__time until)
     if (next <= until) {
         if (runs != NULL && process_next(runs) <= sim.now) {
             process_run(runs);
+        } else if (peer != NULL && peer_next(peer) <= sim.now) {
+            peer_run(peer);
+            net_collect();
         } else if (!net_run()) {
             fault_run();
         }
+    }
+    for (int i = 0; i < sim.peer_count; i++) {
+        peer_listen(sim.peers[i]);
+    }
+    if (sim.calm && sim.numbers && sim.now > sim.disturbed_until + RECOVERY) {
+        operator_tends();
     }
     check_step();
 }
@@ -175,6 +228,11 @@ static bool all_idle(void)
 {
     for (int i = 0; i < sim.slot_count; i++) {
         if (!process_is_idle(sim.slots[i])) {
+            return false;
+        }
+    }
+    for (int i = 0; i < sim.peer_count; i++) {
+        if (!peer_is_idle(sim.peers[i])) {
             return false;
         }
     }
@@ -197,11 +255,16 @@ static void live(void)
     snib__time at_last = sim.now + 20 * sim.lease + RECOVERY;
     while (!all_idle()) {
         step(at_last);
+        operator_opens_latches();
         if (sim.now >= at_last) {
             sim_fail("somebody does not come to an end");
         }
     }
-    run_until(sim.now + sim.lease + 1000 * SNIB__MS);
+    operator_opens_latches();
+    for (int i = 0; i < sim.peer_count; i++) {
+        peer_leave(sim.peers[i]);
+    }
+    run_until(sim.now + sim.lease + 1000 * SNIB__MS + SIM_PRIVATE);
     check_end();
 }
 
@@ -252,16 +315,23 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_CLOSE] = "close",
         [FAULT_CRASH] = "crash",
     };
+    static const char *const families[FAMILY_COUNT] = {
+        "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};
     printf(
         "sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "
         "handed over %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, "
-        "failed %llu; faults:",
+        "failed %llu; holds:",
         (unsigned long long)seeds, (unsigned long long)totals.events,
         (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
         (unsigned long long)totals.reentered, (unsigned long long)totals.handed_over,
         (unsigned long long)totals.released, (unsigned long long)totals.refused,
         (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
         (unsigned long long)totals.lost, (unsigned long long)totals.failed);
+    for (int i = 0; i < FAMILY_COUNT; i++) {
+        printf(" %s %llu", families[i], (unsigned long long)totals.by_family[i]);
+    }
+    printf(" multi %llu; Redisson %llu; faults:", (unsigned long long)totals.by_multi,
+           (unsigned long long)totals.by_redisson);
     for (int i = 0; i < FAULT_COUNT; i++) {
         printf(" %s %llu", names[i], (unsigned long long)totals.faults[i]);
     }

@@ -3,11 +3,17 @@
  * One seed decides everything.  Time is virtual; whatever happens, happens at one of the moments that
  * sim.c's loop visits: a process' deadline, a task's next move, the arrival of bytes, a fault.
  *
- * sim.c        the loop over seeds, the life of one world
- * sim_net.c    connections: delay, slices, cuts, stalls, what becomes of bytes in flight
- * sim_fault.c  what goes wrong, and when
- * sim_task.c   processes and the tasks in them, which use locks as programs do
- * sim_check.c  what must be true at every step
+ * sim.c          the loop over seeds, the life of one world
+ * sim_net.c      connections: delay, slices, cuts, stalls, what becomes of bytes in flight
+ * sim_fault.c    what goes wrong, and when
+ * sim_process.c  processes: an engine each, its driver, and what becomes of its results
+ * sim_task.c     the tasks in them, which use locks of every kind as programs do
+ * sim_redisson.c other clients on the same names, which follow Redisson's steps
+ * sim_truth.c    what the server has, read from its keys, and why it changed
+ * sim_keys.c     whose key is which; an operator who looks after numbers
+ * sim_queue.c    the same of the fair lock's queue
+ * sim_request.c  what every request says, when it leaves a process and when the server executes it
+ * sim_check.c    what must be true of results, and at every step
  */
 #ifndef SNIB_TESTS_SIM_H
 #define SNIB_TESTS_SIM_H
@@ -19,9 +25,18 @@
 #define SIM_PROCESSES 64 /* processes in a seed, ended ones included */
 #define SIM_TASKS 4      /* tasks of a process */
 #define SIM_NAMES 3
+#define SIM_SIDES 2   /* a read/write lock has two */
+#define SIM_MULTIS 2  /* multi locks of a process: the names in both orders */
+#define SIM_PEERS 2   /* clients that are no Snib */
+#define SIM_PERMITS 4 /* at once, at most */
+#define SIM_CLAIMS 64
+#define SIM_PLACES 256
 #define SIM_PIPES 96
 #define SIM_HOLDS (2 * SIM_TASKS)
-#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between releases that the server refuses */
+#define SIM_MARK (5000 * SNIB__MS)  /* the TTL of a waiting writer's mark */
+#define SIM_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
+#define SIM_PRIVATE (10000 * SNIB__MS) /* no private key lives longer */
+#define SIM_RETRY (500 * SNIB__MS)     /* the engine's, between releases that the server refuses */
 #define SIM_FIRST_NUMBER 100000000000ULL
 #define SIM_START (3600000 * SNIB__MS)
 
@@ -60,19 +75,46 @@ enum sim_cause {
     CAUSE_TRANSFERRED,
     CAUSE_FORCED,
     CAUSE_MEMORY, /* evicted, overwritten, or the server was restarted */
+    CAUSE_COUNT,  /* a number was changed */
     CAUSE_OTHER   /* a command that has no business to end a hold */
 };
 
-/* All that is known of one owner number: "<uuid>:<number>". */
+/* What stands under a name. */
+enum sim_family {
+    FAMILY_MUTEX,
+    FAMILY_FENCED,
+    FAMILY_SPIN,
+    FAMILY_PLAIN,
+    FAMILY_FAIR,
+    FAMILY_RW,
+    FAMILY_SEMAPHORE,
+    FAMILY_PERMITS,
+    FAMILY_LATCH,
+    FAMILY_COUNT
+};
+
+/* What is acquired. */
+struct sim_use {
+    struct snib__gate *gate;
+    int kind;       /* enum snib_kind, or SNIB__MULTI */
+    int name;       /* of a multi lock: the first */
+    unsigned names; /* set of all */
+    int side;       /* 1: the writers' of a read/write lock */
+    uint32_t permits;
+};
+
+/* All that is known of one owner number: "<uuid>:<number>".  A writer's own read is an owner of its own. */
 struct sim_owner {
-    int name;
-    bool at_server;
+    struct sim_use use;
+    unsigned present; /* set of names at which the server has it */
     bool abandoned;   /* the operation ended without it */
+    bool again;       /* a writer's own read that is not its first: the number begins anew */
     bool closed;      /* its hold was valid when its client was closed */
     int ended;        /* enum sim_cause of the last time it left the server */
-    snib__time since; /* of at_server's value */
+    snib__time since; /* of `present` */
     snib__time abandoned_at, first_sent;
     snib__time lease;
+    int64_t token;                         /* that the server gave it */
     uint32_t attempts, releases, renewals; /* requests sent */
     uint32_t messages_before, connects_before;
 };
@@ -80,7 +122,7 @@ struct sim_owner {
 struct sim_hold { /* what the program of a process has in its hands */
     struct snib__hold *hold;
     uint64_t number;
-    int name;
+    struct sim_use use;
     int users; /* tasks that acquired it */
     bool told, released;
 };
@@ -92,7 +134,7 @@ struct sim_task {
     snib__time wake; /* next move of its own */
     struct snib__op *op;
     struct sim_hold *hold;
-    int name;
+    struct sim_use use;
     uint64_t owner;
     uint64_t number; /* of the acquisition on its way; 0 a re-entry may come */
     uint64_t order;  /* of submission */
@@ -108,17 +150,20 @@ struct sim_endpoint {
 };
 
 struct sim_process {
-    struct snib__engine *engine; /* NULL: gone */
+    struct snib__engine *engine; /* NULL: gone, or it has none */
+    bool foreign;                /* a Redisson */
     uint32_t id;
     char uuid[37];
-    struct snib__gate *gates[SIM_NAMES];
+    struct snib__gate *gates[SIM_NAMES][SIM_SIDES];
+    struct snib__gate *multis[SIM_MULTIS];
     struct sim_endpoint links[2];
     struct sim_task tasks[SIM_TASKS];
     struct sim_hold holds[SIM_HOLDS];
-    struct sim_owner *owners; /* by number - SIM_FIRST_NUMBER */
-    uint32_t owner_cap;
+    struct sim_owner *owners[SIM_SIDES]; /* by number - SIM_FIRST_NUMBER */
+    uint32_t owner_cap[SIM_SIDES];
     uint32_t connects;
-    snib__time free_at[SIM_NAMES]; /* its last hold of this name was lost or left */
+    snib__time asked_at[SIM_NAMES]; /* it last asked at a fair lock's queue */
+    snib__time free_at[SIM_NAMES];  /* a hold of this name was last lost or left */
     snib__time frozen_until;
     snib__time
         gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
@@ -149,15 +194,46 @@ struct sim_pipe { /* one connection; it lives on at the server when the client's
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };
 
+/* An owner's share of a name at the server. */
+struct sim_claim {
+    struct sim_process *process;
+    uint64_t number;
+    int side;
+    uint32_t permits;
+    uint64_t expires_ns; /* by the server's clock */
+};
+
+/* A waiter's place in a fair lock's queue. */
+struct sim_place {
+    struct sim_process *process;
+    uint64_t number;
+    double score;
+};
+
 struct sim_name {
+    int family;
     const char *text;
     size_t n;
-    struct sim_process *process; /* whose owner is at the server */
-    uint64_t number;             /* 0: nobody's */
-    snib__time since;            /* of process and number */
-    int cause;                   /* of the last change */
-    uint32_t messages;           /* published so far */
+    char queue[64], places[64], beats[64], token[64], taken[64], mark[64], tag[32], channel[80];
+    bool tokens;    /* its holds carry tokens */
+    bool alien;     /* Redissons use it, too */
+    int64_t number; /* a semaphore's or a latch's, when it was last seen */
+    int64_t total;  /* permits, free and taken */
+    int64_t last_token;
+    snib__time tokens_lost_at;
+    struct sim_claim claims[SIM_CLAIMS];
+    int claim_count;
+    struct sim_place queued[SIM_PLACES];
+    int queued_count;
+    bool queue_torn;                    /* half of the queue was evicted */
+    snib__time open_since[SIM_PERMITS]; /* for so many, or for this side; SNIB__NEVER: it is not */
+    int open_cause[SIM_PERMITS];
+    snib__time shut_at;   /* a latch was last open */
+    uint32_t messages;    /* published so far */
+    snib__time topped_at; /* somebody was last missing something */
 };
+
+struct sim_peer;
 
 struct sim {
     uint64_t seed, random, hash;
@@ -177,20 +253,33 @@ struct sim {
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];
     int name_count, slot_count, task_count;
-    snib__time think;  /* between two doings of a task, at most */
+    bool multi;                 /* all names can be members of one lock */
+    bool numbers;               /* some names are numbers, which want to be changed */
+    struct sim_process *acting; /* whose command runs now, and for which owner; NULL: nobody's */
+    uint64_t acting_number;
+    bool asking;    /* to acquire */
+    int peer_cause; /* of a Redisson's or an operator's command that runs now */
+    uint64_t operator_link;
+    uint64_t next_expiry_ns; /* of a key or a claim, by the server's clock */
+    size_t key_count;        /* when they were last looked at */
+    snib__time think;        /* between two doings of a task, at most */
     snib__time prompt; /* a free lock is taken by a waiter who has heard of it within this time */
     struct sim_process *slots[SIM_SLOTS];
+    struct sim_peer *peers[SIM_PEERS];
+    int peer_count;
     struct sim_process *processes[SIM_PROCESSES];
     uint32_t process_count;
     struct sim_pipe pipes[SIM_PIPES];
     uint64_t order;
     uint64_t events;
+    uint64_t flushes_before; /* totals.faults[FAULT_SCRIPT_FLUSH] when the world began */
 };
 
 struct sim_totals {
     uint64_t events, requests;
     uint64_t faults[FAULT_COUNT];
     uint64_t granted, reentered, handed_over, refused, timed_out, cancelled, released, lost, failed;
+    uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
 };
 
 extern struct sim sim;
@@ -223,9 +312,10 @@ void fault_plan(void);
 snib__time fault_next(void);
 void fault_run(void);
 void fault_end_all(void);
+bool fault_is_overwritten(const struct sim_name *name); /* by something that is no lock */
 void fault_until(snib__time until); /* the world is disturbed at least until then */
 
-/* sim_task.c */
+/* sim_process.c */
 struct sim_process *process_new(int slot);
 void process_end(struct sim_process *process); /* without a word, as by kill -9 */
 void process_close(struct sim_process *process);
@@ -234,14 +324,53 @@ snib__time process_next(const struct sim_process *process);
 void process_run(struct sim_process *process); /* what is due */
 void process_free(struct sim_process *process);
 bool process_is_idle(const struct sim_process *process);
+struct sim_process *process_record(bool foreign); /* a number, a UUID, and room for owners */
+void process_leave_hold(struct sim_process *process, struct sim_hold *hold);
 
-/* sim_check.c */
-struct sim_owner *check_owner(struct sim_process *process, uint64_t number);
+/* sim_task.c */
+void task_move(struct sim_process *process, struct sim_task *task); /* its time has come */
+void task_rest(struct sim_task *task);
+snib__time task_hold_for(void);
+
+/* sim_redisson.c */
+void peer_new(int slot);
+snib__time peer_next(const struct sim_peer *peer);
+void peer_run(struct sim_peer *peer);
+void peer_listen(struct sim_peer *peer); /* to what the server has said by now */
+bool peer_is_idle(const struct sim_peer *peer);
+void peer_leave(struct sim_peer *peer); /* its connections end */
+void peer_free(struct sim_peer *peer);
+
+/* sim_truth.c */
+void check_truth(int cause); /* look at what the server has, and why it changed */
+const struct sim_claim *truth_claim(const struct sim_name *name, const struct sim_process *process,
+                                    uint64_t number, int side); /* NULL: there is none */
+struct sim_owner *truth_owner_of(const struct sim_claim *claim);
+struct sim_process *truth_owner(model_text text, uint64_t *out_number); /* NULL: it is no owner */
+int64_t truth_number(const struct sim_name *name);         /* a counter's; INT64_MIN: it has none */
+int64_t truth_number_or_none(const struct sim_name *name); /* 0: it has none */
+int64_t truth_outstanding(int name); /* a semaphore's permits in processes' hands */
+int truth_level(const struct sim_use *use);
+
+/* sim_keys.c */
+void keys_plan(struct sim_name *name);
+void keys_check(void); /* nothing but keys that may be there, and those with a TTL */
+void operator_says(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void operator_tends(void); /* in a calm world somebody looks after numbers that got lost */
+void operator_opens_latches(void);
+
+/* sim_queue.c */
+void queue_check(struct sim_name *name, const struct sim_claim *came, int cause);
+
+/* sim_request.c */
+struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side);
 void check_sent(struct sim_process *process, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
-void check_truth(int cause); /* look at what the server has, and why it changed */
+
+/* sim_check.c */
 void check_step(void);
 void check_granted(struct sim_process *process, struct sim_task *task, const struct sim_hold *hold);
+void check_passed(struct sim_process *process, const struct sim_task *task); /* a latch */
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code);
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code);
 void check_lost(struct sim_process *process, const struct sim_hold *hold);

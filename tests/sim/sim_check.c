@@ -1,268 +1,36 @@
-/* sim_check.c - what must be true at every step, judged with perfect knowledge of the server and of time.
+/* sim_check.c - what must be true of results and at every step, judged with perfect knowledge of the server and
+ * of time.
  *
- * Requests are read as they leave an engine and again as the server has executed them, so every change of
- * a lock has a cause.  A hold whose field was taken away by force or by lost memory is excused from
- * exclusion, for nobody can promise it, but its holder's deadline must not move any more.
+ * A hold whose share was taken away by force or by lost memory is excused from exclusion, for nobody can
+ * promise it, but its holder's deadline must not move any more.
  */
 #include "sim.h"
 
+#include "locks/kind.h"
 #include "snib.h"
-#include "snib_scripts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 256
 /* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter that was
  * refused a subscription. */
 #define PROMPT (400 * SNIB__MS)
 
-/* ---- Owners ------------------------------------------------------------------------------------- */
-
-struct sim_owner *check_owner(struct sim_process *process, uint64_t number)
+static struct sim_owner *owner_of(struct sim_process *process, const struct sim_hold *hold)
 {
-    uint64_t index = number - SIM_FIRST_NUMBER;
-    if (index > 1000000) {
-        sim_fail("%u: owner number %llu", process->id, (unsigned long long)number);
-    }
-    if (index >= process->owner_cap) {
-        uint32_t cap = (uint32_t)index * 2 + 64;
-        process->owners = realloc(process->owners, cap * sizeof *process->owners);
-        if (process->owners == NULL) {
-            abort();
-        }
-        memset(process->owners + process->owner_cap, 0,
-               (cap - process->owner_cap) * sizeof *process->owners);
-        process->owner_cap = cap;
-    }
-    return &process->owners[index];
+    return check_owner(process, hold->number, hold->use.side);
 }
 
-static uint64_t to_number(model_text text)
+static bool at_server(const struct sim_owner *owner)
 {
-    uint64_t number = 0;
-    for (size_t i = 0; i < text.n && text.p[i] >= '0' && text.p[i] <= '9'; i++) {
-        number = number * 10 + (uint64_t)(text.p[i] - '0');
-    }
-    return number;
+    return owner->use.names != 0 && owner->present == owner->use.names;
 }
 
-/* "<uuid>:<number>" of one of our processes. */
-static struct sim_process *parse_owner(model_text text, uint64_t *out_number)
+/* Kinds whose holds have no owner at the server, or that have no holds. */
+static bool is_unowned(const struct sim_use *use)
 {
-    unsigned id = text.n > 37 && text.n < 64 ? (unsigned)strtoul(text.p, NULL, 16) : SIM_PROCESSES;
-    if (id >= sim.process_count || memcmp(sim.processes[id]->uuid, text.p, 36) != 0) {
-        sim_fail("an owner that nobody is: %.*s", (int)text.n, text.p);
-    }
-    *out_number = to_number((model_text){text.p + 37, text.n - 37});
-    return sim.processes[id];
-}
-
-static struct sim_owner *owner_of(model_text text)
-{
-    uint64_t number;
-    struct sim_process *process = parse_owner(text, &number);
-    return check_owner(process, number);
-}
-
-/* ---- Requests as they leave --------------------------------------------------------------------- */
-
-static size_t parse_request(const char *p, size_t n, model_text *argv, size_t *argc)
-{
-    const char *at = p;
-    char *next;
-    size_t count = strtoul(at + 1, &next, 10);
-    if (*at != '*' || count > ARGUMENTS_MAX) {
-        sim_fail("bytes that are no request were sent");
-    }
-    at = next + 2;
-    for (size_t i = 0; i < count; i++) {
-        size_t length = strtoul(at + 1, &next, 10);
-        argv[i] = (model_text){next + 2, length};
-        at = next + 2 + length + 2;
-    }
-    *argc = count;
-    if ((size_t)(at - p) > n) {
-        sim_fail("half a request was sent");
-    }
-    return (size_t)(at - p);
-}
-
-static int script_of(const model_text *argv, size_t argc)
-{
-    if (argc < 3 || argv[0].n != 7 || memcmp(argv[0].p, "EVALSHA", 7) != 0) {
-        return -1;
-    }
-    int script = 0;
-    while (script < SNIB__SCRIPT_COUNT &&
-           memcmp(snib__script_texts[script].sha1, argv[1].p, 40) != 0) {
-        script++;
-    }
-    return script;
-}
-
-static void attempt(struct sim_process *process, model_text key, model_text owner_text,
-                    model_text lease)
-{
-    struct sim_owner *owner = owner_of(owner_text);
-    if (owner->releases > 0) {
-        sim_fail("%.*s is acquired after its release was sent", (int)owner_text.n, owner_text.p);
-    }
-    if (owner->attempts++ == 0) {
-        owner->first_sent = sim.now;
-        owner->lease = to_number(lease) * SNIB__MS;
-        owner->connects_before = process->connects;
-        while (sim.names[owner->name].n != key.n ||
-               memcmp(sim.names[owner->name].text, key.p, key.n) != 0) {
-            owner->name++;
-        }
-        owner->messages_before = sim.names[owner->name].messages;
-    }
-}
-
-static void renewal(struct sim_process *process, model_text owner_text)
-{
-    uint64_t number;
-    struct sim_owner *owner = owner_of(owner_text);
-    bool is_held = false;
-    parse_owner(owner_text, &number);
-    for (int i = 0; i < SIM_HOLDS; i++) {
-        const struct sim_hold *hold = &process->holds[i];
-        is_held |= hold->users > 0 && hold->number == number && !hold->told && !hold->released;
-    }
-    owner->renewals++;
-    if (owner->releases > 0) {
-        sim_fail("%.*s is renewed after its release was sent", (int)owner_text.n, owner_text.p);
-    }
-    if (!is_held) {
-        sim_fail("%.*s is renewed and nobody holds it", (int)owner_text.n, owner_text.p);
-    }
-}
-
-void check_sent(struct sim_process *process, const char *bytes, size_t n)
-{
-    model_text argv[ARGUMENTS_MAX];
-    size_t argc;
-    while (n > 0) {
-        size_t used = parse_request(bytes, n, argv, &argc);
-        int script = script_of(argv, argc);
-        size_t keys = script >= 0 ? to_number(argv[2]) : 0;
-        if (sim.trace && script >= 0 && script < SNIB__SCRIPT_COUNT) {
-            sim_trace("%u sends %s %.*s", process->id, snib__script_texts[script].name,
-                      (int)argv[argc > 4 ? 4 : argc - 1].n, argv[argc > 4 ? 4 : argc - 1].p);
-        }
-        if (script == SNIB__SCRIPT_MUTEX_ACQUIRE) {
-            attempt(process, argv[3], argv[4], argv[5]);
-        } else if (script == SNIB__SCRIPT_MUTEX_RELEASE) {
-            owner_of(argv[4])->releases++;
-        } else if (script == SNIB__SCRIPT_MUTEX_TRANSFER) {
-            owner_of(argv[4])->releases++;
-            attempt(process, argv[3], argv[5], argv[6]);
-        } else if (script == SNIB__SCRIPT_MUTEX_RENEW && to_number(argv[3 + keys]) != 0) {
-            for (size_t i = 0; i < keys; i++) {
-                renewal(process, argv[4 + keys + i]);
-            }
-        }
-        bytes += used;
-        n -= used;
-    }
-}
-
-/* ---- The truth ---------------------------------------------------------------------------------- */
-
-static void owner_left(struct sim_name *name, int cause)
-{
-    struct sim_owner *owner = check_owner(name->process, name->number);
-    sim_trace("%s: %u:%llu has left the server, cause %d", name->text, name->process->id,
-              (unsigned long long)name->number, cause);
-    if (cause == CAUSE_OTHER) {
-        sim_fail("%s: a command that is no release has ended %u:%llu", name->text,
-                 name->process->id, (unsigned long long)name->number);
-    }
-    owner->at_server = false;
-    owner->ended = cause;
-    owner->since = sim.now;
-    name->messages += cause == CAUSE_RELEASED || cause == CAUSE_FORCED;
-    totals.handed_over += cause == CAUSE_TRANSFERRED;
-}
-
-static void owner_came(struct sim_name *name)
-{
-    struct sim_owner *owner = check_owner(name->process, name->number);
-    sim_trace("%s: %u:%llu is at the server", name->text, name->process->id,
-              (unsigned long long)name->number);
-    if (owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED) {
-        sim_fail("%s: %u:%llu has come back after its release", name->text, name->process->id,
-                 (unsigned long long)name->number);
-    }
-    owner->at_server = true;
-    owner->ended = CAUSE_NONE;
-    owner->since = sim.now;
-}
-
-/* The lock's owner at the server, which must be well-formed; NULL if there is none. */
-static struct sim_process *look_up(const struct sim_name *name, uint64_t *out_number,
-                                   bool *out_exists)
-{
-    model_key key;
-    model_text field, value;
-    *out_number = 0;
-    *out_exists = model_key_find(sim.model, sim.database, name->text, name->n, &key);
-    if (!*out_exists || key.type != MODEL_HASH) {
-        return NULL;
-    }
-    model_field_at(sim.model, sim.database, name->text, name->n, 0, &field, &value);
-    if (key.fields != 1 || value.n != 1 || value.p[0] != '1') {
-        sim_fail("%s has %zu owners and a count of %.*s", name->text, key.fields, (int)value.n,
-                 value.p);
-    }
-    struct sim_process *process = parse_owner(field, out_number);
-    snib__time lease = check_owner(process, *out_number)->lease;
-    if (key.expires_ns == UINT64_MAX ||
-        key.expires_ns > sim_server_ns(sim.now) + lease + 2 * SNIB__MS) {
-        sim_fail("%s has no TTL, or a longer one than its lease", name->text);
-    }
-    return process;
-}
-
-void check_truth(int cause)
-{
-    size_t keys = 0;
-    for (int i = 0; i < sim.name_count; i++) {
-        struct sim_name *name = &sim.names[i];
-        uint64_t number;
-        bool exists;
-        struct sim_process *process = look_up(name, &number, &exists);
-        keys += exists;
-        if (process == name->process && number == name->number) {
-            continue;
-        }
-        if (name->process != NULL) {
-            owner_left(name, cause);
-        }
-        name->process = process;
-        name->number = number;
-        name->since = sim.now;
-        name->cause = cause;
-        if (process != NULL) {
-            owner_came(name);
-        }
-    }
-    if (model_key_count(sim.model) != keys) {
-        sim_fail("there is a key that is no lock's, or in another database");
-    }
-}
-
-void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc)
-{
-    (void)context;
-    (void)connection;
-    int script = script_of(argv, argc);
-    check_truth(script == SNIB__SCRIPT_MUTEX_RELEASE    ? CAUSE_RELEASED
-                : script == SNIB__SCRIPT_MUTEX_TRANSFER ? CAUSE_TRANSFERRED
-                : script == SNIB__SCRIPT_MUTEX_FORCE    ? CAUSE_FORCED
-                                                        : CAUSE_OTHER);
+    return use->kind == SNIB_SEMAPHORE || use->kind == SNIB_LATCH;
 }
 
 /* ---- Results ------------------------------------------------------------------------------------ */
@@ -277,12 +45,16 @@ static bool was_struck(const struct sim_owner *owner)
     return owner->ended == CAUSE_FORCED || owner->ended == CAUSE_MEMORY;
 }
 
-static void check_attempts(struct sim_process *process, uint64_t number)
+static void check_attempts(struct sim_process *process, uint64_t number, int side)
 {
-    struct sim_owner *owner = check_owner(process, number);
-    uint64_t most = 20 + 20 * ((sim.now - owner->first_sent) / (1000 * SNIB__MS)) +
-                    sim.names[owner->name].messages - owner->messages_before +
-                    2 * (process->connects - owner->connects_before);
+    struct sim_owner *owner = check_owner(process, number, side);
+    uint64_t messages = 0;
+    for (int i = 0; i < sim.name_count; i++) {
+        messages += sim.names[i].messages;
+    }
+    uint64_t most = 20 + 20 * ((sim.now - owner->first_sent) / (1000 * SNIB__MS)) + messages -
+                    owner->messages_before + 2 * (process->connects - owner->connects_before) +
+                    totals.faults[FAULT_SCRIPT_FLUSH] - sim.flushes_before;
     if (owner->attempts > most) {
         sim_fail("%u:%llu has asked %u times in %llu ms", process->id, (unsigned long long)number,
                  owner->attempts, (unsigned long long)((sim.now - owner->first_sent) / SNIB__MS));
@@ -294,14 +66,50 @@ void check_granted(struct sim_process *process, struct sim_task *task, const str
     if (task->cancelled) {
         sim_fail("%u: a cancelled operation has got the lock", process->id);
     }
-    check_attempts(process, hold->number);
+    if (is_unowned(&hold->use)) {
+        return;
+    }
+    const struct sim_owner *owner = owner_of(process, hold);
+    check_attempts(process, hold->number, hold->use.side);
+    if (snib__hold_fencing(hold->hold) != owner->token &&
+        sim.names[hold->use.name].tokens_lost_at < owner->since) {
+        sim_fail("%u:%llu is told the token %lld, not %lld", process->id,
+                 (unsigned long long)hold->number, (long long)snib__hold_fencing(hold->hold),
+                 (long long)owner->token);
+    }
+    /* A fair lock's order is the server's: sim_queue.c. */
+    bool ordered = hold->use.kind != SNIB_READ && hold->use.kind != SNIB_PERMITS &&
+                   hold->use.kind != SNIB_FAIR;
     for (int i = 0; i < SIM_TASKS; i++) {
         const struct sim_task *other = &process->tasks[i];
-        if (hold->users == 1 && other->doing == DOING_WAIT && other->name == task->name &&
-            other->order < task->order && !other->op->done) {
+        if (ordered && hold->users == 1 && other->doing == DOING_WAIT &&
+            other->use.gate == task->use.gate && other->order < task->order && !other->op->done) {
             sim_fail("%u: task %d was overtaken by a later one", process->id, i);
         }
     }
+}
+
+/* Only a latch that was open at some moment since lets its waiters go. */
+void check_passed(struct sim_process *process, const struct sim_task *task)
+{
+    const struct sim_name *name = &sim.names[task->use.name];
+    if (task->cancelled ||
+        (name->open_since[0] == SNIB__NEVER && name->shut_at < task->submitted)) {
+        sim_fail("%u: %s let a waiter go and was never open", process->id, name->text);
+    }
+}
+
+/* An owner that reads cannot write as well. */
+static bool reads(const struct sim_process *process, const struct sim_task *task)
+{
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        const struct sim_hold *hold = &process->holds[i];
+        if (hold->users > 0 && hold->use.kind == SNIB_READ && hold->use.name == task->use.name &&
+            hold->hold->owner == task->owner) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code)
@@ -310,31 +118,40 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
                   : code == SNIB_TIMEDOUT  ? sim.now >= task->wait_ends
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_ECLOSED   ? process->gone_at != SNIB__NEVER
+                  : code == SNIB_EUPGRADE  ? task->use.kind == SNIB_WRITE && reads(process, task)
                                            : code < 0 && sim.enabled != 0;
     if (!honest) {
         sim_fail("%u: an acquire ended with %s", process->id, snib_code_name(code));
     }
-    if (task->number == 0) {
+    if (task->number == 0 || is_unowned(&task->use)) {
         return;
     }
-    struct sim_owner *owner = check_owner(process, task->number);
-    if (code == SNIB_BUSY && owner->at_server) {
+    struct sim_owner *owner = check_owner(process, task->number, task->use.side);
+    if (code == SNIB_BUSY && at_server(owner)) {
         sim_fail("%u:%llu is told BUSY and has the lock", process->id,
                  (unsigned long long)task->number);
     }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;
-    check_attempts(process, task->number);
+    check_attempts(process, task->number, task->use.side);
 }
 
 void check_released(struct sim_process *process, const struct sim_hold *hold, int32_t code)
 {
-    struct sim_owner *owner = check_owner(process, hold->number);
+    struct sim_owner *owner = owner_of(process, hold);
     bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
+    bool gone = owner->present == 0;
+    /* A reader whose lease was over may have been there still: no writer has come since. */
+    given_back |= hold->use.kind == SNIB_READ && owner->ended == CAUSE_EXPIRED;
     /* After a lost answer the second try cannot know what the first has found. */
-    bool honest = code == SNIB_OK     ? given_back || (!owner->at_server && owner->releases > 1)
-                  : code == SNIB_LOST ? !owner->at_server && (!given_back || owner->releases > 1)
-                                      : code < 0 && sim.enabled != 0;
+    bool honest = code == SNIB_OK ? given_back || (gone && owner->releases > 1)
+                  : code == SNIB_LOST
+                      ? gone && (!given_back || owner->releases > 1 ||
+                                 hold->use.kind == SNIB__MULTI || hold->use.kind == SNIB_READ)
+                      : code < 0 && sim.enabled != 0;
+    if (is_unowned(&hold->use)) {
+        honest = code == SNIB_OK || (code < 0 && sim.enabled != 0);
+    }
     if (!honest) {
         sim_fail("%u:%llu: release ended with %s, cause %d", process->id,
                  (unsigned long long)hold->number, snib_code_name(code), owner->ended);
@@ -354,7 +171,7 @@ static snib__time clear_since(const struct sim_process *process, int link)
 void check_lost(struct sim_process *process, const struct sim_hold *hold)
 {
     const struct snib__hold *lost = hold->hold;
-    const struct sim_owner *owner = check_owner(process, hold->number);
+    const struct sim_owner *owner = owner_of(process, hold);
     bool honest = false;
     switch (lost->reason) {
     case SNIB_REASON_EXPIRED:
@@ -366,7 +183,7 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
-        honest = !owner->at_server && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);
+        honest = !at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);
         break;
     case SNIB_REASON_MAX_HOLD:
         honest =
@@ -388,19 +205,36 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
+/* When the server lets go of an owner, by its clock; 0: it does not have it. */
+static uint64_t kept_until(const struct sim_process *process, const struct sim_hold *hold)
+{
+    uint64_t until = UINT64_MAX;
+    for (int i = 0; i < sim.name_count; i++) {
+        if ((hold->use.names >> i & 1) == 0) {
+            continue;
+        }
+        bool writes = hold->use.kind == SNIB__MULTI && sim.names[i].family == FAMILY_RW;
+        const struct sim_claim *claim =
+            truth_claim(&sim.names[i], process, hold->number, writes ? 1 : hold->use.side);
+        uint64_t ends = claim == NULL ? 0 : claim->expires_ns;
+        until = ends < until ? ends : until;
+    }
+    return until;
+}
+
 /* A hold that calls itself safe. */
 static void check_valid(struct sim_process *process, const struct sim_hold *hold)
 {
-    const struct sim_name *name = &sim.names[hold->name];
-    const struct sim_owner *owner = check_owner(process, hold->number);
-    model_key key;
-    if (owner->at_server) {
-        model_key_find(sim.model, sim.database, name->text, name->n, &key);
-        if (sim_server_ns(hold->hold->deadline) > key.expires_ns) {
+    const struct sim_owner *owner = owner_of(process, hold);
+    uint64_t until = kept_until(process, hold);
+    if (hold->use.kind == SNIB_SEMAPHORE) {
+        return; /* it has no lease */
+    }
+    if (until != 0) {
+        if (sim_server_ns(hold->hold->deadline) > until) {
             sim_fail("%u:%llu trusts its hold %llu us longer than the server keeps it", process->id,
                      (unsigned long long)hold->number,
-                     (unsigned long long)(sim_server_ns(hold->hold->deadline) - key.expires_ns) /
-                         1000);
+                     (unsigned long long)(sim_server_ns(hold->hold->deadline) - until) / 1000);
         }
         return;
     }
@@ -438,24 +272,30 @@ static void check_holds(struct sim_process *process)
     }
 }
 
-/* Since when the process waits for a lock that it does not hold itself; SNIB__NEVER: it does not. */
-static snib__time waits_since(const struct sim_process *process, int name)
+/* Whether the process has the lock that its task waits for, so that others of its tasks queue. */
+static bool has_itself(const struct sim_process *process, const struct sim_use *use)
 {
-    snib__time since = SNIB__NEVER;
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
-        if (hold->users > 0 && hold->name == name &&
+        if (hold->users > 0 && (hold->use.names & use->names) != 0 &&
             snib__hold_state(process->engine, hold->hold, sim.now) != SNIB_HOLD_LOST) {
-            return SNIB__NEVER;
+            return true;
         }
     }
+    return false;
+}
+
+/* Tasks of a process that wait for the same are served in turn. */
+static bool is_first(const struct sim_process *process, const struct sim_task *task)
+{
     for (int i = 0; i < SIM_TASKS; i++) {
-        const struct sim_task *task = &process->tasks[i];
-        if (task->doing == DOING_WAIT && task->name == name && task->submitted < since) {
-            since = task->submitted;
+        const struct sim_task *other = &process->tasks[i];
+        if (other->doing == DOING_WAIT && other->order < task->order &&
+            other->use.gate == task->use.gate) {
+            return false;
         }
     }
-    return since == SNIB__NEVER ? since : latest(since, process->free_at[name]);
+    return true;
 }
 
 /* Since when a message about the lock reaches a process at once. */
@@ -466,41 +306,67 @@ static snib__time hears_since(const struct sim_process *process)
     return clear < sim.stable_at ? clear : sim.stable_at;
 }
 
-/* A free lock is soon taken by whoever waits and hears of it.  An end without a message is found by a
- * timer, of the re-check if the waiter was told of a longer lease that has been handed over since. */
-static void check_waiters(int index)
+/* Since when what the task waits for is there to be taken; SNIB__NEVER: it is not. */
+static snib__time open_since(const struct sim_task *task, bool *out_told)
 {
-    const struct sim_name *name = &sim.names[index];
-    if (name->number != 0 || sim.now < name->since + sim.prompt) {
+    snib__time since = 0;
+    int level = truth_level(&task->use);
+    *out_told = true;
+    for (int i = 0; i < sim.name_count; i++) {
+        const struct sim_name *name = &sim.names[i];
+        if ((task->use.names >> i & 1) != 0) {
+            int at = task->use.kind == SNIB__MULTI ? name->family == FAMILY_RW : level;
+            since = latest(since, name->open_since[at]);
+            *out_told &= name->open_cause[at] == CAUSE_RELEASED && !name->alien &&
+                         name->family != FAMILY_SPIN;
+        }
+    }
+    return since;
+}
+
+/* How long a fair lock may look free: a waiter at its head may be dead, or slow. */
+static snib__time fair_slack(const struct sim_task *task)
+{
+    return task->use.kind == SNIB_FAIR ? 3000 * SNIB__MS : 0;
+}
+
+/* What is free is soon taken by whoever waits and hears of it.  An end without a message is found by a
+ * timer, of the re-check if the waiter was told of a longer lease that has been handed over since. */
+static void check_waiter(const struct sim_process *process, const struct sim_task *task)
+{
+    bool is_told;
+    snib__time since = open_since(task, &is_told);
+    if (since == SNIB__NEVER || sim.now < since + sim.prompt || !is_first(process, task) ||
+        has_itself(process, &task->use)) {
         return;
     }
-    for (int i = 0; i < sim.slot_count; i++) {
-        const struct sim_process *process = sim.slots[i];
-        snib__time waits = process->engine == NULL ? SNIB__NEVER : waits_since(process, index);
-        if (waits == SNIB__NEVER) {
-            continue;
-        }
-        snib__time hears = hears_since(process);
-        bool is_told = name->since > hears && name->cause == CAUSE_RELEASED;
-        snib__time limit = is_told ? sim.prompt : PROMPT + sim.recheck;
-        if (sim.now > latest(latest(waits, name->since), hears) + limit) {
-            sim_fail("%s is free and %u waits for it", name->text, process->id);
-        }
+    snib__time hears = hears_since(process);
+    snib__time waits = task->submitted;
+    for (int i = 0; i < sim.name_count; i++) {
+        waits = (task->use.names >> i & 1) != 0 ? latest(waits, process->free_at[i]) : waits;
+    }
+    is_told &= since > hears;
+    snib__time limit = is_told ? sim.prompt : PROMPT + sim.recheck;
+    if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(task)) {
+        sim_fail("%s is free and %u waits for it", sim.names[task->use.name].text, process->id);
     }
 }
 
 /* What nobody wants is soon given back, even if only the server knew that it was granted. */
 static void check_unwanted(const struct sim_name *name)
 {
-    if (name->number == 0) {
-        return;
-    }
-    const struct sim_owner *owner = check_owner(name->process, name->number);
-    snib__time since = latest(latest(owner->abandoned_at, owner->since),
-                              clear_since(name->process, SNIB__COMMAND));
-    if (owner->abandoned && sim.now > since + PROMPT) {
-        sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, name->process->id,
-                 (unsigned long long)name->number);
+    for (int i = 0; i < name->claim_count; i++) {
+        const struct sim_claim *claim = &name->claims[i];
+        const struct sim_owner *owner = truth_owner_of(claim);
+        if (!owner->abandoned || claim->process->foreign) {
+            continue;
+        }
+        snib__time since = latest(latest(owner->abandoned_at, owner->since),
+                                  clear_since(claim->process, SNIB__COMMAND));
+        if (sim.now > since + PROMPT) {
+            sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, claim->process->id,
+                     (unsigned long long)claim->number);
+        }
     }
 }
 
@@ -514,14 +380,17 @@ void check_step(void)
         check_holds(process);
         for (int j = 0; j < SIM_TASKS; j++) {
             const struct sim_task *task = &process->tasks[j];
-            if (task->doing == DOING_WAIT && task->wait_ends != SNIB__NEVER &&
+            if (task->doing != DOING_WAIT) {
+                continue;
+            }
+            if (task->wait_ends != SNIB__NEVER &&
                 sim.now > latest(task->wait_ends, process->frozen_until)) {
                 sim_fail("%u: task %d waits longer than it wanted", process->id, j);
             }
+            check_waiter(process, task);
         }
     }
     for (int i = 0; i < sim.name_count; i++) {
-        check_waiters(i);
         check_unwanted(&sim.names[i]);
     }
 }
@@ -531,18 +400,47 @@ void check_closed(struct sim_process *process)
 {
     for (int i = 0; i < sim.name_count && snib__engine_quiet(process->engine); i++) {
         const struct sim_name *name = &sim.names[i];
-        if (name->process == process && check_owner(process, name->number)->closed) {
-            sim_fail("%u is closed and keeps %s", process->id, name->text);
+        for (int j = 0; j < name->claim_count; j++) {
+            const struct sim_claim *claim = &name->claims[j];
+            if (claim->process == process && truth_owner_of(claim)->closed) {
+                sim_fail("%u is closed and keeps %s", process->id, name->text);
+            }
         }
     }
+}
+
+static bool is_named(const model_key *key, const char *text)
+{
+    return key->name.n == strlen(text) && memcmp(key->name.p, text, key->name.n) == 0;
+}
+
+/* Counters and tokens are for ever, and permits that have expired are put back by who comes next; everything
+ * else goes with its last user. */
+static bool may_stay(const model_key *key)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        const struct sim_name *name = &sim.names[i];
+        bool counts = name->family == FAMILY_SEMAPHORE || name->family == FAMILY_PERMITS;
+        const char *text = counts ? name->text : name->token;
+        if (is_named(key, text) || (name->claim_count == 0 && is_named(key, name->taken))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Everything is released and every lease is over. */
 void check_end(void)
 {
-    if (model_key_count(sim.model) != 0 || model_channel_count(sim.model) != 0) {
-        sim_fail("at the end there are %zu keys and %zu channels", model_key_count(sim.model),
-                 model_channel_count(sim.model));
+    model_key key;
+    for (size_t i = 0; model_key_at(sim.model, i, &key); i++) {
+        if (!may_stay(&key)) {
+            sim_fail("at the end there is %.*s", (int)key.name.n, key.name.p);
+        }
+    }
+    if (model_channel_count(sim.model) != 0) {
+        model_text channel = model_channel(sim.model);
+        sim_fail("at the end somebody listens to %.*s", (int)channel.n, channel.p);
     }
     for (int i = 0; i < sim.slot_count; i++) {
         snib_client_stats_data stats = {.size = sizeof stats};

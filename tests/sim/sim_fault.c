@@ -2,8 +2,9 @@
  * come, is drawn once: worlds with few faults find other mistakes than worlds with many. */
 #include "sim.h"
 
-#include <stdio.h>
+#include <string.h>
 
+static const char not_a_lock[] = "not a lock";
 static snib__time pace; /* the mean time between faults */
 
 void fault_plan(void)
@@ -47,15 +48,28 @@ static void server_fault(unsigned model_fault)
     model_set_faults(sim.model, sim.server_faults);
 }
 
+static void forget_tokens(void)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        sim.names[i].last_token = 0;
+        sim.names[i].tokens_lost_at = sim.now;
+    }
+}
+
 static void strike_name(int fault)
 {
     struct sim_name *name = &sim.names[sim_draw((uint64_t)sim.name_count)];
     if (fault == FAULT_EVICT && sim_chance(5)) {
         model_flush_keys(sim.model);
+        forget_tokens();
     } else if (fault == FAULT_EVICT) {
-        model_delete(sim.model, sim.database, name->text, name->n);
+        const char *keys[] = {name->text, name->text, name->token, name->taken};
+        const char *key = keys[sim_draw(name->family == FAMILY_FAIR ? 2 : 4)];
+        model_delete(sim.model, sim.database, key, strlen(key));
+        name->last_token = 0;
+        name->tokens_lost_at = sim.now;
     } else {
-        model_put_string(sim.model, sim.database, name->text, name->n, "not a lock");
+        model_put_string(sim.model, sim.database, name->text, name->n, not_a_lock);
     }
     check_truth(CAUSE_MEMORY);
     fault_until(sim.now + SIM_RETRY); /* a release that has met another type is sent again */
@@ -86,6 +100,7 @@ static void strike_pipe(int fault)
 static void restart(void)
 {
     model_restart(sim.model);
+    forget_tokens();
     net_server_died();
     check_truth(CAUSE_MEMORY);
     sim.refuse_until = for_a_while();
@@ -189,6 +204,13 @@ void fault_run(void)
     }
 }
 
+bool fault_is_overwritten(const struct sim_name *name)
+{
+    model_text field, value;
+    return model_field_at(sim.model, sim.database, name->text, name->n, 0, &field, &value) &&
+           value.n == sizeof not_a_lock - 1 && memcmp(value.p, not_a_lock, value.n) == 0;
+}
+
 void fault_end_all(void)
 {
     sim.next_fault = SNIB__NEVER;
@@ -196,10 +218,8 @@ void fault_end_all(void)
     sim.server_paused_until = sim.refuse_until = 0;
     model_set_faults(sim.model, 0);
     for (int i = 0; i < sim.name_count; i++) {
-        model_key key;
         struct sim_name *name = &sim.names[i];
-        if (model_key_find(sim.model, sim.database, name->text, name->n, &key) &&
-            key.type != MODEL_HASH) {
+        if (fault_is_overwritten(name)) {
             model_delete(sim.model, sim.database, name->text, name->n);
         }
     }

@@ -28,6 +28,7 @@ static const char *client_calls(const struct handles *h, int want)
     ANSWERS(snib_client_stats(h->client, &stats, &error));
     ANSWERS(
         snib_client_list(h->client, "", 0, &cursor, buffer, sizeof buffer, &used, &count, &error));
+    ANSWERS(snib_client_describe(h->client, "x", 1, buffer, sizeof buffer, &used, &count, &error));
     ANSWERS(snib_client_log(h->client, NULL, SNIB_LOG_NONE, &error));
     ANSWERS(snib_lock_new(h->client, SNIB_MUTEX, "x", 1, NULL, &lock, &error));
     ANSWERS(snib_queue_new(h->client, &queue, &error));
@@ -49,6 +50,40 @@ static const char *lock_calls(const struct handles *h, int want)
     ANSWERS(snib_lock_info_submit(h->lock, NULL, 0, &op, &error));
     ANSWERS(snib_lock_force_release(h->lock, &error));
     ANSWERS(snib_lock_force_release_submit(h->lock, NULL, 0, &op, &error));
+    return NULL;
+}
+
+static const char *group_calls(const struct handles *h, int want)
+{
+    snib_error error;
+    snib_lock *group = NULL;
+    snib_lock *const locks[] = {h->lock, h->lock, h->lock};
+    ANSWERS(snib_multi_new(locks, 1, NULL, &group, &error));
+    ANSWERS(snib_quorum_new(locks, 3, NULL, &group, &error));
+    return NULL;
+}
+
+static const char *counter_calls(const struct handles *h, int want)
+{
+    snib_error error;
+    snib_op *op = NULL;
+    snib_hold *hold = NULL;
+    int64_t value;
+    ANSWERS(snib_permits_acquire(h->permits, 1, -1, &hold, &error));
+    ANSWERS(snib_permits_acquire_begin(h->permits, 1, -1, 50, NULL, 0, &hold, &op, &error));
+    ANSWERS(snib_permits_acquire_submit(h->permits, 1, -1, NULL, 0, &op, &error));
+    ANSWERS(snib_permits_count(h->permits, SNIB_COUNT_GET, 0, &value, &error));
+    ANSWERS(snib_permits_count_submit(h->permits, SNIB_COUNT_SET, 1, NULL, 0, &op, &error));
+    ANSWERS(snib_semaphore_acquire(h->semaphore, 1, -1, &hold, &error));
+    ANSWERS(snib_semaphore_acquire_begin(h->semaphore, 1, -1, 50, NULL, 0, &hold, &op, &error));
+    ANSWERS(snib_semaphore_acquire_submit(h->semaphore, 1, -1, NULL, 0, &op, &error));
+    ANSWERS(snib_semaphore_count(h->semaphore, SNIB_COUNT_INIT, 1, &value, &error));
+    ANSWERS(snib_semaphore_count_submit(h->semaphore, SNIB_COUNT_ADD, 1, NULL, 0, &op, &error));
+    ANSWERS(snib_latch_wait(h->latch, -1, &error));
+    ANSWERS(snib_latch_wait_begin(h->latch, -1, 50, NULL, 0, &op, &error));
+    ANSWERS(snib_latch_wait_submit(h->latch, -1, NULL, 0, &op, &error));
+    ANSWERS(snib_latch_count(h->latch, SNIB_COUNT_INIT, 1, &value, &error));
+    ANSWERS(snib_latch_count_submit(h->latch, SNIB_COUNT_DOWN, 0, NULL, 0, &op, &error));
     return NULL;
 }
 
@@ -93,14 +128,25 @@ static const char *queue_calls(const struct handles *h, int want)
 const char *calls_answer(const struct handles *h, unsigned kinds, int want)
 {
     static const char *(*const calls[])(const struct handles *, int) = {
-        client_calls, lock_calls, hold_calls, op_calls, queue_calls,
+        client_calls, lock_calls, group_calls, counter_calls, hold_calls, op_calls, queue_calls,
     };
-    for (size_t kind = 0; kind < sizeof calls / sizeof *calls; kind++) {
-        const char *wrong = kinds & 1u << kind ? calls[kind](h, want) : NULL;
+    static const unsigned of[] = {
+        CLIENT_CALLS, LOCK_CALLS, LOCK_CALLS, LOCK_CALLS, HOLD_CALLS, OP_CALLS, QUEUE_CALLS,
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        const char *wrong = kinds & of[i] ? calls[i](h, want) : NULL;
         if (wrong)
             return wrong;
     }
     return NULL;
+}
+
+void handles_locks(struct handles *h, const char *name)
+{
+    h->lock = must_lock(h->client, name);
+    h->permits = must_lock_kind(h->client, SNIB_PERMITS, name);
+    h->semaphore = must_lock_kind(h->client, SNIB_SEMAPHORE, name);
+    h->latch = must_lock_kind(h->client, SNIB_LATCH, name);
 }
 
 void handles_free(const struct handles *h)
@@ -109,5 +155,8 @@ void handles_free(const struct handles *h)
     snib_hold_free(h->hold);
     snib_queue_free(h->queue);
     snib_lock_free(h->lock);
+    snib_lock_free(h->permits);
+    snib_lock_free(h->semaphore);
+    snib_lock_free(h->latch);
     snib_client_free(h->client);
 }

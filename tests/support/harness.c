@@ -45,14 +45,20 @@ void expect_code_at(int got, int want, const snib_error *err, const char *file, 
     _fail(file, line);
 }
 
-snib_client *must_open_lease(const char *url, int64_t lease_ms)
+snib_client *must_open_recheck(const char *url, int64_t lease_ms, int64_t recheck_ms)
 {
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
+    options.recheck_ms = recheck_ms;
     snib_client *client = NULL;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
+}
+
+snib_client *must_open_lease(const char *url, int64_t lease_ms)
+{
+    return must_open_recheck(url, lease_ms, 0);
 }
 
 snib_client *must_open(const char *url)
@@ -67,21 +73,47 @@ snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
     options.max_hold_ms = max_hold_ms;
+    return must_lock_with(client, SNIB_MUTEX, name, &options);
+}
+
+snib_lock *must_lock_with(snib_client *client, int32_t kind, const char *name,
+                          const snib_lock_options *options)
+{
     snib_lock *lock = NULL;
-    EXPECT(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), &options, &lock, err), SNIB_OK);
+    EXPECT(snib_lock_new(client, kind, name, strlen(name), options, &lock, err), SNIB_OK);
     return lock;
+}
+
+snib_lock *must_lock_kind(snib_client *client, int32_t kind, const char *name)
+{
+    return must_lock_with(client, kind, name, NULL);
 }
 
 snib_lock *must_lock(snib_client *client, const char *name)
 {
-    return must_lock_lease(client, name, 0, 0);
+    return must_lock_kind(client, SNIB_MUTEX, name);
+}
+
+snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms)
+{
+    snib_hold *hold = NULL;
+    EXPECT(snib_lock_acquire(lock, owner, wait_ms, &hold, err), SNIB_OK);
+    return hold;
 }
 
 snib_hold *must_acquire(snib_lock *lock, int64_t wait_ms)
 {
-    snib_hold *hold = NULL;
-    EXPECT(snib_lock_acquire(lock, 0, wait_ms, &hold, err), SNIB_OK);
-    return hold;
+    return must_acquire_as(lock, 0, wait_ms);
+}
+
+int64_t must_count(int32_t kind, snib_lock *lock, int32_t what, int64_t n)
+{
+    int64_t value = -1;
+    EXPECT(kind == SNIB_LATCH       ? snib_latch_count(lock, what, n, &value, err)
+           : kind == SNIB_SEMAPHORE ? snib_semaphore_count(lock, what, n, &value, err)
+                                    : snib_permits_count(lock, what, n, &value, err),
+           SNIB_OK);
+    return value;
 }
 
 void must_release(snib_hold *hold)

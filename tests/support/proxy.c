@@ -48,7 +48,7 @@ struct proxy {
     pthread_mutex_t mu;
     pthread_t thread;
     int listener, wake;
-    bool stop, refuse, drop_messages;
+    bool stop, refuse, drop_messages, stall_messages;
     char socket[108], url[64];
     struct link *links[LINKS_MAX];
     int link_count, link_last_id;
@@ -248,7 +248,8 @@ static void link_read(struct proxy *proxy, struct link *link, enum direction fro
  */
 static int64_t link_write(struct proxy *proxy, struct link *link, enum direction to)
 {
-    while (link->first[to] && !proxy->stalled[to] && !link->held_back) {
+    bool late = to == TO_CLIENT && link->subscriber && proxy->stall_messages;
+    while (link->first[to] && !proxy->stalled[to] && !late && !link->held_back) {
         struct chunk *chunk = link->first[to];
         if (chunk->due_ns > now_ns())
             return chunk->due_ns;
@@ -458,11 +459,23 @@ void proxy_drop_messages(struct proxy *proxy, bool on)
     proxy_poke(proxy);
 }
 
+void proxy_stall_messages(struct proxy *proxy, bool on)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->stall_messages = on;
+    proxy_poke(proxy);
+}
+
 void proxy_refuse(struct proxy *proxy, bool on)
 {
     pthread_mutex_lock(&proxy->mu);
     proxy->refuse = on;
     proxy_poke(proxy);
+    for (int left = on; left > 0; nap_us(100)) {
+        pthread_mutex_lock(&proxy->mu);
+        left = proxy->link_count;
+        pthread_mutex_unlock(&proxy->mu);
+    }
 }
 
 void proxy_cut(struct proxy *proxy, enum direction direction, int64_t bytes, enum cut_mode mode)

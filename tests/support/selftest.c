@@ -1,4 +1,4 @@
-/* selftest.c - the proxy does to bytes what the fault tests believe it does. */
+/* selftest.c - proxy and server do what the other tests believe they do. */
 #include "support.h"
 
 #include <errno.h>
@@ -118,6 +118,30 @@ static void messages_dropped(void **state)
     proxy_drop_messages(world->proxy, false);
 }
 
+static void messages_late(void **state)
+{
+    struct world *world = *state;
+    redisContext *context = join(world), *other = join(world);
+    redisReply *reply = redisCommand(context, "SUBSCRIBE news");
+    freeReplyObject(reply);
+    proxy_stall_messages(world->proxy, true);
+    assert_int_equal(server_integer(&world->server, "PUBLISH news 1"), 1);
+    freeReplyObject(redisCommand(other, "PING")); /* commands go on */
+    redisSetTimeout(context, (struct timeval){0, 20000});
+    assert_int_equal(redisGetReply(context, (void **)&reply), REDIS_ERR);
+    redisFree(context);
+    context = join(world);
+    freeReplyObject(redisCommand(other, "SET x y"));
+    proxy_stall_messages(world->proxy, false);
+    freeReplyObject(redisCommand(context, "SUBSCRIBE news"));
+    assert_true(server_integer(&world->server, "PUBLISH news 2") >= 1);
+    assert_int_equal(redisGetReply(context, (void **)&reply), REDIS_OK);
+    assert_string_equal(reply->element[2]->str, "2");
+    freeReplyObject(reply);
+    redisFree(context);
+    redisFree(other);
+}
+
 static void records(void **state)
 {
     struct world *world = *state;
@@ -133,6 +157,47 @@ static void records(void **state)
     redisFree(context);
 }
 
+/* Whoever counts scripts by their hash counts what the library sends, shared text included. */
+static void scripts(void **state)
+{
+    static const struct {
+        int32_t kind;
+        const char *acquire, *release;
+    } kinds[] = {{SNIB_MUTEX, "mutex_acquire", "mutex_release"},
+                 {SNIB_FAIR, "fair_acquire", "fair_release"}};
+    struct world *world = *state;
+    for (size_t k = 0; k < 2; k++) {
+        snib_client *client = must_open(proxy_url(world->proxy));
+        snib_lock *lock = must_lock_kind(client, kinds[k].kind, "script");
+        char acquire[41], release[41];
+        server_script(&world->server, kinds[k].acquire, acquire);
+        server_script(&world->server, kinds[k].release, release);
+        must_release(must_acquire(lock, 0));
+        size_t n = proxy_record_count(world->proxy), found = 0;
+        for (size_t i = 0; i < n; i++) {
+            found += record_is(proxy_record(world->proxy, i), acquire);
+            found += record_is(proxy_record(world->proxy, i), release);
+        }
+        assert_int_equal(found, 2);
+        snib_lock_free(lock);
+        snib_client_free(client);
+        proxy_forget(world->proxy);
+    }
+}
+
+static void keys(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "FLUSHALL");
+    char *none = server_keys(&world->server);
+    server_do(&world->server, "MSET b 1 a 1 c 1");
+    char *some = server_keys(&world->server);
+    assert_string_equal(none, "");
+    assert_string_equal(some, "a\nb\nc\n");
+    free(none);
+    free(some);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,7 +205,10 @@ int main(void)
         cmocka_unit_test(held_back_request),
         cmocka_unit_test(delays_and_stalls),
         cmocka_unit_test(messages_dropped),
+        cmocka_unit_test(messages_late),
         cmocka_unit_test(records),
+        cmocka_unit_test(scripts),
+        cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, world_new, world_free);
 }

@@ -198,17 +198,44 @@ long long server_calls(struct server *server, const char *command)
     return calls;
 }
 
-/* Comment lines and blank lines are for readers and never reach the server. */
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *server_keys(struct server *server)
+{
+    redisReply *reply = server_command(server, "KEYS *");
+    char *names[256];
+    size_t size = 1;
+    assert_true(reply->elements < sizeof names / sizeof *names);
+    for (size_t i = 0; i < reply->elements; i++) {
+        names[i] = reply->element[i]->str;
+        size += reply->element[i]->len + 1;
+    }
+    qsort(names, reply->elements, sizeof *names, by_text);
+    char *text = malloc(size), *at = text;
+    *at = '\0';
+    for (size_t i = 0; i < reply->elements; i++)
+        at += sprintf(at, "%s\n", names[i]);
+    freeReplyObject(reply);
+    return text;
+}
+
+/* Comment lines and blank lines are for readers and never reach the server.  "-- with" another file in the first
+ * line puts that file's text in front. */
 static size_t server_read_script(const char *name, char *text, size_t cap)
 {
-    char path[512], line[1024];
+    char path[512], line[1024], other[64];
     snprintf(path, sizeof path, "%s/core/lua/%s.lua", SNIB_SOURCE_DIR, name);
     FILE *file = fopen(path, "r");
     if (!file)
         fail_msg("%s: %s", path, strerror(errno));
     size_t used = 0;
-    while (fgets(line, sizeof line, file)) {
+    for (bool first = true; fgets(line, sizeof line, file); first = false) {
         const char *start = line + strspn(line, " \t");
+        if (first && sscanf(line, "-- with %60[_a-z].lua", other) == 1)
+            used = server_read_script(other, text, cap);
         if (*start == '\n' || strncmp(start, "--", 2) == 0)
             continue;
         size_t n = strlen(line);
@@ -222,7 +249,7 @@ static size_t server_read_script(const char *name, char *text, size_t cap)
 
 void server_script(struct server *server, const char *name, char out_sha1[41])
 {
-    char text[8192];
+    char text[16384];
     size_t n = server_read_script(name, text, sizeof text);
     redisReply *reply = server_command(server, "SCRIPT LOAD %b", text, n);
     snprintf(out_sha1, 41, "%s", reply->str);

@@ -70,6 +70,9 @@ bool server_is_empty(struct server *server);      /* no key in any database */
 long long server_channels(struct server *server); /* channels that somebody listens to */
 long long server_calls(struct server *server, const char *command); /* by INFO commandstats */
 
+/* The names of all keys of database 0 in order, parted by newlines; the caller frees the text. */
+char *server_keys(struct server *server);
+
 /* The SHA-1 of core/lua/<name>.lua as the library loads it, loaded into this server too. */
 void server_script(struct server *server, const char *name, char out_sha1[41]);
 
@@ -92,8 +95,10 @@ void proxy_stop(struct proxy *proxy);
 const char *proxy_url(const struct proxy *proxy);
 void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
-void proxy_drop_messages(struct proxy *proxy, bool on); /* for links that are opened after this */
-void proxy_refuse(struct proxy *proxy, bool on); /* end all links and every new one at once */
+void proxy_drop_messages(struct proxy *proxy, bool on);  /* for links that are opened after this */
+void proxy_stall_messages(struct proxy *proxy, bool on); /* of links that have subscribed */
+/* End all links, and every new one at once; when it returns they have ended. */
+void proxy_refuse(struct proxy *proxy, bool on);
 
 /* Let so many further bytes of command links pass in one direction, then end the link that carried
  * the last one: towards the client by FIN or RST, towards the server by an end of file. */
@@ -124,10 +129,17 @@ void expect_code_at(int got, int want, const snib_error *err, const char *file, 
 
 snib_client *must_open(const char *url);
 snib_client *must_open_lease(const char *url, int64_t lease_ms);
-snib_lock *must_lock(snib_client *client, const char *name);
+snib_client *must_open_recheck(const char *url, int64_t lease_ms, int64_t recheck_ms);
+snib_lock *must_lock(snib_client *client, const char *name); /* a mutex */
+snib_lock *must_lock_kind(snib_client *client, int32_t kind, const char *name);
+snib_lock *must_lock_with(snib_client *client, int32_t kind, const char *name,
+                          const snib_lock_options *options);
 snib_lock *must_lock_lease(snib_client *client, const char *name, int64_t lease_ms,
                            int64_t max_hold_ms);
 snib_hold *must_acquire(snib_lock *lock, int64_t wait_ms);
+snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms);
+/* One of snib_permits_count(), snib_semaphore_count() and snib_latch_count(), by the lock's kind. */
+int64_t must_count(int32_t kind, snib_lock *lock, int32_t what, int64_t n);
 void must_release(snib_hold *hold); /* and free */
 snib_client_stats_data must_stats(snib_client *client);
 snib_queue *must_queue(snib_client *client);
@@ -137,10 +149,11 @@ snib_event must_event(snib_queue *queue, int64_t limit_ms);
 /* One handle of each kind, for what every function must answer alike. */
 struct handles {
     snib_client *client;
-    snib_lock *lock;
+    snib_lock *lock; /* a mutex */
     snib_hold *hold;
     snib_op *op;
     snib_queue *queue;
+    snib_lock *permits, *semaphore, *latch;
 };
 enum {
     CLIENT_CALLS = 1,
@@ -154,6 +167,7 @@ enum {
 /* Call every function on these kinds of handle.  Returns the first call that did not give the code
  * `want`, as text; NULL if all did.  Fails no test itself, so that a forked child may use it. */
 const char *calls_answer(const struct handles *handles, unsigned kinds, int want);
+void handles_locks(struct handles *handles, const char *name); /* all locks, of handles->client */
 void handles_free(const struct handles *handles);
 
 /* What the server stores: the number of fields, and the first field with its count. */

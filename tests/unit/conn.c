@@ -13,16 +13,22 @@ static void feed(struct snib__conn *conn, const char *bytes)
     assert_int_equal(snib__resp_feed(conn->resp, bytes, strlen(bytes)), 0);
 }
 
-/* Answers to a whole command handshake without AUTH and SELECT, the scripts' hashes included. */
-static void answer_handshake(struct snib__conn *conn)
+/* Feed a bulk string. */
+static void feed_text(struct snib__conn *conn, const char *text)
 {
-    char bytes[128];
-    feed(conn, "-ERR unknown subcommand 'SETINFO'\r\n:17\r\n");
-    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++) {
-        snprintf(bytes, sizeof bytes, "$40\r\n%s\r\n", snib__script_texts[i].sha1);
-        feed(conn, bytes);
-    }
-    feed(conn, "$16\r\nrun_id:abcdef\r\nx\r\n$31\r\nmaxmemory_policy:volatile-ttl\r\n\r\n");
+    char head[16];
+    snprintf(head, sizeof head, "$%d\r\n", (int)strlen(text));
+    feed(conn, head);
+    feed(conn, text);
+    feed(conn, "\r\n");
+}
+
+/* Answers to a whole command handshake without AUTH and SELECT. */
+static void answer_handshake(struct snib__conn *conn, const char *info)
+{
+    feed(conn, "-ERR unknown subcommand 'SETINFO'\r\n+PONG\r\n:17\r\n");
+    feed_text(conn, info);
+    feed_text(conn, "maxmemory_policy:volatile-ttl\r\n");
 }
 
 static int next_reply(struct snib__conn *conn, struct snib__request *request)
@@ -32,17 +38,22 @@ static int next_reply(struct snib__conn *conn, struct snib__request *request)
     return snib__conn_next(conn, request, &reply, &n);
 }
 
-static struct snib__conn make_ready(void)
+static struct snib__conn make_ready_with(const char *info)
 {
     struct snib__conn conn;
     struct snib__request request;
     assert_int_equal(snib__conn_init(&conn, false), 0);
     assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 5), 0);
     assert_int_equal(conn.state, SNIB__CONN_HANDSHAKE);
-    answer_handshake(&conn);
+    answer_handshake(&conn, info);
     assert_int_equal(next_reply(&conn, &request), 0);
     assert_int_equal(conn.state, SNIB__CONN_READY);
     return conn;
+}
+
+static struct snib__conn make_ready(void)
+{
+    return make_ready_with("redis_version:7.0.15\r\nrun_id:abcdef\r\nx\r\n");
 }
 
 static void handshake_learns(void **state)
@@ -54,6 +65,34 @@ static void handshake_learns(void **state)
     assert_true(conn.evicts);
     assert_int_equal(snib__conn_oldest(&conn), SNIB__NEVER);
     snib__conn_free(&conn);
+}
+
+/* What a server can do is told by its version. */
+static void handshake_learns_abilities(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *info;
+        bool cluster, delifeq, delex;
+    } servers[] = {
+        {"redis_version:7.0.15\r\nredis_mode:standalone\r\n", false, false, false},
+        {"redis_version:8.2.9\r\nredis_mode:cluster\r\n", true, false, false},
+        {"redis_version:8.4.0\r\n", false, false, true},
+        {"redis_version:10.0.0\r\n", false, false, true},
+        {"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.3\r\n"
+         "server_mode:cluster\r\n",
+         true, false, false},
+        {"redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n", false, true, false},
+        {"redis_version:\r\nvalkey_version:x\r\n", false, false, false},
+        {"", false, false, false},
+    };
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
+        struct snib__conn conn = make_ready_with(servers[i].info);
+        assert_int_equal(conn.cluster, servers[i].cluster);
+        assert_int_equal(conn.delifeq, servers[i].delifeq);
+        assert_int_equal(conn.delex, servers[i].delex);
+        snib__conn_free(&conn);
+    }
 }
 
 static void handshake_fails(int expected, const struct snib__login *login, const char *answers)
@@ -78,9 +117,43 @@ static void handshake_tells_why_it_fails(void **state)
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
-    /* somebody answers SCRIPT LOAD with another hash: what EVALSHA would run is unknown */
-    handshake_fails(SNIB_EPROTOCOL, &none,
-                    "+OK\r\n:1\r\n$40\r\n0000000000000000000000000000000000000000\r\n");
+    /* a server that loads its data answers to CLIENT and INFO, and refuses PING */
+    handshake_fails(SNIB_ELOADING, &none, "+OK\r\n-LOADING Redis is loading the dataset\r\n:1\r\n");
+}
+
+/* A script is loaded once a connection, before its first use, and its hash is compared. */
+static void scripts_are_loaded_on_first_use(void **state)
+{
+    (void)state;
+    struct snib__conn conn = make_ready();
+    struct snib__request request;
+    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++) {
+        assert_false(snib__conn_loaded(&conn, i));
+        assert_int_equal(snib__conn_load(&conn, i, 20), 0);
+        assert_true(snib__conn_loaded(&conn, i));
+        feed_text(&conn, snib__script_texts[i].sha1);
+        assert_int_equal(next_reply(&conn, &request), 0); /* the engine hears nothing of it */
+    }
+    assert_int_equal(snib__conn_oldest(&conn), SNIB__NEVER);
+    snib__conn_reset(&conn);
+    assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 30), 0);
+    for (int i = 0; i < SNIB__SCRIPT_COUNT; i++)
+        assert_false(snib__conn_loaded(&conn, i)); /* the next server may be another one */
+    snib__conn_free(&conn);
+    /* with another hash, what EVALSHA would run is unknown */
+    conn = make_ready();
+    assert_int_equal(snib__conn_load(&conn, 0, 20), 0);
+    feed_text(&conn, "0000000000000000000000000000000000000000");
+    assert_int_equal(next_reply(&conn, &request), -1);
+    assert_int_equal(conn.failure, SNIB_EPROTOCOL);
+    snib__conn_free(&conn);
+    /* a user without the right to load may find the script there */
+    conn = make_ready();
+    assert_int_equal(snib__conn_load(&conn, 0, 20), 0);
+    feed(&conn, "-NOPERM this user has no permissions to run the 'script|load' command\r\n");
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.state, SNIB__CONN_READY);
+    snib__conn_free(&conn);
 }
 
 static void expect(struct snib__conn *conn, int kind, snib__time sent_at)
@@ -141,7 +214,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(handshake_learns),
+        cmocka_unit_test(handshake_learns_abilities),
         cmocka_unit_test(handshake_tells_why_it_fails),
+        cmocka_unit_test(scripts_are_loaded_on_first_use),
         cmocka_unit_test(replies_come_in_order),
         cmocka_unit_test(lost_connection_hands_out_the_unanswered),
     };

@@ -19,6 +19,10 @@ HOSTILE = {
     "b_second": "-- a comment; [with\n\n\treturn 'a;b' .. \"c\\\"d\\\\\" -- kept [ ] ;;\n  --dropped\n",
     "a_first": "return '${OUT} @OUT@ $ENV{HOME} %d \\n \\065'",  # no newline at the end
     "c_third": "\n\n--\n\nlocal t = { [1] = ']' }\n\n\n  return t[1] .. '\u00e4'\n\n-- end",
+    "_shared": "-- Not a script by itself.\nlocal a = ';' -- [kept]\n\nlocal b = '\\n'",
+    "d_with": "-- with _shared.lua\n-- More.\nreturn a .. b\n",
+    "e_twice": "-- with _shared.lua\nreturn b .. a",
+    "f_later": "return 1\n-- with _shared.lua\n",  # only the first line says so
 }
 
 DUMP = """
@@ -44,13 +48,17 @@ def embed(cmake, folder, out):
 def check(cmake, folder, place):
     done = embed(cmake, folder, place)
     assert done.returncode == 0, done.stderr
-    subprocess.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-x", "c",
+    subprocess.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Wno-overlength-strings",
+                    "-Werror", "-x", "c",
                     f"-I{place}", "-", "-o", f"{place}/dump"], input=DUMP, text=True, check=True)
     found = subprocess.run([f"{place}/dump"], stdout=subprocess.PIPE, check=True).stdout
     want = b""
-    files = sorted(pathlib.Path(folder).glob("*.lua"))
+    files = sorted(file for file in pathlib.Path(folder).glob("*.lua") if file.name[0] != "_")
     for file in files:
         lines = file.read_text().split("\n")
+        shared = re.fullmatch(r"-- with (_\w+\.lua)", lines[0])
+        if shared:
+            lines = (file.parent / shared[1]).read_text().split("\n") + lines
         text = "".join(line + "\n" for line in lines if not re.fullmatch(r"[ \t]*(--.*)?", line))
         text = text.encode()
         sha1 = hashlib.sha1(text).hexdigest()
@@ -70,8 +78,10 @@ def main(cmake):
         for name, text in HOSTILE.items():
             (hostile / f"{name}.lua").write_text(text)
         count += check(cmake, hostile, place)
-        (hostile / "d_long.lua").write_text("return [[\n-- not a comment\n]]\n")
+        (hostile / "g_long.lua").write_text("return [[\n-- not a comment\n]]\n")
         assert embed(cmake, hostile, place).returncode != 0, "a long bracket passed"
+        (hostile / "g_long.lua").write_text("-- with _missing.lua\nreturn 1\n")
+        assert embed(cmake, hostile, place).returncode != 0, "a missing shared text passed"
     print(f"embed: {count} scripts")
 
 

@@ -1,10 +1,16 @@
 /* bench.c - the benchmark program: picks a mode, and has what the modes share.
  *
- *     snib_bench PORT SCRIPTS pairs snib|hiredis THREADS       distinct locks
- *     snib_bench PORT SCRIPTS pipeline snib|step|rolling DEPTH  one thread, many operations in
- * flight snib_bench PORT SCRIPTS contend THREADS SHARED           one lock; SHARED: file for the
- * oracle snib_bench PORT SCRIPTS reentry DEPTH snib_bench PORT SCRIPTS holds COUNT LEASE_MS many
- * renewed holds
+ *     snib_bench PORT SCRIPTS MODE ARGUMENT...
+ *
+ *     pairs snib|hiredis THREADS         distinct locks
+ *     pipeline snib|step|rolling DEPTH   one thread, many operations in flight
+ *     contend mutex|fair THREADS HOLD_US SHARED
+ *                                        one lock; SHARED: the file of the safety oracle
+ *     reentry DEPTH                      an owner that enters its lock again
+ *     holds COUNT LEASE_MS               many renewed holds
+ *     readers COUNT                      a reader who comes and goes among so many who stay
+ *     group multi|singles COUNT          so many locks as one, or one after another
+ *     quorum PORTS                       a lock on most of the servers; PORTS: with commas
  */
 #include "bench.h"
 
@@ -26,12 +32,12 @@ void bench_die(const char *format, ...)
     exit(1);
 }
 
-int bench_number(const char *text)
+int bench_number(const char *text, int least)
 {
     char *end;
     errno = 0;
     long n = strtol(text, &end, 10);
-    if (errno != 0 || *end != '\0' || n < 1 || n > 10000000)
+    if (errno != 0 || *end != '\0' || n < least || n > 10000000)
         bench_die("not a usable number: %s", text);
     return (int)n;
 }
@@ -118,12 +124,12 @@ uint64_t bench_sum(const uint64_t *counts, int n)
     return sum;
 }
 
-snib_client *bench_client(const struct bench *bench)
+snib_client *bench_client(int port)
 {
     char url[64];
     snib_client *client;
     snib_error err;
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", bench->port);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     if (snib_client_open(url, NULL, &client, &err) != SNIB_OK)
         bench_die("open: %s", err.text);
     if (snib_client_ping(client, -1, &err) != SNIB_OK)
@@ -131,14 +137,14 @@ snib_client *bench_client(const struct bench *bench)
     return client;
 }
 
-snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix,
-                      int index)
+snib_lock *bench_lock(snib_client *client, int kind, const snib_lock_options *options,
+                      const char *prefix, int index)
 {
     char name[64];
     snib_lock *lock;
     snib_error err;
     int length = snprintf(name, sizeof name, "%s:%d", prefix, index);
-    if (snib_lock_new(client, SNIB_MUTEX, name, (size_t)length, options, &lock, &err) != SNIB_OK)
+    if (snib_lock_new(client, kind, name, (size_t)length, options, &lock, &err) != SNIB_OK)
         bench_die("lock: %s", err.text);
     return lock;
 }
@@ -160,15 +166,16 @@ int main(int argc, char **argv)
         int arguments;
     } modes[] = {
         {"pairs", bench_pairs, 2},     {"pipeline", bench_pipeline, 2},
-        {"contend", bench_contend, 2}, {"reentry", bench_reentry, 1},
-        {"holds", bench_holds, 2},
+        {"contend", bench_contend, 4}, {"reentry", bench_reentry, 1},
+        {"holds", bench_holds, 2},     {"readers", bench_readers, 1},
+        {"group", bench_group, 2},     {"quorum", bench_quorum, 1},
     };
     for (size_t i = 0; argc > 3 && i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(argv[3], modes[i].name) != 0 || argc != 4 + modes[i].arguments)
             continue;
-        struct bench bench = {.port = bench_number(argv[1]), .scripts = argv[2]};
+        struct bench bench = {.port = bench_number(argv[1], 1), .scripts = argv[2]};
         modes[i].run(&bench, argc - 4, argv + 4);
         return 0;
     }
-    bench_die("usage: snib_bench PORT SCRIPTS pairs|pipeline|contend|reentry|holds ARGUMENT...");
+    bench_die("usage: snib_bench PORT SCRIPTS MODE ARGUMENT...; the source lists the modes");
 }

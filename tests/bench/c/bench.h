@@ -23,7 +23,7 @@ struct bench {
 /* ---- bench.c --------------------------------------------------------------------------------- */
 
 _Noreturn void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int bench_number(const char *text);
+int bench_number(const char *text, int least);
 double bench_now(void);
 void *bench_alloc(size_t count, size_t size);
 
@@ -40,13 +40,12 @@ uint64_t bench_sum(const uint64_t *counts, int n);
 
 /* ---- ours ------------------------------------------------------------------------------------ */
 
-snib_client *bench_client(const struct bench *bench);
-snib_lock *bench_lock(snib_client *client, const snib_lock_options *options, const char *prefix,
-                      int index);
+snib_client *bench_client(int port);
+snib_lock *bench_lock(snib_client *client, int kind, const snib_lock_options *options,
+                      const char *prefix, int index);
 snib_client_stats_data bench_stats(snib_client *client);
 
-/* ---- raw.c: the same two scripts by hiredis, and nothing else
- * ------------------------------------- */
+/* ---- raw.c: the same two scripts by hiredis, and nothing else -------------------------------- */
 
 struct bench_raw {
     redisContext *redis;
@@ -78,5 +77,8 @@ void bench_pipeline(const struct bench *bench, int argc, char **argv);
 void bench_contend(const struct bench *bench, int argc, char **argv);
 void bench_reentry(const struct bench *bench, int argc, char **argv);
 void bench_holds(const struct bench *bench, int argc, char **argv);
+void bench_readers(const struct bench *bench, int argc, char **argv);
+void bench_group(const struct bench *bench, int argc, char **argv);
+void bench_quorum(const struct bench *bench, int argc, char **argv);
 
 #endif

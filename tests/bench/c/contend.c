@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ struct oracle {
 
 struct contend {
     snib_lock *lock;
+    int hold_us;
     struct oracle *oracle;
     _Atomic uint64_t changes; /* acquisitions that followed another process' */
 };
@@ -52,6 +54,8 @@ static void contend_body(void *context, int index, const atomic_bool *stop, uint
         if (oracle->last != me)
             atomic_fetch_add(&c->changes, 1);
         oracle->last = me;
+        if (c->hold_us > 0)
+            usleep((useconds_t)c->hold_us);
         atomic_fetch_sub(&oracle->inside, 1);
         if (snib_hold_release(hold, &err) != SNIB_OK)
             bench_die("release: %s", err.text);
@@ -74,10 +78,12 @@ static void contend_print(const struct contend *c, const uint64_t *counts, int t
 void bench_contend(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
-    int threads = bench_number(argv[0]);
-    snib_client *client = bench_client(bench);
-    struct contend c = {.lock = bench_lock(client, NULL, "contended", 0),
-                        .oracle = contend_oracle(argv[1])};
+    int kind = strcmp(argv[0], "fair") == 0 ? SNIB_FAIR : SNIB_MUTEX;
+    int threads = bench_number(argv[1], 1);
+    snib_client *client = bench_client(bench->port);
+    struct contend c = {.lock = bench_lock(client, kind, NULL, "contended", 0),
+                        .hold_us = bench_number(argv[2], 0),
+                        .oracle = contend_oracle(argv[3])};
     uint64_t *counts = bench_alloc((size_t)threads, sizeof *counts);
     double seconds;
     while (bench_next(&seconds)) {
@@ -113,12 +119,12 @@ static void reentry_nest(snib_lock *lock, int depth)
 void bench_reentry(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
-    int depth = bench_number(argv[0]);
-    snib_client *client = bench_client(bench);
+    int depth = bench_number(argv[0], 1);
+    snib_client *client = bench_client(bench->port);
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = 3600 * 1000;
-    snib_lock *lock = bench_lock(client, &options, "reentry", 0);
+    snib_lock *lock = bench_lock(client, SNIB_MUTEX, &options, "reentry", 0);
     snib_hold *outer;
     snib_error err;
     if (snib_lock_acquire(lock, OWNER, 0, &outer, &err) != SNIB_OK)

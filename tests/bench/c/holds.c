@@ -53,7 +53,7 @@ static void holds_acquire(struct holds *h)
     snib_error err;
     for (int started = 0, ended = 0; ended < h->count;) {
         while (started < h->count && started - ended < IN_FLIGHT) {
-            snib_lock *lock = bench_lock(h->client, NULL, "hold", started);
+            snib_lock *lock = bench_lock(h->client, SNIB_MUTEX, NULL, "hold", started);
             uint64_t token = (uint64_t)started++;
             if (snib_lock_acquire_submit(lock, 0, 0, h->queue, token, NULL, &err) != SNIB_OK)
                 bench_die("submit: %s", err.text);
@@ -155,7 +155,7 @@ void bench_holds(const struct bench *bench, int argc, char **argv)
     char url[64];
     snib_client_options options;
     snib_error err;
-    struct holds h = {.count = bench_number(argv[0]), .lease_ms = bench_number(argv[1])};
+    struct holds h = {.count = bench_number(argv[0], 1), .lease_ms = bench_number(argv[1], 1)};
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = h.lease_ms;
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", bench->port);

@@ -24,11 +24,11 @@ static void pairs_snib(void *context, int index, const atomic_bool *stop, uint64
 
 static void pairs_ours(const struct bench *bench, int threads)
 {
-    snib_client *client = bench_client(bench);
+    snib_client *client = bench_client(bench->port);
     snib_lock **locks = bench_alloc((size_t)threads, sizeof *locks);
     uint64_t *counts = bench_alloc((size_t)threads, sizeof *counts);
     for (int i = 0; i < threads; i++)
-        locks[i] = bench_lock(client, NULL, "pair", i);
+        locks[i] = bench_lock(client, SNIB_MUTEX, NULL, "pair", i);
     double seconds;
     while (bench_next(&seconds)) {
         snib_client_stats_data a = bench_stats(client);
@@ -83,7 +83,7 @@ static void pairs_hiredis(const struct bench *bench, int threads)
 void bench_pairs(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
-    int threads = bench_number(argv[1]);
+    int threads = bench_number(argv[1], 1);
     if (strcmp(argv[0], "snib") == 0)
         pairs_ours(bench, threads);
     else

@@ -60,7 +60,7 @@ static void pipeline_step(struct pipeline *p, const snib_event *event, bool more
 
 static void pipeline_ours(const struct bench *bench, int depth)
 {
-    struct pipeline p = {.client = bench_client(bench), .depth = depth};
+    struct pipeline p = {.client = bench_client(bench->port), .depth = depth};
     snib_event events[EVENTS];
     snib_error err;
     double seconds;
@@ -68,7 +68,7 @@ static void pipeline_ours(const struct bench *bench, int depth)
         bench_die("queue: %s", err.text);
     p.locks = bench_alloc((size_t)depth, sizeof *p.locks);
     for (int i = 0; i < depth; i++)
-        p.locks[i] = bench_lock(p.client, NULL, "pipeline", i);
+        p.locks[i] = bench_lock(p.client, SNIB_MUTEX, NULL, "pipeline", i);
     while (bench_next(&seconds)) {
         double began = bench_now();
         p.done = 0;
@@ -156,7 +156,7 @@ static void pipeline_hiredis(const struct bench *bench, int depth, bool rolling)
 void bench_pipeline(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
-    int depth = bench_number(argv[1]);
+    int depth = bench_number(argv[1], 1);
     if (strcmp(argv[0], "snib") == 0)
         pipeline_ours(bench, depth);
     else

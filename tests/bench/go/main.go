@@ -1,8 +1,9 @@
 // Lock + unlock on distinct locks, for Snib and the Go libraries of its kind.
 //
-//	gobench PORT SCRIPTS snib|rueidis|rueidislock|redislock|redsync GOROUTINES
+//	gobench PORT[,PORT...] SCRIPTS snib|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
 //
 // rueidis is no lock library here: it sends the two scripts that Snib sends, and nothing else.
+// redsync and redsync-fast lock a majority of all the servers, the others use the first.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,14 +22,15 @@ import (
 type pair func(ctx context.Context) error
 
 // A rival makes n pairs on n distinct locks.
-type rival func(ctx context.Context, addr, scripts string, n int) ([]pair, error)
+type rival func(ctx context.Context, addrs []string, scripts string, n int) ([]pair, error)
 
 var rivals = map[string]rival{
-	"snib":        newSnib,
-	"rueidis":     newRueidis,
-	"rueidislock": newRueidislock,
-	"redislock":   newRedislock,
-	"redsync":     newRedsync,
+	"snib":         newSnib,
+	"rueidis":      newRueidis,
+	"rueidislock":  newRueidislock,
+	"redislock":    newRedislock,
+	"redsync":      newRedsync,
+	"redsync-fast": newRedsyncFast,
 }
 
 func die(err error) {
@@ -69,7 +72,11 @@ func main() {
 		die(err)
 	}
 	ctx := context.Background()
-	pairs, err := rivals[os.Args[3]](ctx, "127.0.0.1:"+os.Args[1], os.Args[2], n)
+	var addrs []string
+	for _, port := range strings.Split(os.Args[1], ",") {
+		addrs = append(addrs, "127.0.0.1:"+port)
+	}
+	pairs, err := rivals[os.Args[3]](ctx, addrs, os.Args[2], n)
 	if err != nil {
 		die(err)
 	}

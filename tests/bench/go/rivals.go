@@ -10,6 +10,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -19,8 +20,8 @@ import (
 
 const lease = 30 * time.Second
 
-func newSnib(ctx context.Context, addr, _ string, n int) ([]pair, error) {
-	client, err := snib.Open(ctx, "redis://"+addr)
+func newSnib(ctx context.Context, addrs []string, _ string, n int) ([]pair, error) {
+	client, err := snib.Open(ctx, "redis://"+addrs[0])
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +39,8 @@ func newSnib(ctx context.Context, addr, _ string, n int) ([]pair, error) {
 	return pairs, nil
 }
 
-func newRueidis(ctx context.Context, addr, scripts string, n int) ([]pair, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+func newRueidis(ctx context.Context, addrs []string, scripts string, n int) ([]pair, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs[:1]})
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +88,9 @@ func scriptPair(client rueidis.Client, acquire, release, key string) pair {
 	}
 }
 
-func newRueidislock(_ context.Context, addr, _ string, n int) ([]pair, error) {
+func newRueidislock(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
+		ClientOption:   rueidis.ClientOption{InitAddress: addrs[:1]},
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		KeyValidity:    lease,
@@ -116,8 +117,8 @@ func pool(addr string, n int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: n})
 }
 
-func newRedislock(_ context.Context, addr, _ string, n int) ([]pair, error) {
-	locker := redislock.New(pool(addr, n))
+func newRedislock(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
+	locker := redislock.New(pool(addrs[0], n))
 	pairs := make([]pair, n)
 	for i := range pairs {
 		name := lockName(i)
@@ -132,13 +133,35 @@ func newRedislock(_ context.Context, addr, _ string, n int) ([]pair, error) {
 	return pairs, nil
 }
 
-func newRedsync(_ context.Context, addr, _ string, n int) ([]pair, error) {
-	sync := redsync.New(goredis.NewPool(pool(addr, n)))
+// nodeTimeout is how long redsync shall wait for one of several servers: long for them, but short
+// against go-redis' own 3 s with 3 more tries.
+const nodeTimeout = 250 * time.Millisecond
+
+func newRedsync(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
+	return redsyncPairs(addrs, n), nil
+}
+
+// newRedsyncFast returns with the majority's answers, and waits for nobody else.
+func newRedsyncFast(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
+	return redsyncPairs(addrs, n, redsync.WithFailFast(true)), nil
+}
+
+func redsyncPairs(addrs []string, n int, options ...redsync.Option) []pair {
+	pools := make([]redsyncredis.Pool, len(addrs))
+	for i, addr := range addrs {
+		options := &redis.Options{Addr: addr, PoolSize: n}
+		if len(addrs) > 1 {
+			options.ReadTimeout, options.PoolTimeout, options.MaxRetries = nodeTimeout, nodeTimeout, -1
+		}
+		pools[i] = goredis.NewPool(redis.NewClient(options))
+	}
+	sync := redsync.New(pools...)
+	options = append(options, redsync.WithExpiry(lease))
 	pairs := make([]pair, n)
 	for i := range pairs {
 		name := lockName(i)
 		pairs[i] = func(ctx context.Context) error {
-			mutex := sync.NewMutex(name, redsync.WithExpiry(lease))
+			mutex := sync.NewMutex(name, options...)
 			if err := mutex.LockContext(ctx); err != nil {
 				return err
 			}
@@ -146,5 +169,5 @@ func newRedsync(_ context.Context, addr, _ string, n int) ([]pair, error) {
 			return err
 		}
 	}
-	return pairs, nil
+	return pairs
 }

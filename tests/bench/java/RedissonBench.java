@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.LockSupport;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -20,7 +21,10 @@ import org.redisson.config.Config;
  *
  * <pre>
  *   RedissonBench PORT distinct THREADS
- *   RedissonBench PORT contended THREADS SHARED     SHARED: the file of the safety oracle
+ *   RedissonBench PORT contended THREADS HOLD_US SHARED     SHARED: the file of the safety oracle
+ *   RedissonBench PORT fair THREADS HOLD_US SHARED          the same with a fair lock
+ *   RedissonBench PORT readers COUNT                one reader among so many who stay
+ *   RedissonBench PORT multi COUNT                  so many locks as one
  *   RedissonBench PORT holds COUNT
  * </pre>
  */
@@ -71,12 +75,15 @@ public final class RedissonBench {
         });
     }
 
-    private static String contended(RLock lock, ByteBuffer oracle, int threads, double seconds)
-            throws Exception {
+    private static String contended(
+            RLock lock, ByteBuffer oracle, int threads, long holdNanos, double seconds) throws Exception {
         String fields = crew(threads, seconds, i -> {
             lock.lock();
             if ((int) INTS.getAndAdd(oracle, INSIDE, 1) != 0) {
                 INTS.getAndAdd(oracle, VIOLATIONS, 1);
+            }
+            if (holdNanos > 0) {
+                LockSupport.parkNanos(holdNanos);
             }
             INTS.getAndAdd(oracle, INSIDE, -1);
             lock.unlock();
@@ -110,18 +117,48 @@ public final class RedissonBench {
         return "\"done\": " + count + ", \"seconds\": " + took + ", \"memory\": " + memory;
     }
 
+    /** Those who stay have thread ids that no thread has; the watchdog keeps them. */
+    private static RLock[] readers(RedissonClient redisson, int count) {
+        RLock lock = redisson.getReadWriteLock("readers:redisson").readLock();
+        List<CompletableFuture<?>> standing = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            standing.add(lock.lockAsync(1_000_000 + i).toCompletableFuture());
+        }
+        CompletableFuture.allOf(standing.toArray(new CompletableFuture<?>[0])).join();
+        return new RLock[] {lock};
+    }
+
+    private static RLock[] multi(RedissonClient redisson, int count) {
+        RLock[] members = new RLock[count];
+        Arrays.setAll(members, i -> redisson.getLock("member:" + i));
+        return new RLock[] {redisson.getMultiLock(members)};
+    }
+
+    private static RLock[] locks(RedissonClient redisson, String mode, int n) {
+        return switch (mode) {
+            case "contended" -> new RLock[] {redisson.getLock("contended:0")};
+            case "fair" -> new RLock[] {redisson.getFairLock("contended:0")};
+            case "readers" -> readers(redisson, n);
+            case "multi" -> multi(redisson, n);
+            default -> {
+                RLock[] locks = new RLock[n];
+                Arrays.setAll(locks, i -> redisson.getLock("pair:" + i));
+                yield locks;
+            }
+        };
+    }
+
     public static void main(String[] args) throws Exception {
         Config config = new Config();
         config.useSingleServer().setAddress("redis://127.0.0.1:" + args[0]);
         RedissonClient redisson = Redisson.create(config);
         int n = Integer.parseInt(args[2]);
-        RLock[] locks = new RLock[args[1].equals("distinct") ? n : 1];
-        for (int i = 0; i < locks.length; i++) {
-            locks[i] = redisson.getLock("pair:" + i);
-        }
+        RLock[] locks = locks(redisson, args[1], n);
         ByteBuffer oracle = null;
+        long holdNanos = 0;
         if (args.length > 3) {
-            try (RandomAccessFile file = new RandomAccessFile(args[3], "rw")) {
+            holdNanos = Long.parseLong(args[3]) * 1000;
+            try (RandomAccessFile file = new RandomAccessFile(args[4], "rw")) {
                 oracle = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, 12);
             }
         }
@@ -130,9 +167,9 @@ public final class RedissonBench {
         for (String line; (line = in.readLine()) != null;) {
             double seconds = Double.parseDouble(line.split(" ")[1]);
             String fields = switch (args[1]) {
-                case "distinct" -> distinct(locks, seconds);
-                case "contended" -> contended(locks[0], oracle, n, seconds);
-                default -> holds(redisson, n);
+                case "contended", "fair" -> contended(locks[0], oracle, n, holdNanos, seconds);
+                case "holds" -> holds(redisson, n);
+                default -> distinct(locks, seconds);
             };
             System.out.println("{" + fields + "}");
         }

@@ -1,6 +1,6 @@
 // Command conform-go is the Go interpreter of conformance programs; ../README.md has the language.
 //
-//	conform-go CODES PROGRAM SOCKET
+//	conform-go CODES PROGRAM SOCKET...
 //
 // CODES is core/api/codes.def, which knows the names that errors have in C.
 package main
@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,17 +23,40 @@ import (
 
 const limit = 10 * time.Second
 
-// acquirer is what a Mutex and a Reentrant have in common.
+// asked is what can be asked about a name, whatever its kind.
+type asked interface {
+	Info(context.Context) (snib.Info, error)
+	ForceRelease(context.Context) error
+}
+
+// acquirer is what can be held.
 type acquirer interface {
 	Lock(context.Context) (*snib.Hold, error)
 	TryLock(context.Context) (*snib.Hold, error)
 }
 
+// pool is what semaphores and permits have in common.
+type pool interface {
+	Acquire(context.Context, int) (*snib.Hold, error)
+	TryAcquire(context.Context, int) (*snib.Hold, error)
+	Init(context.Context, int) (bool, error)
+	Add(context.Context, int) (int, error)
+	Available(context.Context) (int, error)
+}
+
+// counted is pool with the number of permits to take.
+type counted struct {
+	pool
+	n int
+}
+
+func (c counted) Lock(ctx context.Context) (*snib.Hold, error)    { return c.Acquire(ctx, c.n) }
+func (c counted) TryLock(ctx context.Context) (*snib.Hold, error) { return c.TryAcquire(ctx, c.n) }
+
+// lock makes its lock anew for an owner, who in Go is part of the lock.
 type lock struct {
-	client  *snib.Client
-	name    string
-	options []snib.LockOption
-	mutex   *snib.Mutex
+	named asked
+	owned func(owner uint64) snib.Locker
 }
 
 type submitted struct {
@@ -42,9 +66,14 @@ type submitted struct {
 	err    error
 }
 
+type server struct {
+	socket string
+	raw    *raw
+}
+
 type interpreter struct {
-	socket    string
-	raw       *raw
+	servers   []server
+	server    server
 	clients   map[string]*snib.Client
 	locks     map[string]lock
 	holds     map[string]*snib.Hold
@@ -103,9 +132,9 @@ func until(condition func() bool) bool {
 }
 
 func (in *interpreter) client(name string) string {
-	address := "unix://" + in.socket
+	address := "unix://" + in.server.socket
 	if user, given := in.options["user"]; given {
-		address = "unix://" + user + "@" + in.socket
+		address = "unix://" + user + "@" + in.server.socket
 	}
 	if db, given := in.options["db"]; given {
 		address += "?db=" + db
@@ -128,24 +157,86 @@ func (in *interpreter) client(name string) string {
 	return outcome(err)
 }
 
-func (in *interpreter) lock(words []string) {
-	l := lock{client: in.clients[words[1]], name: words[2]}
+func (in *interpreter) lockOptions() []snib.LockOption {
+	var options []snib.LockOption
 	if d, given := in.milliseconds("lease"); given {
-		l.options = append(l.options, snib.Lease(d))
+		options = append(options, snib.Lease(d))
 	}
 	if d, given := in.milliseconds("max_hold"); given {
-		l.options = append(l.options, snib.MaxHold(d))
+		options = append(options, snib.MaxHold(d))
 	}
-	l.mutex = l.client.Mutex(l.name, l.options...)
+	if in.options["fenced"] == "1" {
+		options = append(options, snib.FencedTokens())
+	}
+	if in.options["prefer_writer"] == "1" {
+		options = append(options, snib.PreferWriter())
+	}
+	if in.options["quarantine"] == "0" {
+		options = append(options, snib.NoQuarantine())
+	}
+	return options
+}
+
+// newLock names a lock of a kind that can be held as a whole.
+func newLock(c *snib.Client, kind, name string, options []snib.LockOption) snib.Locker {
+	switch kind {
+	case "fair":
+		return c.Fair(name, options...)
+	case "read":
+		return c.RW(name, options...).RLocker()
+	case "write":
+		return c.RW(name, options...)
+	case "fenced":
+		return c.Fenced(name, options...)
+	case "spin":
+		return c.Spin(name, options...)
+	case "plain":
+		return c.Plain(name, options...)
+	}
+	return c.Mutex(name, options...)
+}
+
+func (in *interpreter) lock(words []string) {
+	c, name, options := in.clients[words[1]], words[2], in.lockOptions()
+	var l lock
+	switch kind := in.options["kind"]; kind {
+	case "semaphore":
+		l.named = c.Semaphore(name, options...)
+	case "permits":
+		l.named = c.Permits(name, options...)
+	case "latch":
+		l.named = c.Latch(name, options...)
+	default:
+		l.named = newLock(c, kind, name, options)
+		l.owned = func(owner uint64) snib.Locker {
+			return newLock(c, kind, name, slices.Concat(options, []snib.LockOption{snib.Owner(owner)}))
+		}
+	}
 	in.locks[words[0]] = l
+}
+
+func (in *interpreter) group(words []string, combine func(...snib.Locker) *snib.Group) {
+	var members []snib.Locker
+	for _, word := range words[1:] {
+		members = append(members, in.locks[word].named.(snib.Locker))
+	}
+	in.locks[words[0]] = lock{named: combine(members...).With(in.lockOptions()...)}
 }
 
 // acquire waits as the program says: no limit, one try, or a deadline.
 func (in *interpreter) acquire(ctx context.Context, l lock) (*snib.Hold, error) {
-	var target acquirer = l.mutex
-	if owner, given := in.options["owner"]; given {
+	var target acquirer
+	if p, ok := l.named.(pool); ok {
+		n := 1
+		if text, given := in.options["n"]; given {
+			n, _ = strconv.Atoi(text)
+		}
+		target = counted{p, n}
+	} else if owner, given := in.options["owner"]; given {
 		number, _ := strconv.ParseUint(owner, 10, 64)
-		target = l.client.Reentrant(l.name, number, l.options...)
+		target = l.owned(number)
+	} else {
+		target = l.named.(acquirer)
 	}
 	wait, given := in.milliseconds("wait")
 	if given && wait == 0 {
@@ -166,7 +257,11 @@ func (in *interpreter) submit(hold string, l lock) string {
 	copied := *in
 	go func() {
 		defer close(s.done)
-		s.hold, s.err = copied.acquire(ctx, l)
+		if latch, ok := l.named.(*snib.Latch); ok {
+			s.err = copied.wait(ctx, latch)
+		} else {
+			s.hold, s.err = copied.acquire(ctx, l)
+		}
 	}()
 	return "started"
 }
@@ -183,6 +278,71 @@ func (in *interpreter) await(hold string, cancel bool) string {
 	case <-time.After(limit):
 		return "stuck"
 	}
+}
+
+func (in *interpreter) wait(ctx context.Context, latch *snib.Latch) error {
+	wait, given := in.milliseconds("wait")
+	if given && wait == 0 {
+		left, err := latch.Count(ctx)
+		if err == nil && left > 0 {
+			err = snib.ErrBusy
+		}
+		return err
+	}
+	if given {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	return latch.Wait(ctx)
+}
+
+func (in *interpreter) count(l lock, words []string) string {
+	n := 0
+	if len(words) > 1 {
+		n, _ = strconv.Atoi(words[1])
+	}
+	value, err := count(context.Background(), l.named, words[0], n)
+	if err != nil {
+		return outcome(err)
+	}
+	return strconv.Itoa(value)
+}
+
+func count(ctx context.Context, named asked, what string, n int) (int, error) {
+	done := func(is bool, err error) (int, error) { return flag(is), err }
+	if latch, ok := named.(*snib.Latch); ok {
+		switch what {
+		case "get":
+			return latch.Count(ctx)
+		case "init":
+			return done(latch.Init(ctx, n))
+		case "down":
+			return latch.CountDown(ctx)
+		}
+	}
+	switch what {
+	case "get":
+		return named.(pool).Available(ctx)
+	case "init":
+		return done(named.(pool).Init(ctx, n))
+	case "add":
+		return named.(pool).Add(ctx, n)
+	case "set":
+		return named.(*snib.Permits).Set(ctx, n)
+	case "total":
+		return named.(*snib.Permits).Total(ctx)
+	case "release":
+		return named.(*snib.Semaphore).PutBack(ctx, n)
+	case "drain":
+		return named.(*snib.Semaphore).Drain(ctx)
+	}
+	panic("no such thing to count: " + what)
+}
+
+func losses(s snib.Stats) string {
+	lost := s.LostExpired + s.LostTaken + s.LostDeleted + s.LostUnreachable + s.LostMaxHold + s.LostClosed
+	return strconv.FormatUint(lost, 10)
 }
 
 func (in *interpreter) lost(hold *snib.Hold) string {
@@ -202,15 +362,60 @@ func flag(b bool) int {
 }
 
 func (in *interpreter) info(l lock) string {
-	info, err := l.mutex.Info(context.Background())
+	info, err := l.named.Info(context.Background())
 	if err != nil {
 		return outcome(err)
 	}
 	if !info.Held {
 		return "free"
 	}
-	return fmt.Sprintf("held mine=%d count=%d waiting=%d leased=%d", flag(info.Mine), info.Count,
-		info.Waiting, flag(info.Remaining > 0))
+	return fmt.Sprintf("held mine=%d count=%d waiting=%d leased=%d token=%d", flag(info.Mine), info.Count,
+		info.Waiting, flag(info.Remaining > 0), info.Token)
+}
+
+func describe(client *snib.Client, name string) string {
+	d, err := client.Describe(context.Background(), name)
+	if err != nil {
+		return outcome(err)
+	}
+	texts := []string{d.Kind}
+	for _, entry := range []struct {
+		word    string
+		entries []snib.Holder
+	}{{"holder", d.Holders}, {"reader", d.Readers}, {"permit", d.Permits}, {"waiter", d.Waiters}} {
+		for _, h := range entry.entries {
+			texts = append(texts, entry.word+described(entry.word, h, client.ID()))
+		}
+	}
+	for _, number := range []struct {
+		word  string
+		value int64
+	}{{"token", d.Token}, {"total", d.Total}, {"available", d.Available}, {"count", d.Count}, {"waiting", d.Waiting}} {
+		if number.value != 0 {
+			texts = append(texts, fmt.Sprint(number.word, " ", number.value))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// described is one who holds or waits, without what differs from run to run.
+func described(word string, h snib.Holder, id string) string {
+	var text string
+	if word != "permit" {
+		text = " foreign"
+		if strings.HasPrefix(h.Owner, id) {
+			text = " mine"
+		}
+	}
+	if h.Remaining > 0 {
+		text += " leased"
+	} else {
+		text += " unleased"
+	}
+	if word == "holder" || word == "reader" {
+		text += fmt.Sprint(" ", h.Count)
+	}
+	return text
 }
 
 func (in *interpreter) list(client *snib.Client, pattern string) string {
@@ -236,6 +441,15 @@ func (in *interpreter) run(verb string, words []string) string {
 		return in.client(words[0])
 	case "close":
 		return outcome(in.clients[words[0]].Close())
+	case "server":
+		number, _ := strconv.Atoi(words[0])
+		in.server = in.servers[number-1]
+		return "ok"
+	case "shutdown":
+		if !in.server.raw.ends("SHUTDOWN", "NOSAVE") {
+			return "stuck"
+		}
+		return "ok"
 	case "acquire":
 		hold, err := in.acquire(ctx, in.locks[words[1]])
 		in.holds[words[0]] = hold
@@ -250,6 +464,18 @@ func (in *interpreter) run(verb string, words []string) string {
 		return in.waiting(in.clients[words[0]], words[1])
 	case "release":
 		return outcome(in.holds[words[0]].Unlock(ctx))
+	case "downgrade":
+		hold, err := in.holds[words[1]].Downgrade(ctx)
+		in.holds[words[0]] = hold
+		return outcome(err)
+	case "wait":
+		return outcome(in.wait(ctx, in.locks[words[0]].named.(*snib.Latch)))
+	case "count":
+		return in.count(in.locks[words[0]], words[1:])
+	case "losses":
+		return losses(in.clients[words[0]].Stats())
+	case "token":
+		return strconv.FormatInt(in.holds[words[0]].Token(), 10)
 	case "check":
 		return outcome(in.holds[words[0]].Check())
 	case "remaining":
@@ -262,18 +488,20 @@ func (in *interpreter) run(verb string, words []string) string {
 	case "info":
 		return in.info(in.locks[words[0]])
 	case "force":
-		return outcome(in.locks[words[0]].mutex.ForceRelease(ctx))
+		return outcome(in.locks[words[0]].named.ForceRelease(ctx))
 	case "list":
 		return in.list(in.clients[words[0]], words[1])
+	case "describe":
+		return describe(in.clients[words[0]], words[1])
 	case "raw":
-		return in.raw.do(words...)
+		return in.server.raw.do(words...)
 	case "until":
-		if !until(func() bool { return in.raw.do(words[1:]...) == words[0] }) {
+		if !until(func() bool { return in.server.raw.do(words[1:]...) == words[0] }) {
 			return "stuck"
 		}
 		return words[0]
 	case "kill":
-		in.raw.do("CLIENT", "KILL", "TYPE", words[0], "SKIPME", "yes")
+		in.server.raw.do("CLIENT", "KILL", "TYPE", words[0], "SKIPME", "yes")
 		return "ok"
 	}
 	panic("no such operation: " + verb)
@@ -301,12 +529,17 @@ func (in *interpreter) line(line string) {
 			words = append(words, decoded)
 		}
 	}
-	if all[0] == "lock" {
+	switch all[0] {
+	case "lock":
 		in.lock(words)
-		fmt.Println(shown)
-		return
+	case "multi":
+		in.group(words, snib.Multi)
+	case "quorum":
+		in.group(words, snib.Quorum)
+	default:
+		shown += " -> " + in.run(all[0], words)
 	}
-	fmt.Printf("%s -> %s\n", shown, in.run(all[0], words))
+	fmt.Println(shown)
 }
 
 func main() {
@@ -316,13 +549,15 @@ func main() {
 		panic(err)
 	}
 	in := &interpreter{
-		socket:    os.Args[3],
-		raw:       dial(os.Args[3]),
 		clients:   map[string]*snib.Client{},
 		locks:     map[string]lock{},
 		holds:     map[string]*snib.Hold{},
 		submitted: map[string]*submitted{},
 	}
+	for _, socket := range os.Args[3:] {
+		in.servers = append(in.servers, server{socket, dial(socket)})
+	}
+	in.server = in.servers[0]
 	for lines := bufio.NewScanner(program); lines.Scan(); {
 		in.line(lines.Text())
 	}

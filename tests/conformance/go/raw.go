@@ -24,6 +24,18 @@ func dial(socket string) *raw {
 }
 
 func (r *raw) do(words ...string) string {
+	r.send(words)
+	return r.reply()
+}
+
+// ends tells whether a command's answer is the end of the connection.
+func (r *raw) ends(words ...string) bool {
+	r.send(words)
+	_, err := r.reader.ReadByte()
+	return err == io.EOF
+}
+
+func (r *raw) send(words []string) {
 	var request strings.Builder
 	fmt.Fprintf(&request, "*%d\r\n", len(words))
 	for _, word := range words {
@@ -32,7 +44,6 @@ func (r *raw) do(words ...string) string {
 	if _, err := io.WriteString(r.conn, request.String()); err != nil {
 		panic(err)
 	}
-	return r.reply()
 }
 
 func (r *raw) reply() string {

@@ -1,0 +1,26 @@
+-- As multi_acquire, for members that are all mutexes: the steps of mutex_acquire for each of them.
+-- KEYS the locks   ARGV[1] owner   ARGV[2] lease in ms
+-- Reply: as multi_acquire.
+local call, pcall = redis.call, redis.pcall
+local owner, lease = ARGV[1], ARGV[2]
+
+-- Nobody holds any of them, as a rule: one question instead of many.
+if call('exists', unpack(KEYS)) > 0 then
+    for i, lock in ipairs(KEYS) do
+        local left = call('pttl', lock)
+        if left ~= -2 and call('hexists', lock, owner) == 0 then
+            return { i - 1, left }
+        end
+    end
+end
+for i, lock in ipairs(KEYS) do
+    call('hset', lock, owner, 1)
+    local set = pcall('pexpire', lock, lease)
+    if set ~= 1 then
+        for taken = 1, i do
+            call('hdel', KEYS[taken], owner)
+        end
+        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')
+    end
+end
+return nil

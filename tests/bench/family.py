@@ -1,0 +1,240 @@
+"""The rows of the other locks: fair, read/write, several as one, a quorum.
+
+And the mutex beside Redisson's, as the first of the family.
+"""
+
+from __future__ import annotations
+
+from rows import (
+    JAVA_INSIDE,
+    Check,
+    Links,
+    Round,
+    Row,
+    Seat,
+    Setting,
+    c_contended,
+    c_seat,
+    commands,
+    cpu_ratio,
+    go_inside,
+    jain,
+    java_contended,
+    java_seat,
+    mixed_fair,
+    seat,
+    share_of_changes,
+    throughput,
+    time_ratio,
+)
+
+CONTENDED = "contended:0"  # the lock's name in all programs
+
+ORDER_NOTE = (
+    "Order inversions are counted in turns of their own (subject 'watched'), in which MONITOR shows"
+    " every command in the server's order: an inversion is a pair of waiters of whom the one that"
+    " pushed itself to the queue later had the lock earlier.  Who is dropped and queues again keeps"
+    " its first time; who takes the lock without queueing overtakes all who wait."
+)
+
+
+def scripts(name: str, what: str, goal: float | None) -> Check:
+    return Check(what, "", (name,), lambda r: r[name].scripts, goal, most=True, unit="")
+
+
+def inversions(name: str) -> Check:
+    def value(r: Round) -> float:
+        return r[name].extra["inversions"]
+
+    return Check("order inversions", "", (name,), value, 0, most=True, unit="")
+
+
+def mutex_row() -> Row:
+    return Row(
+        "redisson1",
+        "lock + unlock, 1 thread, beside Redisson",
+        {"snib": c_seat("pairs", "snib", 1), "redisson": java_seat("distinct", 1)},
+        [throughput("snib", ("redisson",), "Redisson", 2)],
+    )
+
+
+# ---- Fair ----------------------------------------------------------------------------------------
+
+
+def fair_crowd_row() -> Row:
+    return Row(
+        "fair-64",
+        "fair lock, 64 processes, one thread each",
+        {
+            "snib": c_contended(1, 64, "fair"),
+            "watched": c_contended(1, 64, "fair", watched=CONTENDED),
+        },
+        [
+            scripts("snib", "scripts a hand-over", 2.1),
+            commands("snib", "all commands a hand-over", "", 2.1),
+            inversions("watched"),
+            share_of_changes("snib"),
+            jain("snib"),
+        ],
+        notes=[ORDER_NOTE],
+    )
+
+
+def fair_row() -> Row:
+    return Row(
+        "fair-4x4",
+        "fair lock, 4 processes x 4 threads",
+        {
+            "snib": c_contended(4, 4, "fair"),
+            "redisson": java_contended(4, 4, "fair"),
+            "watched": c_contended(4, 4, "fair", watched=CONTENDED),
+        },
+        [
+            commands("snib", "commands a lock", "", 2.2),
+            commands("redisson", "commands a lock, Redisson's", "", None),
+            throughput("snib", ("redisson",), "Redisson's fair lock", 8),
+            inversions("watched"),
+            jain("snib"),
+            jain("redisson"),
+        ],
+    )
+
+
+def mixed_fair_row() -> Row:
+    each = 4
+
+    def fewest(r: Round) -> float:
+        """The processes answer in their order: first ours, then Redisson's."""
+        counts = r["watched"].extra["each"]
+        ours, theirs = sum(counts[:each]), sum(counts[each:])
+        return min(ours, theirs) / max(ours, theirs)
+
+    return Row(
+        "fair-mixed",
+        f"fair lock, {each} processes of ours and {each} of Redisson's",
+        {"watched": mixed_fair(each, hold_us=2000, watched=CONTENDED)},
+        [
+            inversions("watched"),
+            Check("smaller share of the locks to the larger", "", ("watched",), fewest, 0.95),
+            jain("watched"),
+        ],
+        seconds=3.0,
+        rounds=5,
+        keeps_keys=True,  # a mark of ours may stay for ten seconds if one of Redisson's is the last
+        notes=[
+            "Each holder keeps the lock for 2 ms, so that everybody is back in the queue when the"
+            " others have had it; who comes late has no right to a share."
+        ],
+    )
+
+
+# ---- Read/write ----------------------------------------------------------------------------------
+
+
+def readers_row() -> Row:
+    standing = 1000
+
+    def server_time(r: Round) -> float:
+        return r["redisson"].server_us / r["snib"].server_us
+
+    return Row(
+        "read-1000",
+        f"read lock + unlock among {standing:,} readers who stay",
+        {
+            "snib": c_seat("readers", standing, inside=("set", "del")),
+            "redisson": java_seat("readers", standing, inside=("set", *JAVA_INSIDE)),
+        },
+        [
+            Check("server time, Redisson's to ours", "", ("snib", "redisson"), server_time, 20),
+            throughput("snib", ("redisson",), "Redisson", None),
+        ],
+        keeps_keys=True,
+        notes=[
+            "Server time is the CPU time of the server's process over the turn, by pairs; all the"
+            " readers have renewed leases, and what their renewals cost is part of it."
+        ],
+    )
+
+
+# ---- Several as one, a quorum --------------------------------------------------------------------
+
+
+def multi_row() -> Row:
+    return Row(
+        "multi-10",
+        "10 locks of one server as one, C",
+        {
+            "multi": c_seat("group", "multi", 10),
+            "single": c_seat("pairs", "snib", 1),
+            "ten": c_seat("group", "singles", 10),
+            "redisson": java_seat("multi", 10, inside=JAVA_INSIDE * 10),
+        },
+        [
+            time_ratio("multi", "single", "one lock", 2.2),
+            cpu_ratio("multi", "single", "the same"),
+            time_ratio("multi", "ten", "ten locks, one after another", None),
+            throughput("multi", ("redisson",), "Redisson's getMultiLock", 5),
+        ],
+        pinned=True,
+    )
+
+
+def quorum_row(name: str, title: str, delay_us: int, notes: list[str]) -> Row:
+    def first(s: Setting) -> list[str]:
+        return s.c("pairs", "snib", 1, port=s.nodes.ports[0])
+
+    def redsync(kind: str) -> Seat:
+        return seat("go", lambda s: s.go(kind, 1, ports=s.node_ports), inside=go_inside(kind) * 4)
+
+    most, faster = (1.5, 3) if delay_us else (None, None)
+    return Row(
+        name,
+        title,
+        {
+            "quorum": seat("c", lambda s: s.c("quorum", s.node_ports)),
+            "single": seat("c", first),
+            "redsync": redsync("redsync"),
+            "redsync-fast": redsync("redsync-fast"),
+        },
+        [
+            time_ratio("quorum", "single", "a lock on one of the servers", most),
+            throughput("quorum", ("redsync",), "redsync", faster),
+            throughput("quorum", ("redsync-fast",), "redsync with WithFailFast", None),
+        ],
+        links=Links(5, delay_us),
+        notes=notes,
+    )
+
+
+def quorum_rows() -> list[Row]:
+    return [
+        quorum_row(
+            "quorum",
+            "quorum of 5, one of them stalled, links of 1 ms, C",
+            1000,
+            [
+                "The last of the five servers is stopped (SIGSTOP) when everybody has connected."
+                "  A process in user space holds back every byte for 1 ms in each direction, on the"
+                " single lock's link as well.  redsync waits 250 ms for a server that does not"
+                " answer, without further tries; by default it would be 3 s and three more."
+            ],
+        ),
+        quorum_row(
+            "quorum-near",
+            "quorum of 5, one of them stalled, loopback, C",
+            0,
+            ["For information: no servers that fail independently are so near."],
+        ),
+    ]
+
+
+def family_rows() -> list[Row]:
+    return [
+        mutex_row(),
+        fair_crowd_row(),
+        fair_row(),
+        mixed_fair_row(),
+        readers_row(),
+        multi_row(),
+        *quorum_rows(),
+    ]

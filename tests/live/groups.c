@@ -1,0 +1,567 @@
+/* groups.c - locks of locks: all or none, on one server, on several, and by majority. */
+#include "../support/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SERVERS = 3, MEMBERS = 6, PROMPT_MS = 1500 };
+
+struct composition {
+    const char *name;
+    int n;
+    bool quorum;
+    struct {
+        int server;
+        int32_t kind;
+    } of[MEMBERS];
+};
+
+static const struct composition compositions[] = {
+    {"one", 1, false, {{0, SNIB_MUTEX}}},
+    {"one script",
+     6,
+     false,
+     {{0, SNIB_MUTEX},
+      {0, SNIB_FENCED},
+      {0, SNIB_SPIN},
+      {0, SNIB_READ},
+      {0, SNIB_WRITE},
+      {0, SNIB_MUTEX}}},
+    {"one after another", 3, false, {{0, SNIB_FAIR}, {0, SNIB_PLAIN}, {0, SNIB_PERMITS}}},
+    {"mixed",
+     5,
+     false,
+     {{0, SNIB_MUTEX}, {0, SNIB_FAIR}, {0, SNIB_FENCED}, {0, SNIB_PLAIN}, {0, SNIB_PERMITS}}},
+    {"several servers",
+     6,
+     false,
+     {{0, SNIB_MUTEX},
+      {1, SNIB_WRITE},
+      {1, SNIB_READ},
+      {2, SNIB_FAIR},
+      {2, SNIB_MUTEX},
+      {0, SNIB_PERMITS}}},
+    {"quorum", 3, true, {{0, SNIB_MUTEX}, {1, SNIB_MUTEX}, {2, SNIB_MUTEX}}},
+};
+enum { COMPOSITIONS = sizeof compositions / sizeof compositions[0] };
+
+/* A group of ours, and the same locks and the same group of another process. */
+struct team {
+    const struct composition *is;
+    snib_lock *group, *their_group;
+    snib_lock *ours[MEMBERS], *rivals[MEMBERS];
+};
+
+struct world {
+    struct server servers[SERVERS];
+    snib_client *ours[SERVERS], *theirs[SERVERS];
+    struct team teams[COMPOSITIONS];
+    char *base[SERVERS];
+};
+
+#define FOR_EACH_TEAM(world, team)                                                                 \
+    for (struct team *team = (world)->teams; team < (world)->teams + COMPOSITIONS; team++)
+
+static snib_lock *group_of(const struct composition *is, snib_lock *const *members,
+                           const snib_lock_options *given)
+{
+    snib_lock_options options;
+    snib_lock *group = NULL;
+    snib_lock_options_init(&options, sizeof options);
+    if (given)
+        options = *given;
+    options.flags = is->quorum ? SNIB_LOCK_NO_QUARANTINE : 0;
+    EXPECT((is->quorum ? snib_quorum_new : snib_multi_new)(members, (uint32_t)is->n, &options,
+                                                           &group, err),
+           SNIB_OK);
+    return group;
+}
+
+static void team_new(struct world *world, struct team *team, const struct composition *is,
+                     const snib_lock_options *options)
+{
+    snib_lock *reversed[MEMBERS];
+    *team = (struct team){.is = is};
+    for (int i = 0; i < is->n; i++) {
+        int server = is->of[i].server;
+        int32_t kind = is->of[i].kind, rival = kind == SNIB_READ ? SNIB_WRITE : kind;
+        char name[48];
+        snprintf(name, sizeof name, "%s:%d", is->name, is->quorum ? 0 : i);
+        team->ours[i] = must_lock_kind(world->ours[server], kind, name);
+        team->rivals[i] = must_lock_kind(world->theirs[server], rival, name);
+        reversed[is->n - 1 - i] = must_lock_kind(world->theirs[server], kind, name);
+        if (kind == SNIB_PERMITS)
+            must_count(SNIB_PERMITS, team->ours[i], SNIB_COUNT_INIT, 1);
+    }
+    team->group = group_of(is, team->ours, options);
+    team->their_group = group_of(is, reversed, NULL);
+    for (int i = 0; i < is->n; i++)
+        snib_lock_free(reversed[i]); /* the group keeps what it needs */
+    must_release(must_acquire(team->group, PROMPT_MS));
+}
+
+static void world_open(struct world *world, int64_t lease_ms, const snib_lock_options *options)
+{
+    for (int i = 0; i < SERVERS; i++) {
+        server_do(&world->servers[i], "FLUSHALL");
+        world->ours[i] = must_open_lease(world->servers[i].url, lease_ms);
+        world->theirs[i] = must_open_lease(world->servers[i].url, lease_ms);
+    }
+    for (int i = 0; i < COMPOSITIONS; i++)
+        team_new(world, &world->teams[i], &compositions[i], options);
+    for (int i = 0; i < SERVERS; i++)
+        world->base[i] = server_keys(&world->servers[i]);
+}
+
+static bool servers_at_base(struct world *world)
+{
+    bool same = true;
+    for (int i = 0; i < SERVERS; i++) {
+        char *keys = server_keys(&world->servers[i]);
+        same = same && strcmp(keys, world->base[i]) == 0;
+        free(keys);
+    }
+    return same;
+}
+
+static void world_close(struct world *world)
+{
+    AWAIT(servers_at_base(world), PROMPT_MS);
+    FOR_EACH_TEAM(world, team)
+    {
+        for (int i = 0; i < team->is->n; i++) {
+            snib_lock_free(team->ours[i]);
+            snib_lock_free(team->rivals[i]);
+        }
+        snib_lock_free(team->group);
+        snib_lock_free(team->their_group);
+    }
+    for (int i = 0; i < SERVERS; i++) {
+        snib_client_free(world->ours[i]);
+        snib_client_free(world->theirs[i]);
+        AWAIT(server_channels(&world->servers[i]) == 0, PROMPT_MS);
+        free(world->base[i]);
+    }
+}
+
+static int world_new(void **state)
+{
+    world_open(*state, 0, NULL);
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    world_close(*state);
+    return 0;
+}
+
+/* ---- All or none ------------------------------------------------------------------------------ */
+
+static void exclusion(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    {
+        snib_hold *hold = must_acquire(team->group, 0), *other = NULL;
+        int64_t remaining = snib_hold_remaining_ms(hold);
+        assert_true(remaining > 20000 && remaining <= 30000);
+        assert_int_equal(snib_hold_token(hold), 0);
+        EXPECT(snib_lock_acquire(team->their_group, 0, 0, &other, err), SNIB_BUSY);
+        EXPECT(snib_lock_acquire(team->their_group, 0, 60, &other, err), SNIB_TIMEDOUT);
+        EXPECT(snib_lock_acquire(team->group, 0, 0, &other, err), SNIB_BUSY); /* a fresh owner */
+        for (int i = 0; i < team->is->n; i++)
+            EXPECT(snib_lock_acquire(team->rivals[i], 0, 0, &other, err), SNIB_BUSY);
+        EXPECT(snib_hold_check(hold, err), SNIB_OK);
+        EXPECT(snib_hold_release(hold, err), SNIB_OK);
+        EXPECT(snib_hold_release(hold, err), SNIB_NOT_HELD);
+        snib_hold_free(hold);
+        for (int i = 0; i < team->is->n; i++)
+            must_release(must_acquire(team->rivals[i], 0)); /* confirmed: it is free */
+        must_release(must_acquire(team->their_group, 0));
+    }
+}
+
+/* One member is somebody else's: none is taken.  A quorum does without a minority. */
+static void all_or_none(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    for (int i = 0; i < team->is->n; i++) {
+        snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS), *hold = NULL;
+        if (team->is->quorum) {
+            must_release(must_acquire(team->group, PROMPT_MS));
+            snib_hold *second = must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS);
+            EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
+            EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
+            must_release(must_acquire(team->rivals[(i + 2) % 3], PROMPT_MS));
+            must_release(second);
+        } else {
+            EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
+            EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
+            for (int other = 0; other < team->is->n; other++)
+                if (other != i)
+                    must_release(must_acquire(team->rivals[other], PROMPT_MS));
+        }
+        EXPECT(snib_hold_check(theirs, err), SNIB_OK);
+        must_release(theirs);
+    }
+}
+
+static void reentry(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    {
+        snib_hold *hold = must_acquire_as(team->group, 5, 0), *other = NULL;
+        uint64_t before = 0, after = 0;
+        for (int i = 0; i < SERVERS; i++)
+            before += must_stats(world->ours[i]).commands;
+        for (int i = 0; i < 3; i++)
+            assert_ptr_equal(must_acquire_as(team->group, 5, -1), hold);
+        for (int i = 0; i < 3; i++)
+            must_release(hold);
+        for (int i = 0; i < SERVERS; i++)
+            after += must_stats(world->ours[i]).commands;
+        assert_int_equal(before, after);
+        EXPECT(snib_lock_acquire(team->their_group, 0, 0, &other, err), SNIB_BUSY);
+        must_release(hold);
+        must_release(must_acquire(team->their_group, 0));
+    }
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+static void release_wakes(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    for (int i = 0; i < team->is->n; i++) {
+        snib_queue *queue = must_queue(world->ours[team->is->of[0].server]);
+        snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS);
+        snib_hold *second =
+            team->is->quorum ? must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS) : NULL;
+        EXPECT(snib_lock_acquire_submit(team->group, 0, -1, queue, 3, NULL, err), SNIB_OK);
+        nap_us(i % 2 ? 60000 : 1000);
+        snib_event event = {.size = sizeof event};
+        assert_int_equal(snib_queue_drain(queue, &event, 1, NULL), 0);
+        int64_t start = now_ms();
+        must_release(theirs);
+        event = must_event(queue, 5000);
+        if (event.code != SNIB_OK || now_ms() - start > PROMPT_MS)
+            fail_msg("%s, member %d: %s after %d ms", team->is->name, i, snib_code_name(event.code),
+                     (int)(now_ms() - start));
+        must_release(event.hold);
+        if (second)
+            must_release(second);
+        snib_queue_free(queue);
+    }
+}
+
+enum way { BY_CANCEL, BY_TIMEOUT, BY_QUEUE_FREE, BY_OP_FREE, WAYS };
+
+/* An acquisition ends at any moment while a member is not free, or all are; nothing of it stays. */
+static void leaving(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    for (int run = 0; run < count_of(400, 40); run++) {
+        enum way way = (enum way)(run % WAYS);
+        bool contended = run / WAYS % 2;
+        snib_client *home = world->ours[team->is->of[0].server];
+        snib_queue *queue = way == BY_OP_FREE ? NULL : must_queue(home);
+        snib_hold *theirs = contended ? must_acquire(team->their_group, PROMPT_MS) : NULL;
+        snib_op *op = NULL;
+        EXPECT(snib_lock_acquire_submit(team->group, 0, way == BY_TIMEOUT ? 1 + run % 5 : -1, queue,
+                                        3, &op, err),
+               SNIB_OK);
+        nap_us(random() % 1500);
+        int cancelled = way == BY_CANCEL ? snib_op_cancel(op) : SNIB_EHANDLE;
+        if (way == BY_OP_FREE)
+            snib_op_free(op);
+        if (way == BY_CANCEL || way == BY_TIMEOUT) {
+            snib_event event = must_event(queue, PROMPT_MS);
+            int want = way == BY_CANCEL ? SNIB_CANCELLED : SNIB_TIMEDOUT;
+            assert_true(event.code == want || (event.code == SNIB_OK && !contended));
+            assert_true((event.code == SNIB_CANCELLED) == (cancelled == SNIB_OK));
+            snib_hold_free(event.hold);
+        }
+        snib_queue_free(queue);
+        if (theirs)
+            must_release(theirs);
+        must_release(must_acquire(team->their_group, PROMPT_MS));
+    }
+    AWAIT(servers_at_base(world), PROMPT_MS);
+}
+
+struct worker {
+    snib_lock *group;
+    int *inside, rounds;
+};
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    for (int i = 0; i < worker->rounds; i++) {
+        snib_hold *hold = must_acquire(worker->group, 20000);
+        assert_int_equal(__atomic_add_fetch(worker->inside, 1, __ATOMIC_SEQ_CST), 1);
+        __atomic_sub_fetch(worker->inside, 1, __ATOMIC_SEQ_CST);
+        must_release(hold);
+    }
+    return NULL;
+}
+
+/* Two processes name the members in opposite order, and never wait for each other in a circle. */
+static void opposite_orders(void **state)
+{
+    struct world *world = *state;
+    FOR_EACH_TEAM(world, team)
+    {
+        int inside = 0;
+        pthread_t threads[4];
+        struct worker workers[] = {{team->group, &inside, count_of(300, 40)},
+                                   {team->their_group, &inside, count_of(300, 40)}};
+        int64_t start = now_ms();
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i % 2]), 0);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
+        print_message("          %s: %d ms\n", team->is->name, (int)(now_ms() - start));
+    }
+}
+
+/* ---- Leases and losses ----------------------------------------------------------------------- */
+
+enum { LEASE_MS = 400 };
+
+static void renewed(void **state)
+{
+    struct world *world = *state;
+    snib_hold *holds[COMPOSITIONS], *other = NULL;
+    world_open(world, LEASE_MS, NULL);
+    FOR_EACH_TEAM(world, team)
+    holds[team - world->teams] = must_acquire(team->group, 0);
+    for (int64_t end = now_ms() + 4 * LEASE_MS; now_ms() < end; nap_us(5000))
+        FOR_EACH_TEAM(world, team)
+    if (snib_hold_state(holds[team - world->teams], NULL) == SNIB_HOLD_LOST)
+        fail_msg("%s was lost", team->is->name);
+    FOR_EACH_TEAM(world, team)
+    {
+        EXPECT(snib_lock_acquire(team->their_group, 0, 0, &other, err), SNIB_BUSY);
+        must_release(holds[team - world->teams]);
+    }
+    world_close(world);
+}
+
+static void ends_by(struct world *world, int32_t reason, int64_t after_ms)
+{
+    snib_hold *holds[COMPOSITIONS];
+    int64_t start = now_ms();
+    FOR_EACH_TEAM(world, team)
+    holds[team - world->teams] = must_acquire(team->group, 0);
+    FOR_EACH_TEAM(world, team)
+    {
+        int32_t told = 0;
+        EXPECT(snib_hold_wait(holds[team - world->teams], 5000, &told, err), SNIB_LOST);
+        if (told != reason)
+            fail_msg("%s: %s", team->is->name, snib_reason_text(told));
+        assert_true(now_ms() - start < after_ms + PROMPT_MS / 2);
+        EXPECT(snib_hold_release(holds[team - world->teams], err), SNIB_LOST);
+        snib_hold_free(holds[team - world->teams]);
+        must_release(must_acquire(team->their_group, LEASE_MS + PROMPT_MS));
+    }
+    world_close(world);
+}
+
+static void fixed_lease_ends(void **state)
+{
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 2 * LEASE_MS;
+    world_open(*state, 0, &options);
+    ends_by(*state, SNIB_REASON_EXPIRED, 2 * LEASE_MS);
+}
+
+static void max_hold_ends(void **state)
+{
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.max_hold_ms = 2 * LEASE_MS;
+    world_open(*state, LEASE_MS, &options);
+    ends_by(*state, SNIB_REASON_MAX_HOLD, 2 * LEASE_MS);
+}
+
+static void must_force(struct world *world, struct team *team, int member)
+{
+    struct server *server = &world->servers[team->is->of[member].server];
+    char name[48];
+    snprintf(name, sizeof name, "%s:%d", team->is->name, team->is->quorum ? 0 : member);
+    if (team->is->of[member].kind == SNIB_PERMITS)
+        server_do(server, "DEL {%s}:timeout", name);
+    else
+        assert_int_equal(server_integer(server, "DEL %s", name), 1);
+}
+
+/* One member is gone: the whole is lost, and the other members are given back.  A quorum lives on with a
+ * majority. */
+static void member_lost(void **state)
+{
+    struct world *world = *state;
+    world_open(world, 2 * LEASE_MS, NULL);
+    FOR_EACH_TEAM(world, team)
+    for (int i = 0; i < team->is->n; i++) {
+        snib_hold *hold = must_acquire(team->group, PROMPT_MS);
+        must_force(world, team, i);
+        if (team->is->quorum) {
+            EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+            must_force(world, team, (i + 1) % 3);
+        }
+        int32_t reason = 0;
+        EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, &reason, err), SNIB_LOST);
+        assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
+        for (int other = 0; other < team->is->n; other++) {
+            if (team->is->of[other].kind == SNIB_PERMITS && other == i)
+                must_count(SNIB_PERMITS, team->ours[other], SNIB_COUNT_SET, 1);
+            must_release(must_acquire(team->rivals[other], PROMPT_MS));
+        }
+        EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+        snib_hold_free(hold);
+    }
+    world_close(world);
+}
+
+/* A member's client, or the first member's, is closed under the hold. */
+static void client_closed(void **state)
+{
+    struct world *world = *state;
+    for (int closed = 0; closed < SERVERS; closed++) {
+        snib_hold *holds[COMPOSITIONS];
+        world_open(world, 0, NULL);
+        FOR_EACH_TEAM(world, team)
+        holds[team - world->teams] = must_acquire(team->group, 0);
+        AWAIT(must_stats(world->ours[2]).held == 3, PROMPT_MS); /* the quorum's third as well */
+        EXPECT(snib_client_close(world->ours[closed], -1, err), SNIB_OK);
+        FOR_EACH_TEAM(world, team)
+        {
+            int members = 0;
+            for (int i = 0; i < team->is->n; i++)
+                members += team->is->of[i].server == closed;
+            snib_hold *hold = holds[team - world->teams];
+            bool survives = members == 0 || (team->is->quorum && closed != 0);
+            int32_t reason = 0;
+            EXPECT(snib_hold_wait(hold, survives ? 20 : PROMPT_MS, &reason, err),
+                   survives ? SNIB_TIMEDOUT : SNIB_LOST);
+            if (!survives)
+                assert_int_equal(reason, SNIB_REASON_CLOSED);
+            if (survives)
+                EXPECT(snib_hold_release(hold, err), SNIB_OK);
+            snib_hold_free(hold);
+            must_release(must_acquire(team->their_group, PROMPT_MS));
+        }
+        world_close(world);
+    }
+}
+
+/* A minority of a quorum's servers stops: nobody notices.  Without a majority it is lost in time. */
+static void quorum_servers_stop(void **state)
+{
+    struct world *world = *state;
+    world_open(world, 2 * LEASE_MS, NULL);
+    struct team *team = &world->teams[COMPOSITIONS - 1];
+    snib_hold *hold = must_acquire(team->group, 0);
+    server_pause(&world->servers[1]);
+    EXPECT(snib_hold_wait(hold, 4 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+    must_release(hold);
+    int64_t start = now_ms();
+    hold = must_acquire(team->group, PROMPT_MS);
+    assert_true(now_ms() - start < PROMPT_MS);
+    start = now_ms();
+    server_pause(&world->servers[2]);
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, 4 * LEASE_MS, &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    assert_true(now_ms() - start < 2 * LEASE_MS);
+    server_continue(&world->servers[1]);
+    server_continue(&world->servers[2]);
+    EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+    snib_hold_free(hold);
+    must_release(must_acquire(team->their_group, 4 * LEASE_MS));
+    world_close(world);
+}
+
+/* Somebody holds a majority and cannot be told.  One of his servers loses its memory: it does not vote until what it
+ * may have forgotten has ended, or there would be two holders. */
+static void quarantine(void **state)
+{
+    enum { VOTELESS_MS = 2 * LEASE_MS };
+    struct world *world = *state;
+    snib_lock *locks[SERVERS], *group = NULL;
+    for (int i = 0; i < SERVERS; i++) {
+        world->ours[i] = must_open_lease(world->servers[i].url, VOTELESS_MS);
+        locks[i] = must_lock(world->ours[i], "quarantine");
+    }
+    EXPECT(snib_quorum_new(locks, SERVERS, NULL, &group, err), SNIB_OK);
+    must_release(must_acquire(group, 4 * VOTELESS_MS)); /* each has been seen for a lease */
+    for (int i = 0; i < 2; i++) {
+        server_do(&world->servers[i], "HSET quarantine 0-0-0-0-0:1 1");
+        server_do(&world->servers[i], "PEXPIRE quarantine 60000");
+    }
+    snib_hold *hold = NULL;
+    EXPECT(snib_lock_acquire(group, 0, 0, &hold, err), SNIB_BUSY);
+    int64_t restarted = now_ms();
+    server_restart(&world->servers[1]);
+    while (now_ms() - restarted < VOTELESS_MS / 2) {
+        EXPECT(snib_lock_acquire(group, 0, 0, &hold, err), SNIB_BUSY);
+        nap_us(2000);
+    }
+    hold = must_acquire(group, 4 * VOTELESS_MS);
+    assert_true(now_ms() - restarted >= VOTELESS_MS);
+    must_release(hold);
+    for (int i = 0; i < SERVERS; i++) {
+        snib_lock_free(locks[i]);
+        snib_client_free(world->ours[i]);
+    }
+    snib_lock_free(group);
+}
+
+static int start(void **state)
+{
+    static struct world world;
+    for (int i = 0; i < SERVERS; i++)
+        server_start(&world.servers[i], NULL);
+    *state = &world;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    struct world *world = *state;
+    for (int i = 0; i < SERVERS; i++)
+        server_stop(&world->servers[i]);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+
+int main(void)
+{
+    before_everybody(); /* short leases */
+    const struct CMUnitTest tests[] = {
+        TEST(exclusion),
+        TEST(all_or_none),
+        TEST(reentry),
+        TEST(release_wakes),
+        TEST(leaving),
+        TEST(opposite_orders),
+        cmocka_unit_test(renewed),
+        cmocka_unit_test(fixed_lease_ends),
+        cmocka_unit_test(max_hold_ends),
+        cmocka_unit_test(member_lost),
+        cmocka_unit_test(client_closed),
+        cmocka_unit_test(quorum_servers_stop),
+        cmocka_unit_test(quarantine),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,387 @@
+/* sim_process.c - processes: an engine each, with a driver, the pump, that carries its wishes, bytes and
+ * results. */
+#include "sim.h"
+
+#include "locks/kind.h"
+#include "snib.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Processes ---------------------------------------------------------------------------------- */
+
+struct sim_process *process_record(bool foreign)
+{
+    struct sim_process *process = calloc(1, sizeof *process);
+    if (process == NULL) {
+        abort();
+    }
+    process->id = sim.process_count;
+    process->foreign = foreign;
+    process->gone_at = SNIB__NEVER;
+    sim.processes[sim.process_count++] = process;
+    snprintf(process->uuid, sizeof process->uuid, "%08x-0000-%c000-8000-%012llx", process->id,
+             foreign ? '4' : '8', (unsigned long long)(sim.seed & 0xffffffffffff));
+    return process;
+}
+
+static void get_gates(struct sim_process *process)
+{
+    static const int kinds[FAMILY_COUNT] = {SNIB_MUTEX,     SNIB_FENCED,  SNIB_SPIN,
+                                            SNIB_PLAIN,     SNIB_FAIR,    SNIB_READ,
+                                            SNIB_SEMAPHORE, SNIB_PERMITS, SNIB_LATCH};
+    for (int i = 0; i < sim.name_count; i++) {
+        const struct sim_name *name = &sim.names[i];
+        process->gates[i][0] =
+            snib__gate_get(process->engine, kinds[name->family], name->text, name->n);
+        if (name->family == FAMILY_RW) {
+            process->gates[i][1] = snib__gate_get(process->engine, SNIB_WRITE, name->text, name->n);
+        }
+    }
+}
+
+/* Two locks of all names, in opposite orders; of a read/write lock they take one side each. */
+static void get_multis(struct sim_process *process)
+{
+    for (int i = 0; i < SIM_MULTIS && sim.multi; i++) {
+        char members[256];
+        size_t n = 0;
+        for (int j = 0; j < sim.name_count; j++) {
+            const struct sim_name *name = &sim.names[i == 0 ? j : sim.name_count - 1 - j];
+            char letter = name->family == FAMILY_MUTEX    ? 'm'
+                          : name->family == FAMILY_FENCED ? 'f'
+                          : name->family == FAMILY_SPIN   ? 's'
+                                                          : 'w';
+            n += (size_t)snprintf(members + n, sizeof members - n, "%c%s", letter, name->text) + 1;
+        }
+        process->multis[i] = snib__gate_get(process->engine, SNIB__MULTI, members, n);
+    }
+}
+
+struct sim_process *process_new(int slot)
+{
+    struct sim_process *process = process_record(false);
+    sim.slots[slot] = process;
+    struct snib__config config = {.login = {.password = sim.password, .database = sim.database},
+                                  .seed = sim_draw(UINT64_MAX),
+                                  .first_number = SIM_FIRST_NUMBER,
+                                  .lease = sim.lease,
+                                  .reply_timeout = sim.reply_timeout,
+                                  .patience = sim.patience,
+                                  .recheck = sim.recheck,
+                                  .handover_max = sim.handover_max,
+                                  .ops_max = 1000};
+    memcpy(config.uuid, process->uuid, sizeof config.uuid);
+    process->engine = snib__engine_new(&config);
+    get_gates(process);
+    get_multis(process);
+    for (int i = 0; i < SIM_TASKS; i++) {
+        process->tasks[i].wake = i < sim.task_count ? sim.now + sim_draw(sim.think) : SNIB__NEVER;
+    }
+    sim_trace("%u begins", process->id);
+    return process;
+}
+
+void process_end(struct sim_process *process)
+{
+    if (process->engine == NULL) {
+        return;
+    }
+    sim_trace("%u ends", process->id);
+    net_close(process, SNIB__COMMAND);
+    net_close(process, SNIB__PUBSUB);
+    snib__engine_free(process->engine);
+    process->engine = NULL;
+    for (int i = 0; i < SIM_TASKS; i++) {
+        free(process->tasks[i].names);
+        process->tasks[i] = (struct sim_task){0};
+    }
+    memset(process->holds, 0, sizeof process->holds);
+}
+
+void process_free(struct sim_process *process)
+{
+    process_end(process);
+    for (int i = 0; i < SIM_SIDES; i++) {
+        free(process->owners[i]);
+    }
+    free(process);
+}
+
+bool process_is_idle(const struct sim_process *process)
+{
+    for (int i = 0; i < SIM_TASKS; i++) {
+        if (process->tasks[i].doing != DOING_NOTHING) {
+            return false;
+        }
+    }
+    return process->gone_at == SNIB__NEVER || process->engine == NULL;
+}
+
+/* ---- Holds -------------------------------------------------------------------------------------- */
+
+static struct sim_hold *find_hold(struct sim_process *process, const struct snib__hold *hold)
+{
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        if (process->holds[i].hold == hold) {
+            return &process->holds[i];
+        }
+    }
+    return NULL;
+}
+
+static void set_free(struct sim_process *process, const struct sim_use *use)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        process->free_at[i] = (use->names >> i & 1) != 0 ? sim.now : process->free_at[i];
+    }
+}
+
+/* One task has done with the hold; the last one gives it back to the engine. */
+void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
+{
+    if (--hold->users > 0) {
+        return;
+    }
+    struct sim_owner *owner = check_owner(process, hold->number, hold->use.side);
+    bool is_lost = snib__hold_state(process->engine, hold->hold, sim.now) == SNIB_HOLD_LOST;
+    if (is_lost && !hold->told) {
+        sim_fail("%u:%llu is lost and nobody was told", process->id,
+                 (unsigned long long)hold->number);
+    }
+    owner->abandoned |= !is_lost;
+    owner->abandoned_at = sim.now;
+    set_free(process, &hold->use);
+    struct snib__hold *engine_hold = hold->hold;
+    *hold = (struct sim_hold){0};
+    snib__hold_drop(process->engine, engine_hold, sim.now);
+}
+
+static void take_hold(struct sim_process *process, struct sim_task *task)
+{
+    struct sim_hold *hold = find_hold(process, task->op->hold);
+    bool is_new = hold == NULL;
+    if (is_new) {
+        hold = find_hold(process, NULL);
+        *hold = (struct sim_hold){
+            .hold = task->op->hold, .number = task->op->hold->number, .use = task->use};
+        hold->hold->tell = 1;
+        totals.granted++;
+        totals.by_family[sim.names[task->use.name].family]++;
+        totals.by_multi += task->use.kind == SNIB__MULTI;
+    } else {
+        totals.reentered++;
+    }
+    hold->users++;
+    task->hold = hold;
+    task->doing = DOING_HOLD;
+    task->wake = sim.now + task_hold_for();
+    sim_trace("%u task %d has %llu%s", process->id, (int)(task - process->tasks),
+              (unsigned long long)hold->number, is_new ? "" : " again");
+    check_granted(process, task, hold);
+}
+
+/* ---- Completions -------------------------------------------------------------------------------- */
+
+static void count_failure(int32_t code)
+{
+    totals.refused += code == SNIB_BUSY;
+    totals.timed_out += code == SNIB_TIMEDOUT;
+    totals.cancelled += code == SNIB_CANCELLED;
+    totals.failed += code < 0;
+}
+
+static void complete(struct sim_process *process, struct snib__op *op)
+{
+    struct sim_task *task = process->tasks;
+    while (task < process->tasks + SIM_TASKS && task->op != op) {
+        task++;
+    }
+    if (task == process->tasks + SIM_TASKS) {
+        sim_fail("%u: an operation ended that nobody runs", process->id);
+    }
+    sim_mix((uint64_t)(uint32_t)op->code);
+    sim_trace("%u task %d: %s", process->id, (int)(task - process->tasks),
+              snib_code_name(op->code));
+    if (task->doing == DOING_WAIT && op->code == SNIB_OK && task->use.kind == SNIB_LATCH) {
+        totals.by_family[FAMILY_LATCH]++;
+        check_passed(process, task);
+        task_rest(task);
+    } else if (task->doing == DOING_WAIT && op->code == SNIB_OK) {
+        take_hold(process, task);
+    } else if (task->doing == DOING_WAIT) {
+        set_free(process, &task->use); /* who queued behind it is first now */
+        count_failure(op->code);
+        check_not_granted(process, task, op->code);
+        task_rest(task);
+    } else if (task->doing == DOING_RELEASE) {
+        totals.released += op->code == SNIB_OK;
+        check_released(process, task->hold, op->code);
+        process_leave_hold(process, task->hold);
+        task_rest(task);
+    } else {
+        if (op->code < 0 && sim.enabled == 0) {
+            sim_fail("%u: a question ended with %s", process->id, snib_code_name(op->code));
+        }
+        task_rest(task);
+    }
+    task->op = NULL;
+    snib__op_free(process->engine, op);
+}
+
+static void take_lost(struct sim_process *process, struct snib__hold *lost)
+{
+    struct sim_hold *hold = find_hold(process, lost);
+    if (hold == NULL) {
+        sim_fail("%u: a hold was lost that nobody has", process->id);
+    }
+    sim_mix(lost->reason);
+    sim_trace("%u:%llu is lost: %s", process->id, (unsigned long long)hold->number,
+              snib_reason_text(lost->reason));
+    totals.lost++;
+    check_lost(process, hold);
+    hold->told = true;
+    set_free(process, &hold->use);
+}
+
+/* What goes out on the link for messages. */
+static void trace_words(const struct sim_process *process, const char *bytes, size_t n)
+{
+    char text[400];
+    size_t at = 0;
+    for (size_t i = 0; sim.trace && i < n && at + 1 < sizeof text; i++) {
+        text[at++] = bytes[i] < ' ' ? ' ' : bytes[i];
+    }
+    text[at] = '\0';
+    sim_trace("%u says %s", process->id, text);
+}
+
+void process_pump(struct sim_process *process)
+{
+    bool more = true;
+    while (more) {
+        more = false;
+        for (int link = 0; link < 2; link++) {
+            int wish = snib__engine_take_wish(process->engine, link);
+            if (wish == SNIB__WISH_CLOSE) {
+                net_close(process, link);
+            } else if (wish == SNIB__WISH_CONNECT) {
+                net_connect(process, link);
+            }
+            struct snib__buf *out = snib__engine_output(process->engine, link);
+            size_t n = snib__buf_size(out);
+            if (n > 0) {
+                if (link == SNIB__COMMAND) {
+                    check_sent(process, out->data + out->head, n);
+                } else {
+                    trace_words(process, out->data + out->head, n);
+                }
+                net_send(process, link, out->data + out->head, n);
+                snib__buf_consume(out, n);
+            }
+            more |= n > 0 || wish != SNIB__WISH_NOTHING;
+        }
+        struct snib__op *op = snib__engine_take_done(process->engine);
+        struct snib__hold *lost = snib__engine_take_lost(process->engine);
+        if (op != NULL) {
+            complete(process, op);
+        }
+        if (lost != NULL) {
+            take_lost(process, lost);
+        }
+        more |= op != NULL || lost != NULL;
+    }
+}
+
+/* Everything that the program has ends here, except what is being released. */
+void process_close(struct sim_process *process)
+{
+    sim_trace("%u closes", process->id);
+    process->gone_at = sim.now + sim_draw(2 * sim.lease);
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        const struct sim_hold *hold = &process->holds[i];
+        int state = hold->users > 0 ? snib__hold_state(process->engine, hold->hold, sim.now)
+                                    : SNIB_HOLD_LOST;
+        if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
+            check_owner(process, hold->number, hold->use.side)->closed = true;
+        }
+    }
+    snib__engine_close(process->engine, sim.now);
+    process_pump(process);
+    for (int i = 0; i < SIM_TASKS; i++) {
+        struct sim_task *task = &process->tasks[i];
+        if (task->doing == DOING_HOLD) {
+            process_leave_hold(process, task->hold);
+            task_rest(task);
+        } else if (task->doing != DOING_NOTHING && task->doing != DOING_RELEASE) {
+            sim_fail("%u: an operation outlives the client", process->id);
+        }
+    }
+    process_pump(process);
+}
+
+/* ---- Time --------------------------------------------------------------------------------------- */
+
+static bool can_end(const struct sim_process *process)
+{
+    if (process->gone_at == SNIB__NEVER) {
+        return false;
+    }
+    for (int i = 0; i < SIM_TASKS; i++) {
+        if (process->tasks[i].doing != DOING_NOTHING) {
+            return sim.now >= process->gone_at;
+        }
+    }
+    return sim.now >= process->gone_at || snib__engine_quiet(process->engine);
+}
+
+snib__time process_next(const struct sim_process *process)
+{
+    if (process->engine == NULL) {
+        return SNIB__NEVER;
+    }
+    snib__time next = snib__engine_deadline(process->engine);
+    for (int i = 0; i < SIM_TASKS; i++) {
+        next = process->tasks[i].wake < next ? process->tasks[i].wake : next;
+    }
+    next = process->gone_at < next ? process->gone_at : next;
+    return next > process->frozen_until ? next : process->frozen_until;
+}
+
+static void tick(struct sim_process *process)
+{
+    process->ticks = process->last_tick == sim.now ? process->ticks + 1 : 1;
+    process->last_tick = sim.now;
+    if (process->ticks > 1000) {
+        sim_fail("%u: the engine's deadline does not move", process->id);
+    }
+    snib__engine_tick(process->engine, sim.now);
+    process_pump(process);
+}
+
+void process_run(struct sim_process *process)
+{
+    if (can_end(process)) {
+        int slot = 0;
+        while (sim.slots[slot] != process) {
+            slot++;
+        }
+        check_closed(process);
+        process_end(process);
+        if (!sim.winding_down && sim.process_count < SIM_PROCESSES) {
+            process_new(slot);
+        }
+        return;
+    }
+    if (snib__engine_deadline(process->engine) <= sim.now) {
+        tick(process);
+        return;
+    }
+    for (int i = 0; i < SIM_TASKS; i++) {
+        if (process->tasks[i].wake <= sim.now) {
+            task_move(process, &process->tasks[i]);
+            return;
+        }
+    }
+}

@@ -1,0 +1,233 @@
+/* sim_request.c - requests are read as they leave an engine and again as the server has executed them, so
+ * every change of a lock has a cause.  What a script is for, its name says. */
+#include "sim.h"
+
+#include "snib_scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGUMENTS_MAX 256
+
+/* ---- Owners ------------------------------------------------------------------------------------- */
+
+struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side)
+{
+    uint64_t index = number - SIM_FIRST_NUMBER;
+    uint32_t *cap = &process->owner_cap[side];
+    if (index > 1000000) {
+        sim_fail("%u: owner number %llu", process->id, (unsigned long long)number);
+    }
+    if (index >= *cap) {
+        uint32_t wanted = (uint32_t)index * 2 + 64;
+        process->owners[side] =
+            realloc(process->owners[side], wanted * sizeof *process->owners[side]);
+        if (process->owners[side] == NULL) {
+            abort();
+        }
+        memset(process->owners[side] + *cap, 0, (wanted - *cap) * sizeof *process->owners[side]);
+        *cap = wanted;
+    }
+    return &process->owners[side][index];
+}
+
+static uint64_t to_number(model_text text)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.n && text.p[i] >= '0' && text.p[i] <= '9'; i++) {
+        number = number * 10 + (uint64_t)(text.p[i] - '0');
+    }
+    return number;
+}
+
+/* ---- Requests as they leave --------------------------------------------------------------------- */
+
+static size_t parse_request(const char *p, size_t n, model_text *argv, size_t *argc)
+{
+    const char *at = p;
+    char *next;
+    size_t count = strtoul(at + 1, &next, 10);
+    if (*at != '*' || count > ARGUMENTS_MAX) {
+        sim_fail("bytes that are no request were sent");
+    }
+    at = next + 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strtoul(at + 1, &next, 10);
+        argv[i] = (model_text){next + 2, length};
+        at = next + 2 + length + 2;
+    }
+    *argc = count;
+    if ((size_t)(at - p) > n) {
+        sim_fail("half a request was sent");
+    }
+    return (size_t)(at - p);
+}
+
+static int script_of(const model_text *argv, size_t argc)
+{
+    if (argc < 3 || argv[0].n != 7 || memcmp(argv[0].p, "EVALSHA", 7) != 0) {
+        return -1;
+    }
+    int script = 0;
+    while (script < SNIB__SCRIPT_COUNT &&
+           memcmp(snib__script_texts[script].sha1, argv[1].p, 40) != 0) {
+        script++;
+    }
+    return script < SNIB__SCRIPT_COUNT ? script : -1;
+}
+
+/* What the name of a script says of its purpose: the word after its kind. */
+static bool is_for(int script, const char *purpose)
+{
+    const char *at = script < 0 ? NULL : strchr(snib__script_texts[script].name, '_');
+    return at != NULL && strcmp(at + 1, purpose) == 0;
+}
+
+static int side_of(int script)
+{
+    return strncmp(snib__script_texts[script].name, "write_", 6) == 0;
+}
+
+/* The owners among the arguments, in order.  A permit's hold goes by its first id. */
+static size_t find_owners(const model_text *argv, size_t argc, uint64_t *numbers, size_t cap,
+                          struct sim_process **out_process)
+{
+    size_t n = 0;
+    *out_process = NULL;
+    for (size_t i = 3; i < argc && n < cap; i++) {
+        struct sim_process *process = truth_owner(argv[i], &numbers[n]);
+        if (process != NULL) {
+            *out_process = process;
+            n++;
+        }
+    }
+    return n;
+}
+
+static void attempt(struct sim_process *process, uint64_t number, int side)
+{
+    struct sim_owner *owner = check_owner(process, number, side);
+    if (owner->again) {
+        bool on_its_way = owner->present != 0 && owner->releases > 0;
+        owner->again = false;
+        owner->attempts = 0;
+        owner->ended = CAUSE_NONE;
+        owner->releases = on_its_way; /* a release that may have to be repeated */
+    }
+    if (owner->releases > 0) {
+        sim_fail("%u:%llu is acquired after its release was sent", process->id,
+                 (unsigned long long)number);
+    }
+    if (owner->attempts++ == 0) {
+        owner->first_sent = sim.now;
+        owner->connects_before = process->connects;
+        owner->messages_before = 0;
+        for (int i = 0; i < sim.name_count; i++) {
+            owner->messages_before += sim.names[i].messages;
+        }
+    }
+}
+
+static void renewal(struct sim_process *process, uint64_t number, int side)
+{
+    struct sim_owner *owner = check_owner(process, number, side);
+    bool is_held = false;
+    if (owner->use.permits == 0) {
+        return; /* a further permit of one hold */
+    }
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        const struct sim_hold *hold = &process->holds[i];
+        is_held |= hold->users > 0 && hold->number == number && hold->use.side == side &&
+                   !hold->told && !hold->released;
+    }
+    owner->renewals++;
+    if (owner->releases > 0) {
+        sim_fail("%u:%llu is renewed after its release was sent", process->id,
+                 (unsigned long long)number);
+    }
+    if (!is_held) {
+        sim_fail("%u:%llu is renewed and nobody holds it", process->id, (unsigned long long)number);
+    }
+}
+
+static void trace_sent(const struct sim_process *process, int script, const uint64_t *numbers,
+                       size_t n)
+{
+    if (sim.trace && script >= 0) {
+        sim_trace("%u sends %s %llu", process->id, snib__script_texts[script].name,
+                  (unsigned long long)(n > 0 ? numbers[0] : 0));
+    }
+}
+
+void check_sent(struct sim_process *process, const char *bytes, size_t n)
+{
+    model_text argv[ARGUMENTS_MAX];
+    uint64_t numbers[ARGUMENTS_MAX];
+    struct sim_process *owner;
+    size_t argc;
+    while (n > 0) {
+        size_t used = parse_request(bytes, n, argv, &argc);
+        int script = script_of(argv, argc);
+        size_t count = script < 0 ? 0 : find_owners(argv, argc, numbers, ARGUMENTS_MAX, &owner);
+        size_t keys = script >= 0 ? to_number(argv[2]) : 0;
+        trace_sent(process, script, numbers, count);
+        if (count > 0 && owner != process) {
+            sim_fail("%u sends a command for an owner of %u", process->id, owner->id);
+        }
+        if (count > 0 && is_for(script, "acquire")) {
+            attempt(process, numbers[0], side_of(script));
+        } else if (count > 0 && is_for(script, "release")) {
+            check_owner(process, numbers[0], side_of(script))->releases++;
+        } else if (count > 1 && is_for(script, "transfer")) {
+            check_owner(process, numbers[0], side_of(script))->releases++;
+            attempt(process, numbers[1], side_of(script));
+        } else if (is_for(script, "renew") && to_number(argv[3 + keys]) != 0) {
+            for (size_t i = 0; i < count; i++) {
+                renewal(process, numbers[i], side_of(script));
+            }
+        }
+        bytes += used;
+        n -= used;
+    }
+}
+
+/* ---- Requests as they are executed -------------------------------------------------------------- */
+
+static void count_message(const model_text *argv, size_t argc)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        struct sim_name *name = &sim.names[i];
+        for (size_t j = 3; j < argc; j++) {
+            if (argv[j].n == name->n && memcmp(argv[j].p, name->text, name->n) == 0) {
+                name->messages++;
+                break;
+            }
+        }
+    }
+}
+
+void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc)
+{
+    (void)context;
+    (void)connection;
+    uint64_t number = 0;
+    int script = script_of(argv, argc);
+    int cause = is_for(script, "release")    ? CAUSE_RELEASED
+                : is_for(script, "transfer") ? CAUSE_TRANSFERRED
+                : is_for(script, "force")    ? CAUSE_FORCED
+                : is_for(script, "count")    ? CAUSE_COUNT
+                                             : CAUSE_OTHER;
+    if (sim.peer_cause != CAUSE_NONE) {
+        cause = sim.peer_cause;
+    } else if (script >= 0) {
+        find_owners(argv, argc, &number, 1, &sim.acting);
+        sim.acting_number = number;
+    }
+    sim.asking = is_for(script, "acquire");
+    if (cause != CAUSE_OTHER) {
+        count_message(argv, argc);
+    }
+    check_truth(cause);
+    sim.acting = NULL;
+}

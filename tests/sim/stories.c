@@ -1,0 +1,497 @@
+/* stories.c - short worlds with a plot: what the guarantees say of crowds, long waits and dead processes.
+ *
+ *     sim_stories [NAME]
+ *
+ * Many engines and one model server, a network without delay, virtual time.  Every story says what must
+ * come out, and when.
+ */
+#include "engine/engine.h"
+#include "locks/kind.h"
+#include "model_server.h"
+#include "snib.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ACTORS 128
+#define WAITERS 512
+#define SECOND (1000 * SNIB__MS)
+#define START (3600 * SECOND)
+#define EPOCH_NS 1700000000000000000ULL
+#define LEASE (30 * SECOND)
+
+struct actor {                   /* a process */
+    struct snib__engine *engine; /* NULL: killed */
+    uint64_t links[2];           /* the model's; 0: not connected */
+};
+
+struct waiter { /* an acquisition, from its start to its end */
+    struct actor *actor;
+    struct snib__op *op;
+    struct snib__hold *hold;
+    int32_t code; /* SNIB_AGAIN: it runs */
+    snib__time ended;
+    uint64_t order; /* of its grant */
+};
+
+static model *server;
+static snib__time now;
+static struct actor actors[ACTORS];
+static struct waiter waiters[WAITERS];
+static int actor_count, waiter_count;
+static uint64_t grants;
+static const char *story;
+
+static _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void fail(const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "sim_stories: %s, at %.3f s: ", story, (double)(now - START) / 1e9);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\n");
+    exit(1);
+}
+
+#define expect(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail(__VA_ARGS__);                                                                     \
+    } while (0)
+
+/* ---- The world ---------------------------------------------------------------------------------- */
+
+static void begin_world(void)
+{
+    server = model_new();
+    now = START;
+    model_time(server, EPOCH_NS + now);
+    actor_count = waiter_count = 0;
+    grants = 0;
+}
+
+static struct actor *new_actor(void)
+{
+    static uint64_t seed;
+    struct actor *actor = &actors[actor_count++];
+    struct snib__config config = {.seed = ++seed,
+                                  .first_number = 100 * (uint64_t)actor_count,
+                                  .lease = LEASE,
+                                  .reply_timeout = 3 * SECOND,
+                                  .patience = 5 * SECOND,
+                                  .recheck = 3 * SECOND,
+                                  .handover_max = 16,
+                                  .ops_max = 10000};
+    snprintf(config.uuid, sizeof config.uuid, "%08x-0000-8000-8000-000000000000",
+             (unsigned)actor_count);
+    *actor = (struct actor){.engine = snib__engine_new(&config)};
+    return actor;
+}
+
+static void cut(struct actor *actor, int link)
+{
+    model_close(server, actor->links[link]);
+    actor->links[link] = 0;
+}
+
+/* As by kill -9. */
+static void kill_actor(struct actor *actor)
+{
+    cut(actor, 0);
+    cut(actor, 1);
+    snib__engine_free(actor->engine);
+    actor->engine = NULL;
+}
+
+static void end_world(void)
+{
+    for (int i = 0; i < actor_count; i++) {
+        if (actors[i].engine != NULL) {
+            kill_actor(&actors[i]);
+        }
+    }
+    model_free(server);
+}
+
+static void finish(struct actor *actor, struct snib__op *op)
+{
+    struct waiter *waiter = &waiters[op->token];
+    if (op->kind == SNIB__OP_ACQUIRE && waiter->op == op) {
+        waiter->code = op->code;
+        waiter->hold = op->code == SNIB_OK ? op->hold : NULL;
+        waiter->ended = now;
+        waiter->order = ++grants;
+        waiter->op = NULL;
+    }
+    snib__op_free(actor->engine, op);
+}
+
+/* Carry bytes and wishes of one process; false: there was nothing to do. */
+static bool pump(struct actor *actor)
+{
+    bool busy = false;
+    for (int link = 0; link < 2; link++) {
+        int wish = snib__engine_take_wish(actor->engine, link);
+        if (wish == SNIB__WISH_CLOSE) {
+            cut(actor, link);
+        } else if (wish == SNIB__WISH_CONNECT) {
+            actor->links[link] = model_connect(server);
+            snib__engine_link_up(actor->engine, link, now);
+        }
+        struct snib__buf *out = snib__engine_output(actor->engine, link);
+        size_t n = snib__buf_size(out);
+        if (n > 0 && actor->links[link] != 0) {
+            model_input(server, actor->links[link], out->data + out->head, n);
+            snib__buf_consume(out, n);
+        }
+        const char *bytes;
+        size_t got = actor->links[link] == 0 ? 0 : model_output(server, actor->links[link], &bytes);
+        if (got > 0) {
+            snib__engine_input(actor->engine, link, bytes, got, now);
+        }
+        busy |= wish != SNIB__WISH_NOTHING || n > 0 || got > 0;
+    }
+    struct snib__op *op;
+    while ((op = snib__engine_take_done(actor->engine)) != NULL) {
+        finish(actor, op);
+        busy = true;
+    }
+    return busy;
+}
+
+static void settle(void)
+{
+    bool busy = true;
+    for (int rounds = 0; busy; rounds++) {
+        expect(rounds < 10000, "messages without end");
+        busy = false;
+        for (int i = 0; i < actor_count; i++) {
+            busy |= actors[i].engine != NULL && pump(&actors[i]);
+        }
+    }
+}
+
+static void run_until(snib__time until)
+{
+    settle();
+    for (;;) {
+        snib__time next = until;
+        for (int i = 0; i < actor_count; i++) {
+            snib__time at =
+                actors[i].engine == NULL ? until : snib__engine_deadline(actors[i].engine);
+            next = at < next ? at : next;
+        }
+        now = next > now ? next : now;
+        model_time(server, EPOCH_NS + now);
+        for (int i = 0; i < actor_count; i++) {
+            if (actors[i].engine != NULL) {
+                snib__engine_tick(actors[i].engine, now);
+            }
+        }
+        settle();
+        if (now >= until) {
+            return;
+        }
+    }
+}
+
+static void run_for(snib__time duration)
+{
+    run_until(now + duration);
+}
+
+/* ---- What actors do ----------------------------------------------------------------------------- */
+
+static struct waiter *acquire(struct actor *actor, int kind, const char *name, size_t n,
+                              struct snib__acquire how)
+{
+    int32_t code;
+    struct waiter *waiter = &waiters[waiter_count];
+    struct snib__gate *gate = snib__gate_get(actor->engine, kind, name, n);
+    *waiter = (struct waiter){.actor = actor, .code = SNIB_AGAIN};
+    waiter->op = snib__engine_acquire(actor->engine, gate, &how, now, &code);
+    expect(waiter->op != NULL, "acquire was not started: %s", snib_code_name(code));
+    waiter->op->token = (uint64_t)waiter_count++;
+    settle();
+    return waiter;
+}
+
+static struct waiter *wait_for(struct actor *actor, int kind, const char *name)
+{
+    return acquire(actor, kind, name, strlen(name), (struct snib__acquire){.wait = SNIB__NEVER});
+}
+
+static void release(struct waiter *waiter)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_release(waiter->actor->engine, waiter->hold, now, &code);
+    expect(op != NULL, "release was not started: %s", snib_code_name(code));
+    op->token = (uint64_t)(waiter - waiters);
+    settle();
+    snib__hold_drop(waiter->actor->engine, waiter->hold, now);
+    waiter->hold = NULL;
+    settle();
+}
+
+static void cancel(struct waiter *waiter)
+{
+    expect(snib__engine_cancel(waiter->actor->engine, waiter->op, now), "cancel came too late");
+    settle();
+}
+
+static bool there_is(const char *name)
+{
+    model_key key;
+    return model_key_find(server, 0, name, strlen(name), &key);
+}
+
+static void expect_nothing_left(void)
+{
+    model_key key;
+    if (model_key_at(server, 0, &key)) {
+        fail("%.*s was left behind", (int)key.name.n, key.name.p);
+    }
+}
+
+/* ---- Stories ------------------------------------------------------------------------------------ */
+
+static void killed_waiters(void)
+{
+    for (int processes = 1; processes <= 100; processes += 99) {
+        begin_world();
+        struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+        for (int i = 0; i < 100; i++) {
+            if (i < processes) {
+                new_actor();
+            }
+            struct waiter *dead = wait_for(&actors[1 + i % processes], SNIB_FAIR, "orders");
+            expect(dead->code == SNIB_AGAIN, "there was no queue");
+        }
+        struct waiter *live = wait_for(new_actor(), SNIB_FAIR, "orders");
+        run_for(2 * SECOND);
+        for (int i = 0; i < processes; i++) {
+            kill_actor(&actors[1 + i]);
+        }
+        snib__time released = now;
+        release(holder);
+        run_for(10 * SECOND);
+        expect(live->code == SNIB_OK, "behind 100 dead waiters the next one never came in");
+        expect(live->ended <= released + 3 * SECOND, "the next one came in after %.3f s",
+               (double)(live->ended - released) / 1e9);
+        release(live);
+        run_for(10 * SECOND);
+        expect_nothing_left();
+        end_world();
+    }
+}
+
+static void long_wait(void)
+{
+    begin_world();
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    int first = waiter_count;
+    for (int i = 0; i < 5; i++) {
+        new_actor();
+    }
+    for (int i = 0; i < 20; i++) {
+        wait_for(&actors[1 + i * 3 % 5], SNIB_FAIR, "orders");
+        run_for(SECOND / 10);
+    }
+    run_for(1200 * SECOND);
+    release(holder);
+    for (int i = 0; i < 20; i++) {
+        run_for(SECOND);
+        expect(waiters[first + i].code == SNIB_OK, "waiter %d of 20 is not the next", i + 1);
+        release(&waiters[first + i]);
+    }
+    run_for(10 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
+/* Whoever leaves, and however, leaves nothing. */
+static void leavers(void)
+{
+    begin_world();
+    uint64_t random = 1;
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    int first = waiter_count;
+    for (int i = 0; i < 10; i++) {
+        new_actor();
+    }
+    for (int i = 0; i < 60; i++) {
+        random = random * 6364136223846793005U + 1442695040888963407U;
+        struct snib__acquire how = {.wait = random >> 62 == 0 ? (random >> 40) % 5000 * SNIB__MS + 1
+                                                              : SNIB__NEVER};
+        acquire(&actors[1 + i % 10], SNIB_FAIR, "orders", 6, how);
+        run_for(SECOND / 20);
+    }
+    for (int i = 0; i < 60; i += 3) {
+        if (waiters[first + i].code == SNIB_AGAIN) {
+            cancel(&waiters[first + i]);
+        }
+    }
+    expect(there_is("redisson_lock_queue:{orders}"), "nobody waits");
+    release(holder);
+    run_for(SECOND);
+    for (int i = 0; i < 10; i++) {
+        kill_actor(&actors[1 + i]);
+    }
+    run_for(LEASE + 20 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
+static void dead_reader(void)
+{
+    begin_world();
+    struct actor *reader = new_actor(), *writer = new_actor(), *other = new_actor();
+    wait_for(reader, SNIB_READ, "orders");
+    struct waiter *second = wait_for(other, SNIB_READ, "orders");
+    struct waiter *waiting = wait_for(writer, SNIB_WRITE, "orders");
+    run_for(5 * SECOND);
+    kill_actor(reader);
+    snib__time killed = now;
+    run_for(SECOND);
+    release(second);
+    run_for(60 * SECOND);
+    expect(waiting->code == SNIB_OK, "the writer never came in");
+    expect(waiting->ended <= killed + LEASE + 3 * SECOND, "the writer came in after %.3f s",
+           (double)(waiting->ended - killed) / 1e9);
+    expect(waiting->ended >= killed + LEASE - 10 * SECOND - SNIB__MS, "the writer was too early");
+    end_world();
+}
+
+/* Readers come without end; the writer that is preferred comes in all the same. */
+static void preferred_writer(void)
+{
+    begin_world();
+    struct actor *readers[] = {new_actor(), new_actor()}, *writer = new_actor();
+    struct waiter *reads = wait_for(readers[0], SNIB_READ, "orders"), *writes = NULL;
+    snib__time asked = 0;
+    for (int i = 0; i < 40 && (writes == NULL || writes->code == SNIB_AGAIN); i++) {
+        struct waiter *next = wait_for(readers[(i + 1) % 2], SNIB_READ, "orders");
+        run_for(SECOND / 10);
+        if (i == 3) {
+            struct snib__acquire how = {.wait = SNIB__NEVER, .options = SNIB_LOCK_PREFER_WRITER};
+            writes = acquire(writer, SNIB_WRITE, "orders", 6, how);
+            asked = now;
+        }
+        if (reads->hold != NULL) {
+            release(reads);
+        }
+        reads = next;
+        run_for(SECOND / 10);
+    }
+    expect(writes->code == SNIB_OK, "the writer never came in");
+    expect(writes->ended < asked + SECOND, "the writer came in after %.3f s",
+           (double)(writes->ended - asked) / 1e9);
+    end_world();
+}
+
+static void opposite_orders(void)
+{
+    static const char forth[] = "morders\0mstock", back[] = "mstock\0morders";
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor(), *c = new_actor();
+    struct snib__acquire forever = {.wait = SNIB__NEVER}, once = {0};
+    for (int i = 0; i < 20; i++) {
+        struct waiter *x = acquire(a, SNIB__MULTI, forth, sizeof forth, forever);
+        struct waiter *y = acquire(b, SNIB__MULTI, back, sizeof back, forever);
+        for (int done = 0; done < 2; done++) {
+            run_for(4 * SECOND);
+            struct waiter *held = x->hold != NULL ? x : y;
+            expect((x->hold != NULL) != (y->hold != NULL), "not one of two has both");
+            release(held);
+        }
+    }
+    struct waiter *stock = wait_for(c, SNIB_MUTEX, "stock");
+    struct waiter *none = acquire(a, SNIB__MULTI, forth, sizeof forth, once);
+    expect(none->code == SNIB_BUSY && !there_is("orders"), "one of two was kept");
+    struct waiter *both = acquire(b, SNIB__MULTI, back, sizeof back, forever);
+    run_for(SECOND);
+    expect(!there_is("orders"), "one of two was kept by a waiter");
+    release(stock);
+    run_for(SECOND);
+    expect(both->code == SNIB_OK && there_is("orders") && there_is("stock"),
+           "two free locks are not taken");
+    release(both);
+    expect_nothing_left();
+    end_world();
+}
+
+/* Permits of a dead process come back when their lease is over, once. */
+static void dead_permits(void)
+{
+    begin_world();
+    struct actor *dead = new_actor(), *live = new_actor();
+    struct snib__gate *gate = snib__gate_get(live->engine, SNIB_PERMITS, "orders", 6);
+    int32_t code;
+    struct snib__op *op = snib__engine_count(live->engine, gate, SNIB_COUNT_INIT, 3, now, &code);
+    op->token = WAITERS - 1;
+    settle();
+    struct snib__acquire two = {.wait = SNIB__NEVER, .permits = 2};
+    acquire(dead, SNIB_PERMITS, "orders", 6, two);
+    struct waiter *waiting = acquire(live, SNIB_PERMITS, "orders", 6, two);
+    run_for(SECOND);
+    kill_actor(dead);
+    snib__time killed = now;
+    run_for(60 * SECOND);
+    expect(waiting->code == SNIB_OK, "the permits never came back");
+    expect(waiting->ended <= killed + LEASE + 3 * SECOND, "they came back after %.3f s",
+           (double)(waiting->ended - killed) / 1e9);
+    release(waiting);
+    model_text field, value;
+    model_field_at(server, 0, "orders", 6, 0, &field, &value);
+    expect(value.n == 1 && value.p[0] == '3', "of three permits there are %.*s", (int)value.n,
+           value.p);
+    end_world();
+}
+
+static void lone_spinner(void)
+{
+    begin_world();
+    struct waiter *holder = wait_for(new_actor(), SNIB_SPIN, "orders");
+    struct waiter *waiting = wait_for(new_actor(), SNIB_SPIN, "orders");
+    run_for(2 * SECOND);
+    uint64_t before = model_requests(server);
+    run_for(10 * SECOND);
+    uint64_t asked = model_requests(server) - before;
+    expect(asked < 200, "a spinning waiter asked %llu times in 10 s", (unsigned long long)asked);
+    snib__time released = now;
+    release(holder);
+    run_for(SECOND);
+    expect(waiting->code == SNIB_OK && waiting->ended < released + SECOND / 4,
+           "a spinning waiter came in late");
+    end_world();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*tell)(void);
+    } stories[] = {
+        {"killed waiters", killed_waiters},
+        {"long wait", long_wait},
+        {"leavers", leavers},
+        {"dead reader", dead_reader},
+        {"preferred writer", preferred_writer},
+        {"opposite orders", opposite_orders},
+        {"dead permits", dead_permits},
+        {"lone spinner", lone_spinner},
+    };
+    int told = 0;
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        story = stories[i].name;
+        if (argc < 2 || strcmp(argv[1], story) == 0) {
+            stories[i].tell();
+            told++;
+        }
+    }
+    printf("sim_stories: %d good\n", told);
+    return told > 0 ? 0 : 2;
+}
