@@ -201,3 +201,22 @@ def test_multi_keeps_what_others_need(run: Scripts) -> None:
     run.redis.set("k", "data", ex=60)
     assert run("multi_renew", ["k", own(A)], 30000, A, "r") == [1, 1]
     assert run.redis.get("k") == "data"
+
+
+def test_mutexes(run: Scripts) -> None:
+    """Members that are all mutexes have scripts with one key for each."""
+    keys, channels = ["a", "b"], ["ca", "cb"]
+    assert run("mutexes_acquire", keys, A, 30000) is None
+    assert run("mutexes_acquire", keys, A, 20000) is None, "a repeat"
+    assert run.state() == {"a": {A: "1"}, "b": {A: "1"}}
+    for key in keys:
+        run.near(key, 20000)
+    index, left = run("mutexes_acquire", ["c", "b"], B, 30000)
+    assert index == 1, "which one is held; all or none"
+    near(left, 20000)
+    assert run.state() == {"a": {A: "1"}, "b": {A: "1"}}
+    assert run("mutexes_release", keys, B, *channels) == 0
+    run.redis.delete("a")
+    assert run("mutexes_release", keys, A, *channels) == 2, "one of them had gone"
+    assert run.state() == {}
+    assert run("mutexes_release", keys, A, *channels) == 0
