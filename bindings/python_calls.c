@@ -156,11 +156,7 @@ int snib__py_permits(PyObject *object, uint32_t *out_count)
 
     if (count == -1 && PyErr_Occurred())
         return -1;
-    if (count < 0 || count > UINT32_MAX) {
-        snib__py_raise(SNIB_EPERMITS, snib_code_text(SNIB_EPERMITS), 0);
-        return -1;
-    }
-    *out_count = (uint32_t)count;
+    *out_count = count < 0 || count > UINT32_MAX ? 0 : (uint32_t)count; /* 0: the core refuses it */
     return 0;
 }
 

@@ -3,6 +3,7 @@
 package snib
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 )
@@ -49,6 +50,9 @@ func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 			return g
 		}
 		if l.err = member.usable(); l.err != nil {
+			if errors.Is(l.err, ErrClosed) {
+				l.err = makeError(ErrClosed, "a member's client is closed", 0)
+			}
 			return g
 		}
 		handles[i] = member.handle

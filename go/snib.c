@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b4293cad281eee2d"
+#define SNIB_BUILD_ID "1a174cca5daba711"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1305,11 +1305,10 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 struct snib__hold {
     struct snib__gate *gate;
     struct snib__hold *prev,
-        *next; /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__hold *peer_prev, *peer_next; /* holds of a gate that is not exclusive */
-    struct snib__op *op;                      /* acquiring or releasing it; NULL */
-    uint64_t number;                          /* the owner's number on the wire, unique */
-    uint64_t owner;                           /* explicit owner or 0 */
+        *next;           /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op; /* acquiring or releasing it; NULL */
+    uint64_t number;     /* the owner's number on the wire, unique */
+    uint64_t owner;      /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     union {
@@ -1335,6 +1334,8 @@ struct snib__hold {
     void *handle;
     void *sink;
     uint64_t token;
+    /* Last, for holds of gates with one at a time are allocated without them (op.c). */
+    struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */
@@ -6540,6 +6541,12 @@ static inline struct snib__hold *snib__gate_first(const struct snib__gate *gate)
     return gate->active;
 }
 
+static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
+                                                 const struct snib__hold *hold)
+{
+    return snib__gate_sole(gate) ? NULL : hold->peer_next;
+}
+
 struct snib__batch {
     struct snib__batch *next; /* free list */
     int64_t lease_ms;         /* 0: only ask */
@@ -6618,7 +6625,7 @@ struct snib__engine {
     uint64_t moves;             /* steps of holds towards their end */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
-    struct snib__hold *free_holds;
+    struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches;
     struct snib__slab *slabs;
@@ -7867,16 +7874,16 @@ static const struct snib__script_text {
      "local call, pcall = redis.call, redis.pcall\n"
      "local owner, lease = ARGV[1], ARGV[2]\n"
      "if call('exists', unpack(KEYS)) > 0 then\n"
-     "    for i, lock in ipairs(KEYS) do\n"
-     "        local left = call('pttl', lock)\n"
-     "        if left ~= -2 and call('hexists', lock, owner) == 0 then\n"
+     "    for i = 1, #KEYS do\n"
+     "        local left = call('pttl', KEYS[i])\n"
+     "        if left ~= -2 and call('hexists', KEYS[i], owner) == 0 then\n"
      "            return { i - 1, left }\n"
      "        end\n"
      "    end\n"
      "end\n"
-     "for i, lock in ipairs(KEYS) do\n"
-     "    call('hset', lock, owner, 1)\n"
-     "    local set = pcall('pexpire', lock, lease)\n"
+     "for i = 1, #KEYS do\n"
+     "    call('hset', KEYS[i], owner, 1)\n"
+     "    local set = pcall('pexpire', KEYS[i], lease)\n"
      "    if set ~= 1 then\n"
      "        for taken = 1, i do\n"
      "            call('hdel', KEYS[taken], owner)\n"
@@ -7885,20 +7892,18 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     659, "7c8954a9557dd351ff2c35d2a615bedb7d4fde10"},
+     649, "8d871e4f8977de6b1ce360f79450ae07e3f0e782"},
     {"mutexes_release",
      "local call, pcall = redis.call, redis.pcall\n"
-     "local channels = {}\n"
-     "for i, lock in ipairs(KEYS) do\n"
-     "    if call('hdel', lock, ARGV[1]) == 1 then\n"
-     "        channels[#channels + 1] = ARGV[i + 1]\n"
+     "local owner, released = ARGV[1], 0\n"
+     "for i = 1, #KEYS do\n"
+     "    if call('hdel', KEYS[i], owner) == 1 then\n"
+     "        released = released + 1\n"
+     "        pcall('publish', ARGV[i + 1], '0')\n"
      "    end\n"
      "end\n"
-     "for _, channel in ipairs(channels) do\n"
-     "    pcall('publish', channel, '0')\n"
-     "end\n"
-     "return #channels == 0 and 0 or #channels == #KEYS and 1 or 2\n",
-     336, "2831228bcc69ef8c439508026857180abb3a84cd"},
+     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
+     291, "a499dadfb951eea33a775ecee4996529e63254c2"},
     {"permits_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -8173,8 +8178,16 @@ static const struct snib__script_text {
      "        if mark > 0 then\n"
      "            return mark\n"
      "        end\n"
-     "    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "        elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
      "        return left\n"
+     "    end\n"
+     "elseif left == -2 then\n"
+     "    local mark = redis.call('pttl', KEYS[3])\n"
+     "    if mark > 0 then\n"
+     "        if mark > 20 then\n"
+     "            redis.call('pexpire', KEYS[3], 20)\n"
+     "        end\n"
+     "        return math.min(mark, 20)\n"
      "    end\n"
      "end\n"
      "redis.call('set', KEYS[2], 1, 'px', ARGV[2])\n"
@@ -8187,7 +8200,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     854, "313a7ef4186603a3f38a7d4ba83a77f3f3c07644"},
+     1074, "0933489afb507137cf846d27e5391c8f7ef960ba"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
@@ -8719,7 +8732,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
 /* Whether we are among the holders of a lock that many may hold. */
 static bool ask_shares(const struct snib__gate *gate)
 {
-    const struct snib__hold *hold = gate->peers;
+    const struct snib__hold *hold = snib__gate_sole(gate) ? NULL : gate->peers;
     while (hold && hold->phase != SNIB__HELD)
         hold = hold->peer_next;
     return hold != NULL;
@@ -9230,7 +9243,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             next = gate->next;
             snib__gate_ref(gate);
             for (struct snib__hold *hold = snib__gate_first(gate), *other; hold; hold = other) {
-                other = hold->peer_next;
+                other = snib__gate_next(gate, hold);
                 if (hold->phase == SNIB__HELD)
                     engine_close_hold(e, hold, now);
             }
@@ -9325,7 +9338,8 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold))
                 engine_forget_sink(hold, sink);
         }
 }
@@ -9502,7 +9516,7 @@ static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t o
     if (owner == 0)
         return NULL;
     while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
-        hold = hold->peer_next;
+        hold = snib__gate_next(gate, hold);
     return hold;
 }
 
@@ -10498,20 +10512,32 @@ void snib__slabs_free(struct snib__engine *e)
     }
 }
 
+/* Most holds are of gates with one at a time: they do without the last fields. */
+static size_t op_hold_size(const struct snib__gate *gate)
+{
+    return snib__gate_sole(gate) ? offsetof(struct snib__hold, peer_prev)
+                                 : sizeof(struct snib__hold);
+}
+
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
 {
-    if (!e->free_holds) {
-        struct snib__hold *holds = op_slab(e, sizeof *holds, 64);
+    struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
+    size_t size = op_hold_size(gate);
+    if (!*free_list) {
+        char *holds = op_slab(e, size, 64);
         if (!holds)
             return NULL;
-        for (int i = 0; i < 64; i++) {
-            holds[i].next = e->free_holds;
-            e->free_holds = &holds[i];
+        for (size_t i = 0; i < 64; i++) {
+            struct snib__hold *hold = (struct snib__hold *)(holds + i * size);
+            hold->next = *free_list;
+            *free_list = hold;
         }
     }
-    struct snib__hold *hold = e->free_holds;
-    e->free_holds = hold->next;
-    *hold = (struct snib__hold){.gate = gate, .number = e->next_number++};
+    struct snib__hold *hold = *free_list;
+    *free_list = hold->next;
+    memset(hold, 0, size);
+    hold->gate = gate;
+    hold->number = e->next_number++;
     snib__gate_ref(gate);
     return hold;
 }
@@ -10536,8 +10562,9 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     struct snib__gate *gate = hold->gate;
     hold->number = 0; /* whoever still points here finds a stranger */
     hold->gate = NULL;
-    hold->next = e->free_holds;
-    e->free_holds = hold;
+    struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
+    hold->next = *free_list;
+    *free_list = hold;
     snib__gate_put(e, gate);
 }
 
@@ -11518,8 +11545,12 @@ static bool share_number_busy(const struct snib__hold *hold)
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (!wait || gate->trying >= wait->burst)
+    if (!wait)
         return;
+    if (gate->trying >= wait->burst) {
+        wait->hint = true; /* for when those on their way have been refused */
+        return;
+    }
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
@@ -12389,7 +12420,8 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold))
                 watchdog_ask_fixed(e, hold, now);
         }
 }

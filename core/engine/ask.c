@@ -166,7 +166,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
 /* Whether we are among the holders of a lock that many may hold. */
 static bool ask_shares(const struct snib__gate *gate)
 {
-    const struct snib__hold *hold = gate->peers;
+    const struct snib__hold *hold = snib__gate_sole(gate) ? NULL : gate->peers;
     while (hold && hold->phase != SNIB__HELD)
         hold = hold->peer_next;
     return hold != NULL;

@@ -147,7 +147,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             next = gate->next;
             snib__gate_ref(gate);
             for (struct snib__hold *hold = snib__gate_first(gate), *other; hold; hold = other) {
-                other = hold->peer_next;
+                other = snib__gate_next(gate, hold);
                 if (hold->phase == SNIB__HELD)
                     engine_close_hold(e, hold, now);
             }
@@ -242,7 +242,8 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold))
                 engine_forget_sink(hold, sink);
         }
 }

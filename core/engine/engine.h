@@ -193,11 +193,10 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 struct snib__hold {
     struct snib__gate *gate;
     struct snib__hold *prev,
-        *next; /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__hold *peer_prev, *peer_next; /* holds of a gate that is not exclusive */
-    struct snib__op *op;                      /* acquiring or releasing it; NULL */
-    uint64_t number;                          /* the owner's number on the wire, unique */
-    uint64_t owner;                           /* explicit owner or 0 */
+        *next;           /* the watchdog's list, the list of the lost, or the free list */
+    struct snib__op *op; /* acquiring or releasing it; NULL */
+    uint64_t number;     /* the owner's number on the wire, unique */
+    uint64_t owner;      /* explicit owner or 0 */
     snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
     snib__time acquired_at;
     union {
@@ -223,6 +222,8 @@ struct snib__hold {
     void *handle;
     void *sink;
     uint64_t token;
+    /* Last, for holds of gates with one at a time are allocated without them (op.c). */
+    struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
 /* Drop the caller's interest; a hold that is still held is released in the background. */

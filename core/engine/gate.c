@@ -169,7 +169,7 @@ static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t o
     if (owner == 0)
         return NULL;
     while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
-        hold = hold->peer_next;
+        hold = snib__gate_next(gate, hold);
     return hold;
 }
 

@@ -135,6 +135,12 @@ static inline struct snib__hold *snib__gate_first(const struct snib__gate *gate)
     return gate->active;
 }
 
+static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
+                                                 const struct snib__hold *hold)
+{
+    return snib__gate_sole(gate) ? NULL : hold->peer_next;
+}
+
 struct snib__batch {
     struct snib__batch *next; /* free list */
     int64_t lease_ms;         /* 0: only ask */
@@ -213,7 +219,7 @@ struct snib__engine {
     uint64_t moves;             /* steps of holds towards their end */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
-    struct snib__hold *free_holds;
+    struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches;
     struct snib__slab *slabs;

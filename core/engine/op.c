@@ -36,20 +36,32 @@ void snib__slabs_free(struct snib__engine *e)
     }
 }
 
+/* Most holds are of gates with one at a time: they do without the last fields. */
+static size_t op_hold_size(const struct snib__gate *gate)
+{
+    return snib__gate_sole(gate) ? offsetof(struct snib__hold, peer_prev)
+                                 : sizeof(struct snib__hold);
+}
+
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate)
 {
-    if (!e->free_holds) {
-        struct snib__hold *holds = op_slab(e, sizeof *holds, 64);
+    struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
+    size_t size = op_hold_size(gate);
+    if (!*free_list) {
+        char *holds = op_slab(e, size, 64);
         if (!holds)
             return NULL;
-        for (int i = 0; i < 64; i++) {
-            holds[i].next = e->free_holds;
-            e->free_holds = &holds[i];
+        for (size_t i = 0; i < 64; i++) {
+            struct snib__hold *hold = (struct snib__hold *)(holds + i * size);
+            hold->next = *free_list;
+            *free_list = hold;
         }
     }
-    struct snib__hold *hold = e->free_holds;
-    e->free_holds = hold->next;
-    *hold = (struct snib__hold){.gate = gate, .number = e->next_number++};
+    struct snib__hold *hold = *free_list;
+    *free_list = hold->next;
+    memset(hold, 0, size);
+    hold->gate = gate;
+    hold->number = e->next_number++;
     snib__gate_ref(gate);
     return hold;
 }
@@ -74,8 +86,9 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     struct snib__gate *gate = hold->gate;
     hold->number = 0; /* whoever still points here finds a stranger */
     hold->gate = NULL;
-    hold->next = e->free_holds;
-    e->free_holds = hold;
+    struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
+    hold->next = *free_list;
+    *free_list = hold;
     snib__gate_put(e, gate);
 }
 

@@ -40,8 +40,12 @@ static bool share_number_busy(const struct snib__hold *hold)
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (!wait || gate->trying >= wait->burst)
+    if (!wait)
         return;
+    if (gate->trying >= wait->burst) {
+        wait->hint = true; /* for when those on their way have been refused */
+        return;
+    }
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;

@@ -252,7 +252,8 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
-            for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = hold->peer_next)
+            for (struct snib__hold *hold = snib__gate_first(gate); hold;
+                 hold = snib__gate_next(gate, hold))
                 watchdog_ask_fixed(e, hold, now);
         }
 }

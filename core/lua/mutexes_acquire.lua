@@ -6,16 +6,16 @@ local owner, lease = ARGV[1], ARGV[2]
 
 -- Nobody holds any of them, as a rule: one question instead of many.
 if call('exists', unpack(KEYS)) > 0 then
-    for i, lock in ipairs(KEYS) do
-        local left = call('pttl', lock)
-        if left ~= -2 and call('hexists', lock, owner) == 0 then
+    for i = 1, #KEYS do
+        local left = call('pttl', KEYS[i])
+        if left ~= -2 and call('hexists', KEYS[i], owner) == 0 then
             return { i - 1, left }
         end
     end
 end
-for i, lock in ipairs(KEYS) do
-    call('hset', lock, owner, 1)
-    local set = pcall('pexpire', lock, lease)
+for i = 1, #KEYS do
+    call('hset', KEYS[i], owner, 1)
+    local set = pcall('pexpire', KEYS[i], lease)
     if set ~= 1 then
         for taken = 1, i do
             call('hdel', KEYS[taken], owner)

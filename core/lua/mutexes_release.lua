@@ -2,13 +2,11 @@
 -- KEYS the locks   ARGV[1] owner   ARGV[2...] the channel of each
 -- Reply: as multi_release.
 local call, pcall = redis.call, redis.pcall
-local channels = {}
-for i, lock in ipairs(KEYS) do
-    if call('hdel', lock, ARGV[1]) == 1 then
-        channels[#channels + 1] = ARGV[i + 1]
+local owner, released = ARGV[1], 0
+for i = 1, #KEYS do
+    if call('hdel', KEYS[i], owner) == 1 then
+        released = released + 1
+        pcall('publish', ARGV[i + 1], '0')
     end
 end
-for _, channel in ipairs(channels) do
-    pcall('publish', channel, '0')
-end
-return #channels == 0 and 0 or #channels == #KEYS and 1 or 2
+return released == 0 and 0 or released == #KEYS and 1 or 2

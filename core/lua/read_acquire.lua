@@ -12,8 +12,17 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
         if mark > 0 then
             return mark
         end
-    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
+        elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
         return left
+    end
+elseif left == -2 then
+    -- Just free, and a writer waits: it has this moment.  If it has given up, the mark ends with it.
+    local mark = redis.call('pttl', KEYS[3])
+    if mark > 0 then
+        if mark > 20 then
+            redis.call('pexpire', KEYS[3], 20)
+        end
+        return math.min(mark, 20)
     end
 end
 redis.call('set', KEYS[2], 1, 'px', ARGV[2])

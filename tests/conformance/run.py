@@ -116,7 +116,7 @@ def main() -> int:
         expected = program.with_suffix(".log")
         with ThreadPoolExecutor() as pool:  # side by side: most of the time they wait
             logs = list(pool.map(log, run.values(), [program] * len(run)))
-        for face, got in zip(run, logs):
+        for face, got in zip(run, logs, strict=True):
             if options.update and face == next(iter(run)):
                 expected.write_text(got)
             want = expected.read_text() if expected.exists() else ""
