@@ -138,6 +138,9 @@ static void begin(uint64_t seed, bool trace)
     model_watch(sim.model, check_executed, NULL);
     fault_plan();
     sim.pubsub_delay = sim_chance(3) ? 6 * sim.delay : sim.delay;
+    if (sim.pubsub_delay > sim.lease / 12) {
+        sim.pubsub_delay = sim.lease / 12; /* or the engine takes the link for dead */
+    }
     /* Some round trips and a sleep: a brief one, or that of a waiter without a subscription. */
     sim.prompt =
         8 * sim.delay + 4 * sim.pubsub_delay + (sim_has(FAULT_NO_CHANNELS) ? 220 : 120) * SNIB__MS;

@@ -317,17 +317,21 @@ static snib__time open_since(const struct sim_task *task, bool *out_told)
         if ((task->use.names >> i & 1) != 0) {
             int at = task->use.kind == SNIB__MULTI ? name->family == FAMILY_RW : level;
             since = latest(since, name->open_since[at]);
-            *out_told &= name->open_cause[at] == CAUSE_RELEASED && !name->alien &&
-                         name->family != FAMILY_SPIN;
+            bool said = name->open_cause[at] == CAUSE_RELEASED ||
+                        (name->open_cause[at] == CAUSE_COUNT && name->family >= FAMILY_SEMAPHORE);
+            *out_told &= said && !name->alien && name->family != FAMILY_SPIN;
         }
     }
     return since;
 }
 
-/* How long a fair lock may look free: a waiter at its head may be dead, or slow. */
-static snib__time fair_slack(const struct sim_task *task)
+/* How long a fair lock may look free: a waiter at its head may be dead, or slow; unless it is this one. */
+static snib__time fair_slack(const struct sim_process *process, const struct sim_task *task)
 {
-    return task->use.kind == SNIB_FAIR ? 3000 * SNIB__MS : 0;
+    const struct sim_name *name = &sim.names[task->use.name];
+    bool is_next = name->queued_count > 0 && name->queued[0].process == process &&
+                   name->queued[0].number == task->number;
+    return task->use.kind == SNIB_FAIR && !is_next ? 3000 * SNIB__MS : 0;
 }
 
 /* What is free is soon taken by whoever waits and hears of it.  An end without a message is found by a
@@ -347,7 +351,7 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
     }
     is_told &= since > hears;
     snib__time limit = is_told ? sim.prompt : PROMPT + sim.recheck;
-    if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(task)) {
+    if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(process, task)) {
         sim_fail("%s is free and %u waits for it", sim.names[task->use.name].text, process->id);
     }
 }

@@ -79,10 +79,11 @@ static void know(struct sim_process *process, struct sim_task *task,
         return;
     }
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
+    snib__time lease = how->lease != 0 ? how->lease : sim.lease;
     owner->again = owner->use.permits != 0; /* a writer reads again */
     owner->abandoned = false;
     owner->use = task->use;
-    owner->lease = how->lease != 0 ? how->lease : sim.lease;
+    owner->lease = owner->present != 0 && owner->lease > lease ? owner->lease : lease;
 }
 
 static void begin_acquire(struct sim_process *process, struct sim_task *task)

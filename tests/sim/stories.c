@@ -25,6 +25,7 @@
 struct actor {                   /* a process */
     struct snib__engine *engine; /* NULL: killed */
     uint64_t links[2];           /* the model's; 0: not connected */
+    bool stopped;                /* as by SIGSTOP */
 };
 
 struct waiter { /* an acquisition, from its start to its end */
@@ -89,6 +90,11 @@ static struct actor *new_actor(void)
              (unsigned)actor_count);
     *actor = (struct actor){.engine = snib__engine_new(&config)};
     return actor;
+}
+
+static bool lives(const struct actor *actor)
+{
+    return actor->engine != NULL && !actor->stopped;
 }
 
 static void cut(struct actor *actor, int link)
@@ -169,7 +175,7 @@ static void settle(void)
         expect(rounds < 10000, "messages without end");
         busy = false;
         for (int i = 0; i < actor_count; i++) {
-            busy |= actors[i].engine != NULL && pump(&actors[i]);
+            busy |= lives(&actors[i]) && pump(&actors[i]);
         }
     }
 }
@@ -180,14 +186,13 @@ static void run_until(snib__time until)
     for (;;) {
         snib__time next = until;
         for (int i = 0; i < actor_count; i++) {
-            snib__time at =
-                actors[i].engine == NULL ? until : snib__engine_deadline(actors[i].engine);
+            snib__time at = lives(&actors[i]) ? snib__engine_deadline(actors[i].engine) : until;
             next = at < next ? at : next;
         }
         now = next > now ? next : now;
         model_time(server, EPOCH_NS + now);
         for (int i = 0; i < actor_count; i++) {
-            if (actors[i].engine != NULL) {
+            if (lives(&actors[i])) {
                 snib__engine_tick(actors[i].engine, now);
             }
         }
@@ -345,6 +350,56 @@ static void leavers(void)
     end_world();
 }
 
+/* A grant that is heard of when another has the lock is none. */
+static void late_grant(void)
+{
+    begin_world();
+    struct actor *sleeper = new_actor(), *other = new_actor();
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    struct waiter *asleep = wait_for(sleeper, SNIB_FAIR, "orders");
+    struct waiter *next = wait_for(other, SNIB_FAIR, "orders");
+    run_for(SECOND);
+    sleeper->stopped = true;
+    release(holder);
+    run_for(5 * SECOND);
+    expect(next->code == SNIB_OK, "the lock stays with who does not answer");
+    sleeper->stopped = false;
+    run_for(SECOND / 10);
+    expect(asleep->code == SNIB_AGAIN, "two hold the lock");
+    release(next);
+    run_for(SECOND);
+    expect(asleep->code == SNIB_OK, "who slept is not the next");
+    release(asleep);
+    end_world();
+}
+
+/* A writer that reads as well keeps the others' writers out when it steps down, and lets readers in. */
+static void downgrade(void)
+{
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor();
+    struct snib__acquire own = {.wait = SNIB__NEVER, .owner = 7};
+    struct waiter *writes = acquire(a, SNIB_WRITE, "orders", 6, own);
+    struct waiter *reads = acquire(a, SNIB_READ, "orders", 6, own);
+    expect(reads->code == SNIB_OK, "a writer may not read");
+    struct waiter *reader = wait_for(b, SNIB_READ, "orders");
+    struct waiter *writer = wait_for(b, SNIB_WRITE, "orders");
+    run_for(SECOND);
+    expect(reader->code == SNIB_AGAIN, "a reader came in beside the writer");
+    release(writes);
+    expect(reader->code == SNIB_OK, "the reader was not told");
+    run_for(40 * SECOND);
+    expect(writer->code == SNIB_AGAIN, "a writer came in beside readers");
+    release(reader);
+    release(reads);
+    run_for(SECOND);
+    expect(writer->code == SNIB_OK, "the writer was not told");
+    release(writer);
+    run_for(5 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
 static void dead_reader(void)
 {
     begin_world();
@@ -478,6 +533,8 @@ int main(int argc, char **argv)
         {"killed waiters", killed_waiters},
         {"long wait", long_wait},
         {"leavers", leavers},
+        {"late grant", late_grant},
+        {"downgrade", downgrade},
         {"dead reader", dead_reader},
         {"preferred writer", preferred_writer},
         {"opposite orders", opposite_orders},
