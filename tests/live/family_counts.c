@@ -29,8 +29,7 @@ static uint64_t commands_of(snib_client *client)
 static void alone(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         snib_client_stats_data before = must_stats(world->ours);
         for (int i = 0; i < PAIRS; i++)
             must_release(must_acquire(pair->ours, -1));
@@ -53,8 +52,7 @@ static void waiting_is_silent(void **state)
     enum { WAIT_MS = 1200 };
     struct kinds_world *world = *state;
     snib_hold *holds[KINDS];
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         holds[pair - world->pairs] = must_acquire(pair->rival, 0);
         if (pair->kind->traits & TELLS)
             must_submit(pair->ours, -1, world->queue, 0);
@@ -65,8 +63,8 @@ static void waiting_is_silent(void **state)
     int fair = 2; /* rows of the table, with a beat each second */
     print_message("          %d re-checks\n", (int)stats.rechecks);
     assert_true(stats.rechecks <= (uint64_t)fair * (WAIT_MS / 750 + 1));
-    FOR_EACH_KIND(world, pair)
-    must_release(holds[pair - world->pairs]);
+    for (EACH_KIND(world, pair))
+        must_release(holds[pair - world->pairs]);
     for (int i = 0; i < KINDS - 1; i++)
         must_release(must_event(world->queue, 2000).hold);
 }
@@ -147,8 +145,7 @@ static void crowd_at_a_permit(void **state)
 {
     enum { CROWD = 500 };
     struct kinds_world *world = *state;
-    FOR_EACH_KIND_THAT(world, pair, COUNTED)
-    {
+    for (EACH_KIND_THAT(world, pair, COUNTED)) {
         snib_hold *hold = must_acquire(pair->rival, 0);
         must_crowd(world, pair, CROWD);
         uint64_t before = commands_of(world->ours);

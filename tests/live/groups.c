@@ -61,8 +61,10 @@ struct world {
     char *base[SERVERS];
 };
 
-#define FOR_EACH_TEAM(world, team)                                                                 \
-    for (struct team *team = (world)->teams; team < (world)->teams + COMPOSITIONS; team++)
+#define EACH_TEAM(world, team)                                                                     \
+    struct team *team = (world)->teams;                                                            \
+    team < (world)->teams + COMPOSITIONS;                                                          \
+    team++
 
 static snib_lock *group_of(const struct composition *is, snib_lock *const *members,
                            const snib_lock_options *given)
@@ -129,8 +131,7 @@ static bool servers_at_base(struct world *world)
 static void world_close(struct world *world)
 {
     AWAIT(servers_at_base(world), PROMPT_MS);
-    FOR_EACH_TEAM(world, team)
-    {
+    for (EACH_TEAM(world, team)) {
         for (int i = 0; i < team->is->n; i++) {
             snib_lock_free(team->ours[i]);
             snib_lock_free(team->rivals[i]);
@@ -163,8 +164,7 @@ static int world_free(void **state)
 static void exclusion(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    {
+    for (EACH_TEAM(world, team)) {
         snib_hold *hold = must_acquire(team->group, 0), *other = NULL;
         int64_t remaining = snib_hold_remaining_ms(hold);
         assert_true(remaining > 20000 && remaining <= 30000);
@@ -188,33 +188,32 @@ static void exclusion(void **state)
 static void all_or_none(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    for (int i = 0; i < team->is->n; i++) {
-        snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS), *hold = NULL;
-        if (team->is->quorum) {
-            must_release(must_acquire(team->group, PROMPT_MS));
-            snib_hold *second = must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS);
-            EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
-            EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
-            must_release(must_acquire(team->rivals[(i + 2) % 3], PROMPT_MS));
-            must_release(second);
-        } else {
-            EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
-            EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
-            for (int other = 0; other < team->is->n; other++)
-                if (other != i)
-                    must_release(must_acquire(team->rivals[other], PROMPT_MS));
+    for (EACH_TEAM(world, team))
+        for (int i = 0; i < team->is->n; i++) {
+            snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS), *hold = NULL;
+            if (team->is->quorum) {
+                must_release(must_acquire(team->group, PROMPT_MS));
+                snib_hold *second = must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS);
+                EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
+                EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
+                must_release(must_acquire(team->rivals[(i + 2) % 3], PROMPT_MS));
+                must_release(second);
+            } else {
+                EXPECT(snib_lock_acquire(team->group, 0, 0, &hold, err), SNIB_BUSY);
+                EXPECT(snib_lock_acquire(team->group, 0, 40, &hold, err), SNIB_TIMEDOUT);
+                for (int other = 0; other < team->is->n; other++)
+                    if (other != i)
+                        must_release(must_acquire(team->rivals[other], PROMPT_MS));
+            }
+            EXPECT(snib_hold_check(theirs, err), SNIB_OK);
+            must_release(theirs);
         }
-        EXPECT(snib_hold_check(theirs, err), SNIB_OK);
-        must_release(theirs);
-    }
 }
 
 static void reentry(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    {
+    for (EACH_TEAM(world, team)) {
         snib_hold *hold = must_acquire_as(team->group, 5, 0), *other = NULL;
         uint64_t before = 0, after = 0;
         for (int i = 0; i < SERVERS; i++)
@@ -237,27 +236,27 @@ static void reentry(void **state)
 static void release_wakes(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    for (int i = 0; i < team->is->n; i++) {
-        snib_queue *queue = must_queue(world->ours[team->is->of[0].server]);
-        snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS);
-        snib_hold *second =
-            team->is->quorum ? must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS) : NULL;
-        EXPECT(snib_lock_acquire_submit(team->group, 0, -1, queue, 3, NULL, err), SNIB_OK);
-        nap_us(i % 2 ? 60000 : 1000);
-        snib_event event = {.size = sizeof event};
-        assert_int_equal(snib_queue_drain(queue, &event, 1, NULL), 0);
-        int64_t start = now_ms();
-        must_release(theirs);
-        event = must_event(queue, 5000);
-        if (event.code != SNIB_OK || now_ms() - start > PROMPT_MS)
-            fail_msg("%s, member %d: %s after %d ms", team->is->name, i, snib_code_name(event.code),
-                     (int)(now_ms() - start));
-        must_release(event.hold);
-        if (second)
-            must_release(second);
-        snib_queue_free(queue);
-    }
+    for (EACH_TEAM(world, team))
+        for (int i = 0; i < team->is->n; i++) {
+            snib_queue *queue = must_queue(world->ours[team->is->of[0].server]);
+            snib_hold *theirs = must_acquire(team->rivals[i], PROMPT_MS);
+            snib_hold *second =
+                team->is->quorum ? must_acquire(team->rivals[(i + 1) % 3], PROMPT_MS) : NULL;
+            EXPECT(snib_lock_acquire_submit(team->group, 0, -1, queue, 3, NULL, err), SNIB_OK);
+            nap_us(i % 2 ? 60000 : 1000);
+            snib_event event = {.size = sizeof event};
+            assert_int_equal(snib_queue_drain(queue, &event, 1, NULL), 0);
+            int64_t start = now_ms();
+            must_release(theirs);
+            event = must_event(queue, 5000);
+            if (event.code != SNIB_OK || now_ms() - start > PROMPT_MS)
+                fail_msg("%s, member %d: %s after %d ms", team->is->name, i,
+                         snib_code_name(event.code), (int)(now_ms() - start));
+            must_release(event.hold);
+            if (second)
+                must_release(second);
+            snib_queue_free(queue);
+        }
 }
 
 enum way { BY_CANCEL, BY_TIMEOUT, BY_QUEUE_FREE, BY_OP_FREE, WAYS };
@@ -266,33 +265,33 @@ enum way { BY_CANCEL, BY_TIMEOUT, BY_QUEUE_FREE, BY_OP_FREE, WAYS };
 static void leaving(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    for (int run = 0; run < count_of(400, 40); run++) {
-        enum way way = (enum way)(run % WAYS);
-        bool contended = run / WAYS % 2;
-        snib_client *home = world->ours[team->is->of[0].server];
-        snib_queue *queue = way == BY_OP_FREE ? NULL : must_queue(home);
-        snib_hold *theirs = contended ? must_acquire(team->their_group, PROMPT_MS) : NULL;
-        snib_op *op = NULL;
-        EXPECT(snib_lock_acquire_submit(team->group, 0, way == BY_TIMEOUT ? 1 + run % 5 : -1, queue,
-                                        3, &op, err),
-               SNIB_OK);
-        nap_us(random() % 1500);
-        int cancelled = way == BY_CANCEL ? snib_op_cancel(op) : SNIB_EHANDLE;
-        if (way == BY_OP_FREE)
-            snib_op_free(op);
-        if (way == BY_CANCEL || way == BY_TIMEOUT) {
-            snib_event event = must_event(queue, PROMPT_MS);
-            int want = way == BY_CANCEL ? SNIB_CANCELLED : SNIB_TIMEDOUT;
-            assert_true(event.code == want || (event.code == SNIB_OK && !contended));
-            assert_true((event.code == SNIB_CANCELLED) == (cancelled == SNIB_OK));
-            snib_hold_free(event.hold);
+    for (EACH_TEAM(world, team))
+        for (int run = 0; run < count_of(400, 40); run++) {
+            enum way way = (enum way)(run % WAYS);
+            bool contended = run / WAYS % 2;
+            snib_client *home = world->ours[team->is->of[0].server];
+            snib_queue *queue = way == BY_OP_FREE ? NULL : must_queue(home);
+            snib_hold *theirs = contended ? must_acquire(team->their_group, PROMPT_MS) : NULL;
+            snib_op *op = NULL;
+            EXPECT(snib_lock_acquire_submit(team->group, 0, way == BY_TIMEOUT ? 1 + run % 5 : -1,
+                                            queue, 3, &op, err),
+                   SNIB_OK);
+            nap_us(random() % 1500);
+            int cancelled = way == BY_CANCEL ? snib_op_cancel(op) : SNIB_EHANDLE;
+            if (way == BY_OP_FREE)
+                snib_op_free(op);
+            if (way == BY_CANCEL || way == BY_TIMEOUT) {
+                snib_event event = must_event(queue, PROMPT_MS);
+                int want = way == BY_CANCEL ? SNIB_CANCELLED : SNIB_TIMEDOUT;
+                assert_true(event.code == want || (event.code == SNIB_OK && !contended));
+                assert_true((event.code == SNIB_CANCELLED) == (cancelled == SNIB_OK));
+                snib_hold_free(event.hold);
+            }
+            snib_queue_free(queue);
+            if (theirs)
+                must_release(theirs);
+            must_release(must_acquire(team->their_group, PROMPT_MS));
         }
-        snib_queue_free(queue);
-        if (theirs)
-            must_release(theirs);
-        must_release(must_acquire(team->their_group, PROMPT_MS));
-    }
     AWAIT(servers_at_base(world), PROMPT_MS);
 }
 
@@ -317,8 +316,7 @@ static void *work(void *argument)
 static void opposite_orders(void **state)
 {
     struct world *world = *state;
-    FOR_EACH_TEAM(world, team)
-    {
+    for (EACH_TEAM(world, team)) {
         int inside = 0;
         pthread_t threads[4];
         struct worker workers[] = {{team->group, &inside, count_of(300, 40)},
@@ -341,14 +339,13 @@ static void renewed(void **state)
     struct world *world = *state;
     snib_hold *holds[COMPOSITIONS], *other = NULL;
     world_open(world, LEASE_MS, NULL);
-    FOR_EACH_TEAM(world, team)
-    holds[team - world->teams] = must_acquire(team->group, 0);
+    for (EACH_TEAM(world, team))
+        holds[team - world->teams] = must_acquire(team->group, 0);
     for (int64_t end = now_ms() + 4 * LEASE_MS; now_ms() < end; nap_us(5000))
-        FOR_EACH_TEAM(world, team)
-    if (snib_hold_state(holds[team - world->teams], NULL) == SNIB_HOLD_LOST)
-        fail_msg("%s was lost", team->is->name);
-    FOR_EACH_TEAM(world, team)
-    {
+        for (EACH_TEAM(world, team))
+            if (snib_hold_state(holds[team - world->teams], NULL) == SNIB_HOLD_LOST)
+                fail_msg("%s was lost", team->is->name);
+    for (EACH_TEAM(world, team)) {
         EXPECT(snib_lock_acquire(team->their_group, 0, 0, &other, err), SNIB_BUSY);
         must_release(holds[team - world->teams]);
     }
@@ -359,10 +356,9 @@ static void ends_by(struct world *world, int32_t reason, int64_t after_ms)
 {
     snib_hold *holds[COMPOSITIONS];
     int64_t start = now_ms();
-    FOR_EACH_TEAM(world, team)
-    holds[team - world->teams] = must_acquire(team->group, 0);
-    FOR_EACH_TEAM(world, team)
-    {
+    for (EACH_TEAM(world, team))
+        holds[team - world->teams] = must_acquire(team->group, 0);
+    for (EACH_TEAM(world, team)) {
         int32_t told = 0;
         EXPECT(snib_hold_wait(holds[team - world->teams], 5000, &told, err), SNIB_LOST);
         if (told != reason)
@@ -410,25 +406,25 @@ static void member_lost(void **state)
 {
     struct world *world = *state;
     world_open(world, 2 * LEASE_MS, NULL);
-    FOR_EACH_TEAM(world, team)
-    for (int i = 0; i < team->is->n; i++) {
-        snib_hold *hold = must_acquire(team->group, PROMPT_MS);
-        must_force(world, team, i);
-        if (team->is->quorum) {
-            EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
-            must_force(world, team, (i + 1) % 3);
+    for (EACH_TEAM(world, team))
+        for (int i = 0; i < team->is->n; i++) {
+            snib_hold *hold = must_acquire(team->group, PROMPT_MS);
+            must_force(world, team, i);
+            if (team->is->quorum) {
+                EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+                must_force(world, team, (i + 1) % 3);
+            }
+            int32_t reason = 0;
+            EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, &reason, err), SNIB_LOST);
+            assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
+            for (int other = 0; other < team->is->n; other++) {
+                if (team->is->of[other].kind == SNIB_PERMITS && other == i)
+                    must_count(SNIB_PERMITS, team->ours[other], SNIB_COUNT_SET, 1);
+                must_release(must_acquire(team->rivals[other], PROMPT_MS));
+            }
+            EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+            snib_hold_free(hold);
         }
-        int32_t reason = 0;
-        EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, &reason, err), SNIB_LOST);
-        assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
-        for (int other = 0; other < team->is->n; other++) {
-            if (team->is->of[other].kind == SNIB_PERMITS && other == i)
-                must_count(SNIB_PERMITS, team->ours[other], SNIB_COUNT_SET, 1);
-            must_release(must_acquire(team->rivals[other], PROMPT_MS));
-        }
-        EXPECT(snib_hold_release(hold, err), SNIB_LOST);
-        snib_hold_free(hold);
-    }
     world_close(world);
 }
 
@@ -439,12 +435,13 @@ static void client_closed(void **state)
     for (int closed = 0; closed < SERVERS; closed++) {
         snib_hold *holds[COMPOSITIONS];
         world_open(world, 0, NULL);
-        FOR_EACH_TEAM(world, team)
-        holds[team - world->teams] = must_acquire(team->group, 0);
-        AWAIT(must_stats(world->ours[2]).held == 3, PROMPT_MS); /* the quorum's third as well */
+        for (EACH_TEAM(world, team))
+            holds[team - world->teams] = must_acquire(team->group, 0);
+        for (int i = 0; i < SERVERS; i++) /* the quorum's third has come as well */
+            AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
+        nap_us(20000);
         EXPECT(snib_client_close(world->ours[closed], -1, err), SNIB_OK);
-        FOR_EACH_TEAM(world, team)
-        {
+        for (EACH_TEAM(world, team)) {
             int members = 0;
             for (int i = 0; i < team->is->n; i++)
                 members += team->is->of[i].server == closed;

@@ -41,8 +41,7 @@ static void expect_kept_out(snib_lock *rival)
 static void exclusion(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         snib_hold *hold = must_acquire(pair->ours, 0);
         assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
         expect_kept_out(pair->rival);
@@ -58,8 +57,7 @@ static void exclusion(void **state)
 static void info(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         snib_lock_info_data data = {.size = sizeof data};
         snib_hold *hold = must_acquire(pair->ours, 0);
         char owner[128];
@@ -87,12 +85,11 @@ static void info(void **state)
 static void closed_client_gives_back(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    pair->hold = must_acquire(pair->ours, 0);
+    for (EACH_KIND(world, pair))
+        pair->hold = must_acquire(pair->ours, 0);
     EXPECT(snib_client_close(world->ours, -1, err), SNIB_OK);
     kinds_expect_base(world, 0); /* confirmed: nothing is left when it returns */
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         expect_hold_lost(pair->hold, SNIB_REASON_CLOSED, 0);
         EXPECT(snib_hold_release(pair->hold, err), SNIB_LOST);
         must_release(must_acquire(pair->rival, 0));
@@ -123,18 +120,18 @@ static void expect_woken(struct pair *pair, snib_queue *queue)
 static void release_wakes(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    for (int round = 0; round < 10; round++) {
-        pair->hold = must_acquire(pair->ours, 1000);
-        must_submit(pair->rival, -1, world->their_queue, 1);
-        AWAIT(must_stats(world->theirs).waiting == 1, 1000);
-        if (round % 2) /* else the release may come before the subscription */
-            AWAIT(is_listened_to(world, pair), 1000);
-        expect_woken(pair, world->their_queue);
-        pair->hold = must_acquire(pair->ours, 1000); /* and from a waiter of its own process */
-        must_submit(pair->own_rival, -1, world->queue, 2);
-        expect_woken(pair, world->queue);
-    }
+    for (EACH_KIND(world, pair))
+        for (int round = 0; round < 10; round++) {
+            pair->hold = must_acquire(pair->ours, 1000);
+            must_submit(pair->rival, -1, world->their_queue, 1);
+            AWAIT(must_stats(world->theirs).waiting == 1, 1000);
+            if (round % 2) /* else the release may come before the subscription */
+                AWAIT(is_listened_to(world, pair), 1000);
+            expect_woken(pair, world->their_queue);
+            pair->hold = must_acquire(pair->ours, 1000); /* and from a waiter of its own process */
+            must_submit(pair->own_rival, -1, world->queue, 2);
+            expect_woken(pair, world->queue);
+        }
     assert_true(must_stats(world->theirs).messages > 0);
 }
 
@@ -175,8 +172,7 @@ static void everybody_is_served(void **state)
 {
     enum { WAITERS = 16 };
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         bool fair = pair->kind->kind == SNIB_FAIR;
         bool exclusive = pair->kind->kind != SNIB_READ;
         struct turns turns = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -237,17 +233,17 @@ static void leave(struct kinds_world *world, struct pair *pair, snib_client *cli
 static void leaving(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    for (enum way way = BY_CANCEL; way < WAYS; way++) {
-        snib_hold *hold = must_acquire(pair->ours, 1000);
-        leave(world, pair, world->theirs, pair->rival, way);
-        leave(world, pair, world->ours, pair->own_rival, way);
-        EXPECT(snib_hold_check(hold, err), SNIB_OK);
-        must_release(hold);
-        /* The mark of a writer who waited ends by itself. */
-        kinds_expect_base(world, pair->kind->rival_flags ? 5500 : 500);
-        must_release(must_acquire(pair->ours, 0));
-    }
+    for (EACH_KIND(world, pair))
+        for (enum way way = BY_CANCEL; way < WAYS; way++) {
+            snib_hold *hold = must_acquire(pair->ours, 1000);
+            leave(world, pair, world->theirs, pair->rival, way);
+            leave(world, pair, world->ours, pair->own_rival, way);
+            EXPECT(snib_hold_check(hold, err), SNIB_OK);
+            must_release(hold);
+            /* The mark of a writer who waited ends by itself. */
+            kinds_expect_base(world, pair->kind->rival_flags ? 5500 : 500);
+            must_release(must_acquire(pair->ours, 0));
+        }
     AWAIT(server_channels(&world->server) == 0, 1000);
 }
 
@@ -256,27 +252,27 @@ static void cancel_meets_release(void **state)
 {
     struct kinds_world *world = *state;
     int won[2] = {0, 0};
-    FOR_EACH_KIND(world, pair)
-    for (int run = 0; run < count_of(400, 60); run++) {
-        snib_client *client = run % 2 ? world->theirs : world->ours;
-        snib_lock *lock = run % 2 ? pair->rival : pair->own_rival;
-        snib_queue *queue = run % 2 ? world->their_queue : world->queue;
-        pair->hold = must_acquire(pair->ours, 2000);
-        snib_op *op = must_submit(lock, -1, queue, 3);
-        AWAIT(must_stats(client).waiting == 1, 1000);
-        EXPECT(snib_hold_release_submit(pair->hold, NULL, 0, NULL, err), SNIB_OK);
-        for (int64_t end_ns = now_ns() + random() % 300 * 1000; now_ns() < end_ns;)
-            ;
-        int code = snib_op_cancel(op);
-        assert_true(code == SNIB_OK || code == SNIB_EHANDLE);
-        snib_event event = must_event(queue, 3000);
-        assert_int_equal(event.code, code == SNIB_OK ? SNIB_CANCELLED : SNIB_OK);
-        won[code == SNIB_OK]++;
-        if (event.hold)
-            must_release(event.hold);
-        snib_hold_free(pair->hold);
-        pair->hold = NULL;
-    }
+    for (EACH_KIND(world, pair))
+        for (int run = 0; run < count_of(400, 60); run++) {
+            snib_client *client = run % 2 ? world->theirs : world->ours;
+            snib_lock *lock = run % 2 ? pair->rival : pair->own_rival;
+            snib_queue *queue = run % 2 ? world->their_queue : world->queue;
+            pair->hold = must_acquire(pair->ours, 2000);
+            snib_op *op = must_submit(lock, -1, queue, 3);
+            AWAIT(must_stats(client).waiting == 1, 1000);
+            EXPECT(snib_hold_release_submit(pair->hold, NULL, 0, NULL, err), SNIB_OK);
+            for (int64_t end_ns = now_ns() + random() % 300 * 1000; now_ns() < end_ns;)
+                ;
+            int code = snib_op_cancel(op);
+            assert_true(code == SNIB_OK || code == SNIB_EHANDLE);
+            snib_event event = must_event(queue, 3000);
+            assert_int_equal(event.code, code == SNIB_OK ? SNIB_CANCELLED : SNIB_OK);
+            won[code == SNIB_OK]++;
+            if (event.hold)
+                must_release(event.hold);
+            snib_hold_free(pair->hold);
+            pair->hold = NULL;
+        }
     print_message("          %d granted, %d cancelled\n", won[0], won[1]);
     assert_true(won[0] > 0 && won[1] > 0);
     kinds_expect_base(world, 5500);
@@ -288,8 +284,7 @@ static void reentry(void **state)
 {
     enum { OWNER = 42, DEPTH = 5 };
     struct kinds_world *world = *state;
-    FOR_EACH_KIND_THAT(world, pair, OWNED)
-    {
+    for (EACH_KIND_THAT(world, pair, OWNED)) {
         snib_hold *first = must_acquire_as(pair->ours, OWNER, 0);
         int64_t token = snib_hold_token(first);
         snib_client_stats_data before = must_stats(world->ours);
@@ -313,8 +308,7 @@ static void reentry(void **state)
 static void counters_know_no_owners(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND_THAT(world, pair, COUNTED)
-    {
+    for (EACH_KIND_THAT(world, pair, COUNTED)) {
         snib_hold *hold = must_acquire(pair->ours, 0), *other = NULL;
         EXPECT(snib_lock_acquire(pair->ours, 0, 0, &other, err), SNIB_BUSY);
         must_release(hold);
@@ -324,8 +318,7 @@ static void counters_know_no_owners(void **state)
 static void forced(void **state)
 {
     struct kinds_world *world = *state;
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         bool counted = pair->kind->traits & COUNTED, sides = pair->kind->kind != pair->kind->rival;
         snib_hold *hold = must_acquire(pair->ours, PROMPT_MS);
         if (sides) /* the other side of a read/write lock is not touched */

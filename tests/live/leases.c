@@ -17,8 +17,7 @@ static struct kinds_world *world_open(void **state, struct kinds_options options
 
 static void hold_each(struct kinds_world *world, int traits)
 {
-    FOR_EACH_KIND_THAT(world, pair, traits)
-    {
+    for (EACH_KIND_THAT(world, pair, traits)) {
         EXPECT(snib_lock_acquire_submit(pair->ours, 0, 1000, world->queue,
                                         (uint64_t)(pair - world->pairs), NULL, err),
                SNIB_OK);
@@ -31,15 +30,15 @@ static void hold_each(struct kinds_world *world, int traits)
 
 static void wait_for_each(struct kinds_world *world, int traits)
 {
-    FOR_EACH_KIND_THAT(world, pair, traits)
-    must_submit(pair->rival, 20000, world->their_queue, (uint64_t)(pair - world->pairs));
+    for (EACH_KIND_THAT(world, pair, traits))
+        must_submit(pair->rival, 20000, world->their_queue, (uint64_t)(pair - world->pairs));
 }
 
 static int count_of_kinds(struct kinds_world *world, int traits)
 {
     int n = 0;
-    FOR_EACH_KIND_THAT(world, pair, traits)
-    n++;
+    for (EACH_KIND_THAT(world, pair, traits))
+        n++;
     return n;
 }
 
@@ -75,8 +74,7 @@ static void expect_loss_events(struct kinds_world *world, int traits, int32_t re
 
 static void release_lost(struct kinds_world *world, int traits)
 {
-    FOR_EACH_KIND_THAT(world, pair, traits)
-    {
+    for (EACH_KIND_THAT(world, pair, traits)) {
         EXPECT(snib_hold_release(pair->hold, err), SNIB_LOST);
         snib_hold_free(pair->hold);
         pair->hold = NULL;
@@ -92,16 +90,15 @@ static void renewed_while_held(void **state)
     wait_for_each(world, ~0);
     snib_event event;
     for (int64_t end = now_ms() + HELD_MS; now_ms() < end; nap_us(2000)) {
-        FOR_EACH_KIND(world, pair)
-        if (snib_hold_state(pair->hold, NULL) == SNIB_HOLD_LOST)
-            fail_msg("%s was lost", pair->kind->name);
+        for (EACH_KIND(world, pair))
+            if (snib_hold_state(pair->hold, NULL) == SNIB_HOLD_LOST)
+                fail_msg("%s was lost", pair->kind->name);
         assert_int_equal(snib_queue_drain(world->their_queue, &event, 1, NULL), 0);
     }
     snib_client_stats_data stats = must_stats(world->ours);
     assert_true(stats.renewals >= (uint64_t)count_of_kinds(world, LEASED) * HELD_MS / LEASE_MS * 2);
     assert_true(stats.renewal_commands < stats.renewals); /* in batches, of one kind each */
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         must_release(pair->hold);
         pair->hold = NULL;
     }
@@ -117,8 +114,8 @@ static void max_hold_ends_it(void **state)
     int64_t start = now_ms();
     hold_each(world, LEASED);
     wait_for_each(world, LEASED);
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    expect_hold_lost(pair->hold, SNIB_REASON_MAX_HOLD, 2 * MAX_HOLD_MS);
+    for (EACH_KIND_THAT(world, pair, LEASED))
+        expect_hold_lost(pair->hold, SNIB_REASON_MAX_HOLD, 2 * MAX_HOLD_MS);
     int64_t took = now_ms() - start;
     assert_true(took >= MAX_HOLD_MS && took < MAX_HOLD_MS + SLACK_MS);
     expect_served(world, LEASED, LEASE_MS + SLACK_MS);
@@ -133,14 +130,12 @@ static void fixed_lease_ends(void **state)
     struct kinds_world *world =
         world_open(state, (struct kinds_options){.fixed_lease_ms = 2 * LEASE_MS});
     int64_t end_ns[KINDS];
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    {
+    for (EACH_KIND_THAT(world, pair, LEASED)) {
         end_ns[pair - world->pairs] = now_ns() + 2 * LEASE_MS * 1000000;
         pair->hold = must_acquire(pair->ours, 0);
     }
     wait_for_each(world, LEASED);
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    {
+    for (EACH_KIND_THAT(world, pair, LEASED)) {
         int64_t left_ns = end_ns[pair - world->pairs] - now_ns();
         nap_us(left_ns > 0 ? left_ns / 1000 : 0);
         expect_hold_lost(pair->hold, SNIB_REASON_EXPIRED, 0);
@@ -158,8 +153,8 @@ static void deleted(void **state)
     struct kinds_world *world = world_open(state, (struct kinds_options){.lease_ms = 2 * LEASE_MS});
     hold_each(world, LEASED);
     server_do(&world->server, "FLUSHALL");
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    expect_hold_lost(pair->hold, SNIB_REASON_DELETED, 2 * NEXT_RENEWAL_MS);
+    for (EACH_KIND_THAT(world, pair, LEASED))
+        expect_hold_lost(pair->hold, SNIB_REASON_DELETED, 2 * NEXT_RENEWAL_MS);
     expect_loss_events(world, LEASED, SNIB_REASON_DELETED);
     release_lost(world, LEASED);
     nap_us(LEASE_MS * 1000);
@@ -174,20 +169,18 @@ static void taken(void **state)
     struct kinds_world *world = world_open(state, (struct kinds_options){.lease_ms = 4 * LEASE_MS});
     snib_hold *theirs[KINDS];
     hold_each(world, LEASED);
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    {
+    for (EACH_KIND_THAT(world, pair, LEASED)) {
         EXPECT(snib_lock_force_release(pair->same, err), SNIB_OK);
         if (pair->kind->traits & COUNTED)
             must_count(pair->kind->kind, pair->same, SNIB_COUNT_INIT, 1);
         theirs[pair - world->pairs] = must_acquire(pair->rival, 0);
     }
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    expect_hold_lost(pair->hold, SNIB_REASON_TAKEN, 4 * NEXT_RENEWAL_MS);
+    for (EACH_KIND_THAT(world, pair, LEASED))
+        expect_hold_lost(pair->hold, SNIB_REASON_TAKEN, 4 * NEXT_RENEWAL_MS);
     expect_loss_events(world, LEASED, SNIB_REASON_TAKEN);
     release_lost(world, LEASED);
     nap_us(LEASE_MS * 1000);
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    {
+    for (EACH_KIND_THAT(world, pair, LEASED)) {
         EXPECT(snib_hold_check(theirs[pair - world->pairs], err), SNIB_OK);
         EXPECT(snib_hold_release(theirs[pair - world->pairs], err), SNIB_OK);
         snib_hold_free(theirs[pair - world->pairs]);
@@ -200,8 +193,7 @@ static void stop_server(struct kinds_world *world, int64_t end_ns[KINDS])
 {
     for (;;) {
         uint64_t before = must_stats(world->ours).renewals;
-        FOR_EACH_KIND_THAT(world, pair, LEASED)
-        {
+        for (EACH_KIND_THAT(world, pair, LEASED)) {
             snib_lock_info_data info = {.size = sizeof info};
             int64_t asked_ns = now_ns();
             EXPECT(snib_lock_info(pair->same, &info, err), SNIB_OK);
@@ -223,8 +215,7 @@ static void server_stops(void **state)
     hold_each(world, LEASED);
     nap_us(LEASE_MS * 1000);
     stop_server(world, end_ns);
-    FOR_EACH_KIND_THAT(world, pair, LEASED)
-    {
+    for (EACH_KIND_THAT(world, pair, LEASED)) {
         int64_t left_ns = end_ns[pair - world->pairs] - now_ns();
         nap_us(left_ns > 0 ? left_ns / 1000 : 0);
         expect_hold_lost(pair->hold, SNIB_REASON_UNREACHABLE, 0);
@@ -232,8 +223,8 @@ static void server_stops(void **state)
     expect_loss_events(world, LEASED, SNIB_REASON_UNREACHABLE);
     server_continue(&world->server);
     release_lost(world, LEASED);
-    FOR_EACH_KIND(world, pair)
-    must_release(must_acquire(pair->rival, 2000));
+    for (EACH_KIND(world, pair))
+        must_release(must_acquire(pair->rival, 2000));
     kinds_close(world);
 }
 
@@ -244,8 +235,7 @@ static void server_restarts(void **state)
     hold_each(world, OWNED);
     wait_for_each(world, OWNED);
     server_restart(&world->server);
-    FOR_EACH_KIND_THAT(world, pair, OWNED)
-    {
+    for (EACH_KIND_THAT(world, pair, OWNED)) {
         int32_t reason; /* their waiter may have the lock before our renewal */
         EXPECT(snib_hold_wait(pair->hold, 4 * LEASE_MS, &reason, err), SNIB_LOST);
         assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
@@ -253,8 +243,8 @@ static void server_restarts(void **state)
     expect_served(world, OWNED, 1500);
     release_lost(world, OWNED);
     kinds_set_numbers(world);
-    FOR_EACH_KIND(world, pair) /* counters of tokens are there again */
-    must_release(must_acquire(pair->ours, 2000));
+    for (EACH_KIND(world, pair)) /* counters of tokens are there again */
+        must_release(must_acquire(pair->ours, 2000));
     kinds_close(world);
 }
 

@@ -119,7 +119,9 @@ def canned_server(reply: bytes) -> Iterator[str]:
 class Program:
     """A Python program in a process of its own; `say` in it prints a line for hear()."""
 
-    PRELUDE = "import sys, os, time, snib\nURL = sys.argv[1]\n" + (
+    # Whoever started the tests may have had Ctrl-C ignored, as shells do in the background.
+    PRELUDE = "import signal, sys, os, time, snib\nURL = sys.argv[1]\n" + (
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def say(*words): print(*words, flush=True)\n"
     )
 

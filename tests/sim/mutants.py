@@ -3,9 +3,10 @@
 
     mutants.py [--seeds N] [NAME...]
 
-Each mutant is one textual change.  A change that no longer fits the source is an error, so that this
-list cannot rot in silence.  The unchanged core must pass first.
+Each mutant is one textual change.  A change that no longer fits the source is an error, so that
+this list cannot rot in silence.  The unchanged core must pass first.
 """
+
 import argparse
 import os
 import re
@@ -19,8 +20,15 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent / "core"
-FLAGS = ["-std=gnu11", "-O2", "-g", "-D_GNU_SOURCE", "-DSNIB_STATIC", "-fsanitize=undefined",
-         "-fno-sanitize-recover=all"]
+FLAGS = [
+    "-std=gnu11",
+    "-O2",
+    "-g",
+    "-D_GNU_SOURCE",
+    "-DSNIB_STATIC",
+    "-fsanitize=undefined",
+    "-fno-sanitize-recover=all",
+]
 
 
 class Mutant(NamedTuple):
@@ -32,263 +40,537 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     # Deadlines
-    Mutant("lease counted from the reply", "engine/hold.c",
-           "hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
-           "hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold));"),
-    Mutant("renewal counted from the reply", "engine/watchdog.c",
-           "deadline = snib__lease_end(sent_at, e->config.lease);",
-           "deadline = snib__lease_end(now, e->config.lease);"),
-    Mutant("no margin for unequal clocks", "engine/hold.c",
-           "return sent_at + lease - lease / 100 - SNIB__MARGIN;", "return sent_at + lease;"),
-    Mutant("a grant that comes too late counts", "engine/gate.c",
-           "bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&",
-           "bool late = false && now > sent_at &&"),
+    Mutant(
+        "lease counted from the reply",
+        "engine/hold.c",
+        "hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
+        "hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold));",
+    ),
+    Mutant(
+        "renewal counted from the reply",
+        "engine/watchdog.c",
+        "deadline = snib__lease_end(sent_at, e->config.lease);",
+        "deadline = snib__lease_end(now, e->config.lease);",
+    ),
+    Mutant(
+        "no margin for unequal clocks",
+        "engine/hold.c",
+        "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
+        "return sent_at + lease;",
+    ),
+    Mutant(
+        "a grant that comes too late counts",
+        "engine/gate.c",
+        "bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&",
+        "bool late = false && now > sent_at &&",
+    ),
     # Renewal
-    Mutant("renewal goes on after the release", "engine/release.c",
-           "    snib__hold_stop(e, hold);\n    if (held)",
-           "    if (held)"),
-    Mutant("renewal believes that it always works", "engine/watchdog.c",
-           "bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;", "bool lost = false && n;"),
-    Mutant("no renewal again after a reconnect", "engine/watchdog.c",
-           "    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;\n    snib__batch_recycle(e, batch);",
-           "    snib__batch_recycle(e, batch);"),
-    Mutant("renewal does not look at the owner", "lua/mutex_renew.lua",
-           "redis.pcall('hexists', KEYS[i], ARGV[i + 1])", "redis.pcall('exists', KEYS[i])"),
+    Mutant(
+        "renewal goes on after the release",
+        "engine/release.c",
+        "    snib__hold_stop(e, hold);\n    if (held)",
+        "    if (held)",
+    ),
+    Mutant(
+        "renewal believes that it always works",
+        "engine/watchdog.c",
+        "bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;",
+        "bool lost = false && n;",
+    ),
+    Mutant(
+        "no renewal again after a reconnect",
+        "engine/watchdog.c",
+        "    e->node.renewals[batch->kind].cursor = "
+        "e->node.renewals[batch->kind].head;\n    snib__batch_recycle(e, batch);",
+        "    snib__batch_recycle(e, batch);",
+    ),
+    Mutant(
+        "renewal does not look at the owner",
+        "lua/mutex_renew.lua",
+        "redis.pcall('hexists', KEYS[i], ARGV[i + 1])",
+        "redis.pcall('exists', KEYS[i])",
+    ),
     # Owners and counts
-    Mutant("one owner number for all attempts", "engine/op.c",
-           ".number = e->next_number++}", ".number = e->next_number}"),
-    Mutant("the count is raised, not set", "lua/mutex_acquire.lua",
-           "redis.call('hset', KEYS[1], ARGV[1], 1)", "redis.call('hincrby', KEYS[1], ARGV[1], 1)"),
-    Mutant("acquire leaves no TTL", "lua/mutex_acquire.lua",
-           "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])", "local set = 1"),
-    Mutant("acquire does not look at the owner", "lua/mutex_acquire.lua",
-           "redis.call('hexists', KEYS[1], ARGV[1]) == 0", "redis.call('hlen', KEYS[1]) == 0"),
-    Mutant("release deletes blindly", "lua/mutex_release.lua",
-           "redis.call('hdel', KEYS[1], ARGV[1])", "redis.call('del', KEYS[1])"),
-    Mutant("release tells nobody", "lua/mutex_release.lua",
-           "redis.pcall('publish', ARGV[2], '0')", "0"),
-    Mutant("hand-over does not look at the owner", "lua/mutex_transfer.lua",
-           "redis.call('hdel', KEYS[1], ARGV[1]) == 0 and", "redis.call('del', KEYS[1]) == 0 and"),
-    Mutant("a failed hand-over counts as a grant", "engine/sole.c",
-           "if (verdict.yes && verdict.handed) {",
-           "if (!error) {"),
+    Mutant(
+        "one owner number for all attempts",
+        "engine/op.c",
+        "hold->number = e->next_number++;",
+        "hold->number = e->next_number;",
+    ),
+    Mutant(
+        "the count is raised, not set",
+        "lua/mutex_acquire.lua",
+        "redis.call('hset', KEYS[1], ARGV[1], 1)",
+        "redis.call('hincrby', KEYS[1], ARGV[1], 1)",
+    ),
+    Mutant(
+        "acquire leaves no TTL",
+        "lua/mutex_acquire.lua",
+        "local set = redis.pcall('pexpire', KEYS[1], ARGV[2])",
+        "local set = 1",
+    ),
+    Mutant(
+        "acquire does not look at the owner",
+        "lua/mutex_acquire.lua",
+        "redis.call('hexists', KEYS[1], ARGV[1]) == 0",
+        "redis.call('hlen', KEYS[1]) == 0",
+    ),
+    Mutant(
+        "release deletes blindly",
+        "lua/mutex_release.lua",
+        "redis.call('hdel', KEYS[1], ARGV[1])",
+        "redis.call('del', KEYS[1])",
+    ),
+    Mutant(
+        "release tells nobody", "lua/mutex_release.lua", "redis.pcall('publish', ARGV[2], '0')", "0"
+    ),
+    Mutant(
+        "hand-over does not look at the owner",
+        "lua/mutex_transfer.lua",
+        "redis.call('hdel', KEYS[1], ARGV[1]) == 0 and",
+        "redis.call('del', KEYS[1]) == 0 and",
+    ),
+    Mutant(
+        "a failed hand-over counts as a grant",
+        "engine/sole.c",
+        "if (verdict.yes && verdict.handed) {",
+        "if (!error) {",
+    ),
     # Lost replies
-    Mutant("a granted lock that nobody wants is kept", "engine/gate.c",
-           "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);\n        snib__gate_release(e, hold, now);",
-           "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);"),
-    Mutant("an unanswered acquire is forgotten", "engine/release.c",
-           "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n        hold->deadline",
-           "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n        gate->trying -= !snib__gate_sole(gate);\n        snib__gate_forget_hold(e, hold);\n        return;\n        hold->deadline"),
-    Mutant("after a lost reply an error means no", "engine/gate.c",
-           "bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);",
-           "bool unsure = error == SNIB_ESERVER;"),
-    Mutant("an unanswered release counts as done", "engine/release.c",
-           "    int kind = request->kind;",
-           "    int kind = request->kind;\n    if (kind == SNIB__REQ_RELEASE) {\n        snib__gate_released(e, hold, SNIB_OK, now);\n        return;\n    }"),
-    Mutant("the old connection may still act", "net/conn.c",
-           "if (conn->kill_id != 0)\n            bad |=", "if (false)\n            bad |="),
-    Mutant("a reply goes to the next request after a cancel", "engine/node.c",
-           "            request->subject = NULL;", "            conn->ring_count--;"),
-    Mutant("release is always a success", "engine/release.c",
-           "bool ours = verdict.yes || (",
-           "bool ours = true || ("),
+    Mutant(
+        "a granted lock that nobody wants is kept",
+        "engine/gate.c",
+        "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);\n"
+        "        snib__gate_release(e, hold, now);",
+        "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);",
+    ),
+    Mutant(
+        "an unanswered acquire is forgotten",
+        "engine/release.c",
+        "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n        hold->deadline",
+        "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
+        "        gate->trying -= !snib__gate_sole(gate);\n"
+        "        snib__gate_forget_hold(e, hold);\n        return;\n        hold->deadline",
+    ),
+    Mutant(
+        "after a lost reply an error means no",
+        "engine/gate.c",
+        "bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);",
+        "bool unsure = error == SNIB_ESERVER;",
+    ),
+    Mutant(
+        "an unanswered release counts as done",
+        "engine/release.c",
+        "    int kind = request->kind;",
+        "    int kind = request->kind;\n    if (kind == SNIB__REQ_RELEASE) {\n"
+        "        snib__gate_released(e, hold, SNIB_OK, now);\n        return;\n    }",
+    ),
+    Mutant(
+        "the old connection may still act",
+        "net/conn.c",
+        "if (conn->kill_id != 0)\n            bad |=",
+        "if (false)\n            bad |=",
+    ),
+    Mutant(
+        "a reply goes to the next request after a cancel",
+        "engine/node.c",
+        "            request->subject = NULL;",
+        "            conn->ring_count--;",
+    ),
+    Mutant(
+        "release is always a success",
+        "engine/release.c",
+        "bool ours = verdict.yes || (",
+        "bool ours = true || (",
+    ),
     # Telling
-    Mutant("a loss is not told", "engine/hold.c",
-           "if (hold->tell && (hold->flags & SNIB__HANDED)) {",
-           "if (false && (hold->flags & SNIB__HANDED)) {"),
-    Mutant("an unreachable server is not a loss", "engine/watchdog.c",
-           "while (list->head && list->head->deadline <= now)",
-           "while (false && now)"),
-    Mutant("a timed wait is not timed while its try is under way", "engine/sole.c",
-           "if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {",
-           "if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {"),
+    Mutant(
+        "a loss is not told",
+        "engine/hold.c",
+        "if (hold->tell && (hold->flags & SNIB__HANDED)) {",
+        "if (false && (hold->flags & SNIB__HANDED)) {",
+    ),
+    Mutant(
+        "an unreachable server is not a loss",
+        "engine/watchdog.c",
+        "while (list->head && list->head->deadline <= now)",
+        "while (false && now)",
+    ),
+    Mutant(
+        "a timed wait is not timed while its try is under way",
+        "engine/sole.c",
+        "if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {",
+        "if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {",
+    ),
     # Waiting
-    Mutant("no try on the confirmation of a subscription", "engine/chan.c",
-           "            snib__wait_try(e, wait, now);",
-           "            (void)now;"),
-    Mutant("no timer beside the messages", "engine/wait.c",
-           "if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)",
-           "if (sleep == 0)"),
-    Mutant("no new subscription after a reconnect", "engine/chan.c",
-           "            if (snib__chan_wanted(chan))\n                snib__chan_subscribe(e, chan, now);",
-           "            if (snib__chan_wanted(chan) && now == 0)\n                snib__chan_subscribe(e, chan, now);"),
-    Mutant("waiters ask without pause", "engine/wait.c",
-           "    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,",
-           "    sleep = SNIB__MS;\n    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,"),
-    Mutant("the last waiter's subscription stays", "engine/chan.c",
-           "if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&",
-           "if (false &&"),
-    Mutant("a lingering subscription takes new waiters with it", "engine/wait.c",
-           "        wait_unidle(e, gate->wait); /*", "        /*"),
-    Mutant("another's message is taken for a refused release's own", "engine/release.c",
-           "        else\n            wait->hint = true;\n    }\n",
-           "    }\n"),
-    Mutant("messages that were lost are expected for ever", "engine/wait.c",
-           "    wait->own_messages = 0; /* what has not come by now was lost */", ""),
-    Mutant("a refusal without a name takes all subscriptions", "engine/chan.c",
-           "(chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)",
-           "chan->state == SNIB__CHAN_ASKED"),
+    Mutant(
+        "no try on the confirmation of a subscription",
+        "engine/chan.c",
+        "            snib__wait_try(e, wait, now);",
+        "            (void)now;",
+    ),
+    Mutant(
+        "no timer beside the messages",
+        "engine/wait.c",
+        "if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)",
+        "if (sleep == 0)",
+    ),
+    Mutant(
+        "no new subscription after a reconnect",
+        "engine/chan.c",
+        "            if (snib__chan_wanted(chan))\n"
+        "                snib__chan_subscribe(e, chan, now);",
+        "            if (snib__chan_wanted(chan) && now == 0)\n"
+        "                snib__chan_subscribe(e, chan, now);",
+    ),
+    Mutant(
+        "waiters ask without pause",
+        "engine/wait.c",
+        "    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,",
+        "    sleep = SNIB__MS;\n    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,",
+    ),
+    Mutant(
+        "the last waiter's subscription stays",
+        "engine/chan.c",
+        "if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&",
+        "if (false &&",
+    ),
+    Mutant(
+        "a lingering subscription takes new waiters with it",
+        "engine/wait.c",
+        "        wait_unidle(e, gate->wait); /*",
+        "        /*",
+    ),
+    Mutant(
+        "another's message is taken for a refused release's own",
+        "engine/release.c",
+        "        else\n            wait->hint = true;\n    }\n",
+        "    }\n",
+    ),
+    Mutant(
+        "messages that were lost are expected for ever",
+        "engine/wait.c",
+        "    wait->own_messages = 0; /* what has not come by now was lost */",
+        "",
+    ),
+    Mutant(
+        "a refusal without a name takes all subscriptions",
+        "engine/chan.c",
+        "(chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)",
+        "chan->state == SNIB__CHAN_ASKED",
+    ),
     # Readers and writers
-    Mutant("a downgrade wakes nobody", "lua/write_release.lua",
-           "    redis.call('hset', KEYS[1], 'mode', 'read')\nend",
-           "    redis.call('hset', KEYS[1], 'mode', 'read')\n    return 1\nend"),
-    Mutant("the last reader tells nobody", "lua/read_release.lua",
-           "redis.pcall('publish', ARGV[2], '1')",
-           "0"),
-    Mutant("a reader's own lease has slack", "lua/read_acquire.lua",
-           "redis.call('set', KEYS[2], 1, 'px', ARGV[2])",
-           "redis.call('set', KEYS[2], 1, 'px', ARGV[2] + 60000)"),
-    Mutant("a reader's own lease is not renewed", "lua/read_renew.lua",
-           "if lease > 0 and redis.call('pexpire', own, lease) == 0 then",
-           "if false then"),
-    Mutant("a writer comes in beside readers", "lua/write_acquire.lua",
-           "busy = readers()",
-           "busy = nil"),
-    Mutant("a reader comes in beside a writer", "lua/read_acquire.lua",
-           "elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
-           "elseif mode ~= 'write' then"),
-    Mutant("a reader's release takes the last other reader with it", "lua/read_release.lua",
-           "if fields <= 1 then",
-           "if fields <= 2 then"),
-    Mutant("readers do not wait behind a preferred writer", "lua/read_acquire.lua",
-           "if mark > 0 then",
-           "if mark > 1e9 then"),
-    Mutant("a writer's read has a number of its own", "engine/gate.c",
-           "        hold->number = number;",
-           ""),
+    Mutant(
+        "a downgrade wakes nobody",
+        "lua/write_release.lua",
+        "    redis.call('hset', KEYS[1], 'mode', 'read')\nend",
+        "    redis.call('hset', KEYS[1], 'mode', 'read')\n    return 1\nend",
+    ),
+    Mutant(
+        "the last reader tells nobody",
+        "lua/read_release.lua",
+        "redis.pcall('publish', ARGV[2], '1')",
+        "0",
+    ),
+    Mutant(
+        "a reader's own lease has slack",
+        "lua/read_acquire.lua",
+        "redis.call('set', KEYS[2], 1, 'px', ARGV[2])",
+        "redis.call('set', KEYS[2], 1, 'px', ARGV[2] + 60000)",
+    ),
+    Mutant(
+        "a reader's own lease is not renewed",
+        "lua/read_renew.lua",
+        "if lease > 0 and redis.call('pexpire', own, lease) == 0 then",
+        "if false then",
+    ),
+    Mutant(
+        "a writer comes in beside readers",
+        "lua/write_acquire.lua",
+        "busy = readers()",
+        "busy = nil",
+    ),
+    Mutant(
+        "a reader comes in beside a writer",
+        "lua/read_acquire.lua",
+        "elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
+        "elseif mode ~= 'write' then",
+    ),
+    Mutant(
+        "a reader's release takes the last other reader with it",
+        "lua/read_release.lua",
+        "if fields <= 1 then",
+        "if fields <= 2 then",
+    ),
+    Mutant(
+        "readers do not wait behind a preferred writer",
+        "lua/read_acquire.lua",
+        "        if mark > 0 then\n            return mark",
+        "        if false then\n            return mark",
+    ),
+    Mutant(
+        "a writer's read has a number of its own",
+        "engine/gate.c",
+        "        hold->number = number;",
+        "",
+    ),
     # Tokens
-    Mutant("a hand-over takes no token", "lua/fenced_transfer.lua",
-           "redis.pcall('incr', KEYS[2])",
-           "1"),
-    Mutant("a grant by a release takes no token", "lua/_fair.lua",
-           "if type(redis.pcall('incr', KEYS[5])) ~= 'number' then",
-           "if false then"),
-    Mutant("a repeated request takes another token", "lua/fenced_acquire.lua",
-           "local token = mine and redis.call('get', KEYS[2])",
-           "local token = false"),
+    Mutant(
+        "a hand-over takes no token", "lua/fenced_transfer.lua", "redis.pcall('incr', KEYS[2])", "1"
+    ),
+    Mutant(
+        "a grant by a release takes no token",
+        "lua/_fair.lua",
+        "if type(redis.pcall('incr', KEYS[5])) ~= 'number' then",
+        "if false then",
+    ),
+    Mutant(
+        "a repeated request takes another token",
+        "lua/fenced_acquire.lua",
+        "local token = mine and redis.call('get', KEYS[2])",
+        "local token = false",
+    ),
     # Fair
-    Mutant("the newest waiter is granted", "lua/_fair.lua",
-           "local waiter, at = purge(), 0",
-           "local waiter, at = purge() and redis.call('lindex', KEYS[2], -1), 0"),
-    Mutant("whoever asks takes a free lock", "lua/fair_acquire.lua",
-           "if left == -2 and (not head or head == owner) then",
-           "if left == -2 then"),
-    Mutant("leaving forgets the score", "lua/_fair.lua",
-           "    redis.call('zrem', KEYS[3], owner)\n    return",
-           "    return"),
-    Mutant("leaving keeps the place", "lua/_fair.lua",
-           "return redis.call('lrem', KEYS[2], 0, owner)",
-           "return 1"),
-    Mutant("the dead are waited for", "lua/_fair.lua",
-           "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500,",
-           "local PATIENCE, DEAD, FIRST, BEATS = 4000, 250000,"),
-    Mutant("a beat is not noted", "lua/fair_acquire.lua",
-           "    redis.call('hset', KEYS[4], client(owner), now)\n    expire()",
-           "    expire()"),
-    Mutant("a queue has no end", "lua/_fair.lua",
-           "    redis.call('pexpire', KEYS[2], left)",
-           "    redis.call('persist', KEYS[2])"),
-    Mutant("a release grants nobody", "lua/fair_release.lua",
-           "number, token = grant(ARGV[2], client(ARGV[1]))",
-           "number, token = false, '0'"),
-    Mutant("a first lease is not confirmed", "engine/hold.c",
-           "        snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);\n",
-           ""),
-    Mutant("a granted lease counts from the message", "engine/place.c",
-           "snib__time safe = snib__lease_end(known, first);",
-           "snib__time safe = snib__lease_end(now, first);"),
-    Mutant("an old grant is believed", "engine/place.c",
-           "if (server_ms >= op->fair.queued_ms)",
-           "if (server_ms >= 0)"),
-    Mutant("a place ends with a lease", "engine/release.c",
-           "if (hold->gate->kind->discipline == SNIB__QUEUED)\n        slack",
-           "if (false)\n        slack"),
-    Mutant("nobody beats for the others", "engine/wait.c",
-           "snib__place_beat(e, wait->gate, now);",
-           "(void)wait;"),
+    Mutant(
+        "the newest waiter is granted",
+        "lua/_fair.lua",
+        "local waiter, at = purge(), 0",
+        "local waiter, at = purge() and redis.call('lindex', KEYS[2], -1), 0",
+    ),
+    Mutant(
+        "whoever asks takes a free lock",
+        "lua/fair_acquire.lua",
+        "if left == -2 and (not head or head == owner) then",
+        "if left == -2 then",
+    ),
+    Mutant(
+        "leaving forgets the score",
+        "lua/_fair.lua",
+        "    redis.call('zrem', KEYS[3], owner)\n    return",
+        "    return",
+    ),
+    Mutant(
+        "leaving keeps the place",
+        "lua/_fair.lua",
+        "return redis.call('lrem', KEYS[2], 0, owner)",
+        "return 1",
+    ),
+    Mutant(
+        "the dead are waited for",
+        "lua/_fair.lua",
+        "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500,",
+        "local PATIENCE, DEAD, FIRST, BEATS = 4000, 250000,",
+    ),
+    Mutant(
+        "a beat is not noted",
+        "lua/fair_acquire.lua",
+        "    redis.call('hset', KEYS[4], client(owner), now)\n    expire()",
+        "    expire()",
+    ),
+    Mutant(
+        "a queue has no end",
+        "lua/_fair.lua",
+        "    redis.call('pexpire', KEYS[2], left)",
+        "    redis.call('persist', KEYS[2])",
+    ),
+    Mutant(
+        "a release grants nobody",
+        "lua/fair_release.lua",
+        "number, token = grant(ARGV[2], client(ARGV[1]))",
+        "number, token = false, '0'",
+    ),
+    Mutant(
+        "a first lease is not confirmed",
+        "engine/hold.c",
+        "        snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / "
+        "SNIB__MS), now);\n",
+        "",
+    ),
+    Mutant(
+        "a granted lease counts from the message",
+        "engine/place.c",
+        "snib__time safe = snib__lease_end(known, first);",
+        "snib__time safe = snib__lease_end(now, first);",
+    ),
+    Mutant(
+        "an old grant is believed",
+        "engine/place.c",
+        "if (server_ms >= op->fair.queued_ms)",
+        "if (server_ms >= 0)",
+    ),
+    Mutant(
+        "a place ends with a lease",
+        "engine/release.c",
+        "if (hold->gate->kind->discipline == SNIB__QUEUED)\n        slack",
+        "if (false)\n        slack",
+    ),
+    Mutant(
+        "nobody beats for the others",
+        "engine/wait.c",
+        "snib__place_beat(e, wait->gate, now);",
+        "(void)wait;",
+    ),
     # Permits, semaphores, latches
-    Mutant("expired permits come back twice", "lua/permits_acquire.lua",
-           "redis.call('incrby', KEYS[1], #over)",
-           "redis.call('incrby', KEYS[1], 2 * #over)"),
-    Mutant("permits come back that were not there", "lua/permits_release.lua",
-           "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))",
-           "redis.call('zrem', KEYS[2], unpack(ARGV, 2))\nlocal back = #ARGV - 1"),
-    Mutant("more permits than there are", "lua/permits_acquire.lua",
-           "if not mine and value < n then",
-           "if not mine and value < 1 then"),
-    Mutant("a repeated request takes more permits", "lua/permits_acquire.lua",
-           "if not mine then\n    local left",
-           "if true then\n    local left"),
-    Mutant("permits tell nobody", "lua/permits_release.lua",
-           "value > 0 and redis.pcall('publish', ARGV[1], value)",
-           "0"),
-    Mutant("a semaphore's request is repeated", "locks/semaphore.c",
-           ".traits = SNIB__UNOWNED",
-           ".traits = 0"),
-    Mutant("a semaphore tells nobody", "lua/semaphore_release.lua",
-           "value > 0 and redis.pcall('publish', ARGV[2], value)",
-           "0"),
-    Mutant("a latch opens one count early", "lua/latch_count.lua",
-           "if value > 1 then",
-           "if value > 2 then"),
-    Mutant("a latch lets go at the last count", "lua/latch_acquire.lua",
-           "if value > 0 then",
-           "if value > 1 then"),
-    Mutant("a latch opens in silence", "lua/latch_count.lua",
-           "redis.pcall('publish', ARGV[3], '0')",
-           "local _ = 0"),
-    Mutant("who wants less waits for who wanted more", "engine/gate.c",
-           "else if (first && !snib__gate_sole(gate))",
-           "else if (false && first)"),
+    Mutant(
+        "expired permits come back twice",
+        "lua/permits_acquire.lua",
+        "redis.call('incrby', KEYS[1], #over)",
+        "redis.call('incrby', KEYS[1], 2 * #over)",
+    ),
+    Mutant(
+        "permits come back that were not there",
+        "lua/permits_release.lua",
+        "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))",
+        "redis.call('zrem', KEYS[2], unpack(ARGV, 2))\nlocal back = #ARGV - 1",
+    ),
+    Mutant(
+        "more permits than there are",
+        "lua/permits_acquire.lua",
+        "if not mine and value < n then",
+        "if not mine and value < 1 then",
+    ),
+    Mutant(
+        "a repeated request takes more permits",
+        "lua/permits_acquire.lua",
+        "if not mine then\n    local left",
+        "if true then\n    local left",
+    ),
+    Mutant(
+        "permits tell nobody",
+        "lua/permits_release.lua",
+        "value > 0 and redis.pcall('publish', ARGV[1], value)",
+        "0",
+    ),
+    Mutant(
+        "a semaphore's request is repeated",
+        "locks/semaphore.c",
+        ".traits = SNIB__UNOWNED",
+        ".traits = 0",
+    ),
+    Mutant(
+        "a semaphore tells nobody",
+        "lua/semaphore_release.lua",
+        "value > 0 and redis.pcall('publish', ARGV[2], value)",
+        "0",
+    ),
+    Mutant(
+        "a latch opens one count early",
+        "lua/latch_count.lua",
+        "if value > 1 then",
+        "if value > 2 then",
+    ),
+    Mutant(
+        "a latch lets go at the last count",
+        "lua/latch_acquire.lua",
+        "if value > 0 then",
+        "if value > 1 then",
+    ),
+    Mutant(
+        "a latch opens in silence",
+        "lua/latch_count.lua",
+        "redis.pcall('publish', ARGV[3], '0')",
+        "local _ = 0",
+    ),
+    Mutant(
+        "who wants less waits for who wanted more",
+        "engine/gate.c",
+        "else if (first && !snib__gate_sole(gate))",
+        "else if (false && first)",
+    ),
     # Several locks, other locks
-    Mutant("a multi lock takes what it gets", "lua/multi_acquire.lua",
-           "if blocked then",
-           "if blocked and blocked[1] == 0 then"),
-    Mutant("a multi lock forgets its last member", "lua/multi_release.lua",
-           "for i = 1, #kinds do\n    local message, was",
-           "for i = 1, #kinds - 1 do\n    local message, was"),
-    Mutant("a multi lock listens to its first member", "locks/multi.c",
-           "verdict->blocker = (uint32_t)reply[1].integer;",
-           "verdict->blocker = 0;"),
-    Mutant("a multi lock renews its first member", "lua/multi_renew.lua",
-           "        for m = 1, #kinds do\n            renew",
-           "        for m = 1, 1 do\n            renew"),
-    Mutant("a plain lock is deleted blindly", "lua/plain_release.lua",
-           "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
-           "if redis.call('exists', KEYS[1]) == 0 then"),
-    Mutant("a repeated hand-over keeps the old lease", "lua/write_transfer.lua",
-           "        redis.call('pexpire', KEYS[1], ARGV[3])\n", ""),
-    Mutant("spinning never slows down", "engine/wait.c",
-           "        if (wait->brief < WAIT_POLL_MAX)\n            wait->brief++;\n",
-           ""),
+    Mutant(
+        "a multi lock takes what it gets",
+        "lua/multi_acquire.lua",
+        "if blocked then",
+        "if blocked and blocked[1] == 0 then",
+    ),
+    Mutant(
+        "a multi lock forgets its last member",
+        "lua/multi_release.lua",
+        "for i = 1, #kinds do\n    local message, was",
+        "for i = 1, #kinds - 1 do\n    local message, was",
+    ),
+    Mutant(
+        "a multi lock listens to its first member",
+        "locks/multi.c",
+        "verdict->blocker = (uint32_t)reply[1].integer;",
+        "verdict->blocker = 0;",
+    ),
+    Mutant(
+        "a multi lock renews its first member",
+        "lua/multi_renew.lua",
+        "        for m = 1, #kinds do\n            renew",
+        "        for m = 1, 1 do\n            renew",
+    ),
+    Mutant(
+        "a plain lock is deleted blindly",
+        "lua/plain_release.lua",
+        "if redis.call('get', KEYS[1]) ~= ARGV[1] then",
+        "if redis.call('exists', KEYS[1]) == 0 then",
+    ),
+    Mutant(
+        "a repeated hand-over keeps the old lease",
+        "lua/write_transfer.lua",
+        "        redis.call('pexpire', KEYS[1], ARGV[3])\n",
+        "",
+    ),
+    Mutant(
+        "spinning never slows down",
+        "engine/wait.c",
+        "        if (wait->brief < WAIT_POLL_MAX)\n            wait->brief++;\n",
+        "",
+    ),
     # The rest
-    Mutant("the database is not selected", "net/conn.c",
-           "if (login->database != 0)", "if (false)"),
-    Mutant("close keeps the locks", "engine/engine.c",
-           "    if (rest)\n        snib__gate_release(e, rest, now);",
-           "    (void)rest;"),
-    Mutant("a forgotten script is an error", "engine/node.c",
-           "request->script >= 0 && request->tries++ == 0 &&", "request->script >= 0 && false &&"),
+    Mutant("the database is not selected", "net/conn.c", "if (login->database != 0)", "if (false)"),
+    Mutant(
+        "close keeps the locks",
+        "engine/engine.c",
+        "    if (rest)\n        snib__gate_release(e, rest, now);",
+        "    (void)rest;",
+    ),
+    Mutant(
+        "a forgotten script is an error",
+        "engine/node.c",
+        "request->script >= 0 && request->tries++ == 0 &&",
+        "request->script >= 0 && false &&",
+    ),
 ]
 
 
 def untouched(source: Path, core: Path, changed: str) -> bool:
-    """Whether an object cannot differ from the pristine core's.  Scripts are in a table that few files read."""
+    """Whether an object cannot differ from the pristine core's.  Few files read the table of scripts."""
     if changed.endswith(".lua"):
         return "snib__script_texts" not in source.read_text()
     return source != core / changed
 
 
 def compile_sim(core: Path, build: Path, changed: str, base: Path | None) -> None:
-    """Compile into build/sim and build/sim_stories; objects that the change cannot touch are base's."""
-    lua = subprocess.run(["pkg-config", "--cflags", "--libs", "lua5.1"], check=True, text=True,
-                         capture_output=True).stdout.split()
+    """Compile build/sim and build/sim_stories; objects that the change cannot touch are base's."""
+    lua = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "lua5.1"], check=True, text=True, capture_output=True
+    ).stdout.split()
     build.mkdir()
-    subprocess.run(["cmake", f"-DDIR={core / 'lua'}", f"-DOUT={build / 'snib_scripts.h'}", "-P",
-                    str(core / "lua" / "embed.cmake")], check=True, capture_output=True)
-    shared = [*sorted(core.glob("engine/*.c")), *sorted(core.glob("locks/*.c")), *sorted(core.glob("net/*.c")),
-              core / "api" / "codes.c",
-              *(HERE / f"model_{part}.c" for part in ("keys", "lists", "lua", "reply", "server", "values"))]
+    subprocess.run(
+        [
+            "cmake",
+            f"-DDIR={core / 'lua'}",
+            f"-DOUT={build / 'snib_scripts.h'}",
+            "-P",
+            str(core / "lua" / "embed.cmake"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    shared = [
+        *sorted(core.glob("engine/*.c")),
+        *sorted(core.glob("locks/*.c")),
+        *sorted(core.glob("net/*.c")),
+        core / "api" / "codes.c",
+        *(
+            HERE / f"model_{part}.c"
+            for part in ("keys", "lists", "lua", "reply", "server", "values")
+        ),
+    ]
     programs = {"sim": sorted(HERE.glob("sim*.c")), "sim_stories": [HERE / "stories.c"]}
     objects = {}
     for source in [*shared, *(source for own in programs.values() for source in own)]:
@@ -296,13 +578,37 @@ def compile_sim(core: Path, build: Path, changed: str, base: Path | None) -> Non
         if base is not None and untouched(source, core, changed):
             objects[source] = str(base / name)
             continue
-        subprocess.run(["gcc", *FLAGS, f"-I{build}", f"-I{core}", f"-I{core / 'include'}", f"-I{HERE}",
-                        *(flag for flag in lua if flag.startswith("-I")), "-c", str(source), "-o",
-                        str(build / name)], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                *FLAGS,
+                f"-I{build}",
+                f"-I{core}",
+                f"-I{core / 'include'}",
+                f"-I{HERE}",
+                *(flag for flag in lua if flag.startswith("-I")),
+                "-c",
+                str(source),
+                "-o",
+                str(build / name),
+            ],
+            check=True,
+        )
         objects[source] = str(build / name)
     for program, own in programs.items():
-        subprocess.run(["gcc", *FLAGS, *(objects[source] for source in [*shared, *own]), "-o",
-                        str(build / program), *lua, "-lhiredis", "-lm"], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                *FLAGS,
+                *(objects[source] for source in [*shared, *own]),
+                "-o",
+                str(build / program),
+                *lua,
+                "-lhiredis",
+                "-lm",
+            ],
+            check=True,
+        )
 
 
 def run_program(command: list[str]) -> tuple[bool, str]:
@@ -329,7 +635,9 @@ def try_mutant(mutant: Mutant, work: Path, seeds: int) -> tuple[bool, str]:
     source = core / mutant.file
     text = source.read_text()
     if text.count(mutant.old) != 1:
-        sys.exit(f"mutants: {mutant.name}: {mutant.file} has its text {text.count(mutant.old)} times")
+        sys.exit(
+            f"mutants: {mutant.name}: {mutant.file} has its text {text.count(mutant.old)} times"
+        )
     source.write_text(text.replace(mutant.old, mutant.new))
     build = work / "mutant"
     shutil.rmtree(build, ignore_errors=True)
@@ -343,7 +651,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10000)
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
     arguments = parser.parse_args()
-    chosen = [m for m in MUTANTS if not arguments.names or any(n in m.name for n in arguments.names)]
+    chosen = [
+        m for m in MUTANTS if not arguments.names or any(n in m.name for n in arguments.names)
+    ]
     missed = []
     with tempfile.TemporaryDirectory(prefix="snib-mutants-") as folder:
         work = Path(folder)
@@ -355,8 +665,11 @@ def main() -> None:
         for mutant in chosen:
             begin = time.monotonic()
             caught, how = try_mutant(mutant, work, arguments.seeds)
-            print(f"{'caught' if caught else 'MISSED'}  {mutant.name:<58} {time.monotonic() - begin:6.1f} s  "
-                  f"{how[:90] if caught else ''}", flush=True)
+            print(
+                f"{'caught' if caught else 'MISSED'}  {mutant.name:<58} {time.monotonic() - begin:6.1f} s "
+                f"{how[:90] if caught else ''}",
+                flush=True,
+            )
             if not caught:
                 missed.append(mutant.name)
     print(f"mutants: {len(chosen) - len(missed)} of {len(chosen)} caught by the simulator")

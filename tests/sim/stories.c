@@ -400,6 +400,27 @@ static void downgrade(void)
     end_world();
 }
 
+/* A message of our own that was lost is not expected for ever: the next one is another's. */
+static void lost_message(void)
+{
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor();
+    struct waiter *first = wait_for(b, SNIB_MUTEX, "orders");
+    struct waiter *ours = wait_for(a, SNIB_MUTEX, "orders");
+    release(first);
+    expect(ours->code == SNIB_OK, "the waiter was not told");
+    model_set_faults(server, MODEL_MUTE);
+    release(ours);
+    model_set_faults(server, 0);
+    struct waiter *theirs = wait_for(b, SNIB_MUTEX, "orders");
+    struct waiter *waits = wait_for(a, SNIB_MUTEX, "orders");
+    run_for(4 * SECOND);
+    release(theirs);
+    expect(waits->code == SNIB_OK, "a message of another was taken for our own");
+    release(waits);
+    end_world();
+}
+
 static void dead_reader(void)
 {
     begin_world();
@@ -533,6 +554,7 @@ int main(int argc, char **argv)
         {"killed waiters", killed_waiters},
         {"long wait", long_wait},
         {"leavers", leavers},
+        {"lost message", lost_message},
         {"late grant", late_grant},
         {"downgrade", downgrade},
         {"dead reader", dead_reader},

@@ -23,6 +23,14 @@ const struct kind kinds[KINDS] = {
     {"permits", SNIB_PERMITS, 0, SNIB_PERMITS, 0, LEASED | COUNTED | TELLS},
 };
 
+struct pair *kinds_next(struct kinds_world *world, struct pair *pair, int traits)
+{
+    pair = pair ? pair + 1 : world->pairs;
+    while (pair < world->pairs + KINDS && !(pair->kind->traits & traits))
+        pair++;
+    return pair < world->pairs + KINDS ? pair : NULL;
+}
+
 int kinds_server_start(void **state)
 {
     static struct kinds_world world;
@@ -53,8 +61,8 @@ static snib_lock *kinds_lock(snib_client *client, int32_t kind, uint32_t flags, 
 
 void kinds_set_numbers(struct kinds_world *world)
 {
-    FOR_EACH_KIND_THAT(world, pair, COUNTED)
-    must_count(pair->kind->kind, pair->same, SNIB_COUNT_INIT, 1);
+    for (EACH_KIND_THAT(world, pair, COUNTED))
+        must_count(pair->kind->kind, pair->same, SNIB_COUNT_INIT, 1);
 }
 
 void kinds_open(struct kinds_world *world, struct kinds_options options)
@@ -77,8 +85,7 @@ void kinds_open(struct kinds_world *world, struct kinds_options options)
         pair->own_rival = kinds_lock(world->ours, kind->rival, kind->rival_flags, pair->name, none);
     }
     kinds_set_numbers(world);
-    FOR_EACH_KIND(world, pair)
-    { /* counters of tokens are there from the first hold on */
+    for (EACH_KIND(world, pair)) { /* counters of tokens are there from the first hold on */
         must_release(must_acquire(pair->ours, 0));
         must_release(must_acquire(pair->rival, 0));
     }
@@ -110,8 +117,7 @@ void kinds_close(struct kinds_world *world)
     EXPECT(snib_client_close(world->theirs, -1, err), SNIB_OK);
     kinds_expect_base(world, 1000);
     AWAIT(server_channels(&world->server) == 0, 1000);
-    FOR_EACH_KIND(world, pair)
-    {
+    for (EACH_KIND(world, pair)) {
         snib_lock_free(pair->ours);
         snib_lock_free(pair->same);
         snib_lock_free(pair->rival);

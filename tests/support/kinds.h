@@ -60,10 +60,13 @@ void kinds_expect_base(struct kinds_world *world, int64_t limit_ms);
 snib_op *must_submit(snib_lock *lock, int64_t wait_ms, snib_queue *queue, uint64_t token);
 void expect_hold_lost(snib_hold *hold, int32_t reason, int64_t limit_ms);
 
-#define FOR_EACH_KIND(world, pair)                                                                 \
-    for (struct pair *pair = (world)->pairs; pair < (world)->pairs + KINDS; pair++)
-#define FOR_EACH_KIND_THAT(world, pair, trait)                                                     \
-    FOR_EACH_KIND(world, pair)                                                                     \
-    if (pair->kind->traits & (trait))
+/* for (EACH_KIND(world, pair)) ...   and those that have one of the traits */
+#define EACH_KIND(world, pair) EACH_KIND_THAT(world, pair, ~0)
+#define EACH_KIND_THAT(world, pair, traits)                                                        \
+    struct pair *pair = kinds_next(world, NULL, traits);                                           \
+    pair;                                                                                          \
+    pair = kinds_next(world, pair, traits)
+
+struct pair *kinds_next(struct kinds_world *world, struct pair *pair, int traits);
 
 #endif
