@@ -8,7 +8,6 @@ this list cannot rot in silence.  The unchanged core must pass first.
 """
 
 import argparse
-import os
 import re
 import shutil
 import subprocess
@@ -538,7 +537,7 @@ MUTANTS = [
 
 
 def untouched(source: Path, core: Path, changed: str) -> bool:
-    """Whether an object cannot differ from the pristine core's.  Few files read the table of scripts."""
+    """Whether an object cannot differ from the base; few files read the table of scripts."""
     if changed.endswith(".lua"):
         return "snib__script_texts" not in source.read_text()
     return source != core / changed
