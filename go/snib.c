@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1a174cca5daba711"
+#define SNIB_BUILD_ID "d64007c594ab2c6f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11743,8 +11743,9 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         snib__sole_advance(e, gate, now);
         return;
     }
+    bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
-    if (!(hold->flags & SNIB__AWAKE) && snib__chan_on(gate->wait))
+    if (!awake && snib__chan_on(gate->wait))
         snib__sole_advance(e, gate, now); /* subscribed since: a release may not have been heard */
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);

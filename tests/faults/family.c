@@ -191,7 +191,7 @@ static void semaphore_is_unknown(void **state)
         enum direction direction = run % 2 ? TO_SERVER : TO_CLIENT;
         enum cut_mode mode = run / 2 % 2 ? CUT_FIN : CUT_RST;
         bool done = direction == TO_CLIENT; /* the request was read, the answer is lost */
-        int lost = direction == TO_CLIENT ? run / 4 % 4 : run * 2;
+        int lost = direction == TO_CLIENT ? run / 4 % 4 : run * 3 % 99;
         int64_t value;
         snib_hold *hold = NULL;
         must_count(SNIB_SEMAPHORE, pair->same, SNIB_COUNT_ADD,

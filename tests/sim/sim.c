@@ -1,6 +1,8 @@
 /* sim.c - the engine in a simulated world: one seed, one life, one verdict.
  *
- *     sim [--seeds A-B] [--trace SEED]        without: as many seeds as SNIB_SIM_SEEDS says, or 1000
+ *     sim [--mutexes] [--seeds A-B] [--trace SEED]
+ *
+ * Without a range: as many seeds as SNIB_SIM_SEEDS says, or 1000.  --mutexes: no world has other locks.
  *
  * A world lives through three phases: disturbed, with the faults that its seed knows; calm, in which
  * everything must come right again; winding down, after which nothing of ours may be left.  A failure is
@@ -22,6 +24,7 @@
 struct sim sim;
 struct sim_totals totals;
 static jmp_buf failed;
+static bool only_mutexes;
 
 uint64_t sim_draw(uint64_t below)
 {
@@ -79,7 +82,8 @@ void sim_fail(const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "; replay: sim --trace %llu\n", (unsigned long long)sim.seed);
+    fprintf(stderr, "; replay: sim %s--trace %llu\n", only_mutexes ? "--mutexes " : "",
+            (unsigned long long)sim.seed);
     longjmp(failed, 1);
 }
 
@@ -97,7 +101,7 @@ static void plan_families(void)
                                   FAMILY_RW};
     static const bool known_to_redisson[FAMILY_COUNT] = {
         [FAMILY_MUTEX] = true, [FAMILY_FAIR] = true, [FAMILY_RW] = true, [FAMILY_PERMITS] = true};
-    bool mutexes = sim_chance(3);
+    bool mutexes = only_mutexes || sim_chance(3);
     bool peers = !mutexes && sim_chance(2);
     sim.multi = !mutexes && sim.name_count > 1 && sim_chance(4);
     for (int i = 0; i < sim.name_count; i++) {
@@ -350,6 +354,11 @@ int main(int argc, char **argv)
     const char *count = getenv("SNIB_SIM_SEEDS");
     uint64_t first = 1, last = count == NULL ? 1000 : strtoull(count, NULL, 10), hash, again;
     struct timespec from, to;
+    if (argc > 1 && strcmp(argv[1], "--mutexes") == 0) {
+        only_mutexes = true;
+        argc--;
+        argv++;
+    }
     if (argc == 3 && strcmp(argv[1], "--trace") == 0) {
         return run(strtoull(argv[2], NULL, 10), true, &hash) ? 0 : 1;
     }
@@ -358,7 +367,7 @@ int main(int argc, char **argv)
         first = strtoull(argv[2], &rest, 10);
         last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
     } else if (argc != 1) {
-        fprintf(stderr, "usage: sim [--seeds A-B] [--trace SEED]\n");
+        fprintf(stderr, "usage: sim [--mutexes] [--seeds A-B] [--trace SEED]\n");
         return 2;
     }
     clock_gettime(CLOCK_MONOTONIC, &from);

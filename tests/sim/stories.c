@@ -26,6 +26,7 @@ struct actor {                   /* a process */
     struct snib__engine *engine; /* NULL: killed */
     uint64_t links[2];           /* the model's; 0: not connected */
     bool stopped;                /* as by SIGSTOP */
+    bool deaf;                   /* its link for messages is stuck */
 };
 
 struct waiter { /* an acquisition, from its start to its end */
@@ -139,7 +140,7 @@ static void finish(struct actor *actor, struct snib__op *op)
 static bool pump(struct actor *actor)
 {
     bool busy = false;
-    for (int link = 0; link < 2; link++) {
+    for (int link = 0; link < (actor->deaf ? 1 : 2); link++) {
         int wish = snib__engine_take_wish(actor->engine, link);
         if (wish == SNIB__WISH_CLOSE) {
             cut(actor, link);
@@ -364,6 +365,9 @@ static void late_grant(void)
     run_for(5 * SECOND);
     expect(next->code == SNIB_OK, "the lock stays with who does not answer");
     sleeper->stopped = false;
+    sleeper->deaf = true;
+    run_for(SECOND / 10);
+    sleeper->deaf = false;
     run_for(SECOND / 10);
     expect(asleep->code == SNIB_AGAIN, "two hold the lock");
     release(next);
@@ -418,6 +422,38 @@ static void lost_message(void)
     release(theirs);
     expect(waits->code == SNIB_OK, "a message of another was taken for our own");
     release(waits);
+    end_world();
+}
+
+static void allow_channels(void *context, uint64_t connection, const model_text *argv, size_t argc)
+{
+    (void)context, (void)connection, (void)argc;
+    if (argv[0].n == 9 && memcmp(argv[0].p, "SUBSCRIBE", 9) == 0) {
+        model_set_faults(server, 0);
+    }
+}
+
+/* A refusal does not say which subscription it is about: the one that was not refused is not forgotten. */
+static void one_refusal(void)
+{
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor();
+    struct waiter *held[] = {wait_for(b, SNIB_MUTEX, "orders"), wait_for(b, SNIB_MUTEX, "stock")};
+    a->deaf = true;
+    struct waiter *waits[] = {wait_for(a, SNIB_MUTEX, "orders"), wait_for(a, SNIB_MUTEX, "stock")};
+    model_set_faults(server, MODEL_NO_CHANNELS);
+    model_watch(server, allow_channels, NULL);
+    a->deaf = false;
+    run_for(SECOND / 10);
+    expect(model_channel_count(server) == 1, "not one of two subscriptions was refused");
+    for (int i = 0; i < 2; i++) {
+        release(held[i]);
+        run_for(SECOND);
+        expect(waits[i]->code == SNIB_OK, "a waiter was not told");
+        release(waits[i]);
+    }
+    run_for(2 * SECOND);
+    expect(model_channel_count(server) == 0, "a subscription was left behind");
     end_world();
 }
 
@@ -554,6 +590,7 @@ int main(int argc, char **argv)
         {"killed waiters", killed_waiters},
         {"long wait", long_wait},
         {"leavers", leavers},
+        {"one refusal", one_refusal},
         {"lost message", lost_message},
         {"late grant", late_grant},
         {"downgrade", downgrade},

@@ -39,8 +39,7 @@ struct kinds_world {
     snib_client *ours, *theirs;
     snib_queue *queue, *their_queue;
     struct pair pairs[KINDS];
-    char *
-        base; /* the keys that are there when nobody holds anything: numbers and counters of tokens */
+    char *base; /* the keys that are there when nobody holds anything */
 };
 
 struct kinds_options {                   /* 0 and NULL: the defaults */
