@@ -75,17 +75,14 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
         return -1;
     request->sent_at = now;
     request->script = (int16_t)script;
-    if (snib__conn_expect(conn, request) < 0) {
+    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
+    if (snib__conn_expect(conn, request) < 0 ||
+        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
         conn->ring_count = before;
         return -1;
     }
-    e->stats.commands++;
-    if (script == SNIB__TWO_COMMANDS) {
-        struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
-        e->stats.commands++;
-        return snib__conn_expect(conn, &second);
-    }
+    e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
     return 0;
 }
 

@@ -301,7 +301,7 @@ static bool same_text(const redisReply *a, const redisReply *b, const struct com
 static bool same_integer(long long a, long long b, const struct command *c)
 {
     long long slack = (long long)(world.lag / MS) + 2;
-    return a == b || (c->timed && a > 100 && b > 100 && llabs(a - b) <= slack);
+    return a == b || (c->timed && a > 10 && b > 10 && llabs(a - b) <= slack);
 }
 
 static bool same_reply(const redisReply *a, const redisReply *b, const struct command *c)
