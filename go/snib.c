@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "270b58ee37f8ddbe"
+#define SNIB_BUILD_ID "57ae233c0e602d98"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11378,14 +11378,11 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
-    /* No message comes of a release that was refused or that told nobody; if one was taken for it,
-     * it was somebody else's, and news. */
-    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait) {
-        if (wait->own_messages >= release_messages(gate))
-            wait->own_messages -= release_messages(gate);
-        else
-            wait->hint = true;
-    }
+    /* No message comes of a release that was refused or that told nobody.  If one was taken for it, it was
+     * somebody else's; that is no loss, for the next waiter tries as soon as this release has ended. */
+    if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
+        wait->own_messages -= wait->own_messages < release_messages(gate) ? wait->own_messages
+                                                                          : release_messages(gate);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {

@@ -241,12 +241,6 @@ MUTANTS = [
         "        /*",
     ),
     Mutant(
-        "another's message is taken for a refused release's own",
-        "engine/release.c",
-        "        else\n            wait->hint = true;\n    }\n",
-        "    }\n",
-    ),
-    Mutant(
         "messages that were lost are expected for ever",
         "engine/wait.c",
         "    wait->own_messages = 0; /* what has not come by now was lost */",
