@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "57ae233c0e602d98"
+#define SNIB_BUILD_ID "0288668ae37db77d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2544,6 +2544,8 @@ void snib__group_abandon(struct snib__group *group);
 /* It is of no use. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
+/* HELD by a majority: ask those again that did not grant in the first place. */
+void snib__group_refill(struct snib__group *group);
 void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
@@ -2695,6 +2697,8 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 #include <stdlib.h>
 #include <string.h>
 
+#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to the nodes a majority lacks */
+
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
     struct snib__hold *hold; /* ours */
@@ -2715,6 +2719,7 @@ struct carrier {
     bool finished;          /* the home's hold is not ours any more */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
+    snib__time refill_at;   /* HELD: when those are asked again that did not grant */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -3028,6 +3033,11 @@ static void carrier_hear(struct carrier *c, snib__time now)
         snib__group_abandon(group);
     else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
         snib__group_pause_over(group);
+    else if (group->phase == SNIB__GROUP_HELD && now >= c->refill_at) {
+        if (c->refill_at) /* not at once: they have just answered */
+            snib__group_refill(group);
+        c->refill_at = now + CARRIER_REFILL;
+    }
     if (group->phase != SNIB__GROUP_PAUSING)
         c->pause_until = 0;
 }
@@ -12887,6 +12897,13 @@ void snib__group_release(struct snib__group *group)
             group_set(group, i, GROUP_DOUBTED);
     }
     group_judge(group);
+}
+
+void snib__group_refill(struct snib__group *group)
+{
+    for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
+        if (group->members[i].state == GROUP_REFUSED)
+            group_set(group, i, GROUP_ASKED);
 }
 
 void snib__group_pause_over(struct snib__group *group)

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to the nodes a majority lacks */
+
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
     struct snib__hold *hold; /* ours */
@@ -36,6 +38,7 @@ struct carrier {
     bool finished;          /* the home's hold is not ours any more */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
+    snib__time refill_at;   /* HELD: when those are asked again that did not grant */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -349,6 +352,11 @@ static void carrier_hear(struct carrier *c, snib__time now)
         snib__group_abandon(group);
     else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
         snib__group_pause_over(group);
+    else if (group->phase == SNIB__GROUP_HELD && now >= c->refill_at) {
+        if (c->refill_at) /* not at once: they have just answered */
+            snib__group_refill(group);
+        c->refill_at = now + CARRIER_REFILL;
+    }
     if (group->phase != SNIB__GROUP_PAUSING)
         c->pause_until = 0;
 }

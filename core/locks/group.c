@@ -198,6 +198,13 @@ void snib__group_release(struct snib__group *group)
     group_judge(group);
 }
 
+void snib__group_refill(struct snib__group *group)
+{
+    for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
+        if (group->members[i].state == GROUP_REFUSED)
+            group_set(group, i, GROUP_ASKED);
+}
+
 void snib__group_pause_over(struct snib__group *group)
 {
     if (group->phase == SNIB__GROUP_PAUSING)

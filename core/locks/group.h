@@ -65,6 +65,8 @@ void snib__group_abandon(struct snib__group *group);
 /* It is of no use. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
+/* HELD by a majority: ask those again that did not grant in the first place. */
+void snib__group_refill(struct snib__group *group);
 void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
