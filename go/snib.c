@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0288668ae37db77d"
+#define SNIB_BUILD_ID "6852b2170c6abd3d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2554,8 +2554,6 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member);
 snib__time snib__group_deadline(const struct snib__group *group);
 /* PAUSING: for how long, from 64 random bits. */
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
-/* Whether a member is held or is being given back. */
-bool snib__group_has(const struct snib__group *group, uint32_t i);
 
 #endif
 
@@ -6795,7 +6793,6 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
 bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
-void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code);
 
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
@@ -10817,6 +10814,14 @@ struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
+/* The operation ends without the hold; its carrier is told and ends the hold. */
+static void outer_fail(struct snib__engine *e, struct snib__op *op, int32_t code)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_end_op(e, op, code);
+    snib__outer_tell(e, hold);
+}
+
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
@@ -10828,15 +10833,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     op->waited = true;
     snib__outer_tell(e, hold);
     if (snib__op_arm(e, op) < 0)
-        snib__op_fail_outer(e, op, SNIB_ENOMEM);
-}
-
-/* The operation ends without the hold; its carrier is told and ends the hold. */
-void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_end_op(e, op, code);
-    snib__outer_tell(e, hold);
+        outer_fail(e, op, SNIB_ENOMEM);
 }
 
 bool snib__outer_wanted(const struct snib__outer *outer)
@@ -11512,7 +11509,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
  *
  * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
  * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
- * readers are in after ten round trips, and a thousand who wait for one permit cost one attempt.
+ * readers are in after a score of round trips, and a thousand who wait for one permit cost an attempt or two.
  */
 
 #define SHARE_BURST_MAX 64
@@ -12958,11 +12955,6 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
     if (most > GROUP_PAUSE_MAX)
         most = GROUP_PAUSE_MAX;
     return GROUP_PAUSE / 2 + random % most;
-}
-
-bool snib__group_has(const struct snib__group *group, uint32_t i)
-{
-    return group->members[i].state == GROUP_HELD || group->members[i].state == GROUP_GIVING;
 }
 
 /* ---- locks/kind.c -----------------------------------------------------------------------------*/

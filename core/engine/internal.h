@@ -379,7 +379,6 @@ void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib_
 bool snib__outer_is(const struct snib__gate *gate);
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold);
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer);
-void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code);
 
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,

@@ -38,6 +38,14 @@ struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
+/* The operation ends without the hold; its carrier is told and ends the hold. */
+static void outer_fail(struct snib__engine *e, struct snib__op *op, int32_t code)
+{
+    struct snib__hold *hold = op->hold;
+    snib__gate_end_op(e, op, code);
+    snib__outer_tell(e, hold);
+}
+
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
@@ -49,15 +57,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     op->waited = true;
     snib__outer_tell(e, hold);
     if (snib__op_arm(e, op) < 0)
-        snib__op_fail_outer(e, op, SNIB_ENOMEM);
-}
-
-/* The operation ends without the hold; its carrier is told and ends the hold. */
-void snib__op_fail_outer(struct snib__engine *e, struct snib__op *op, int32_t code)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_end_op(e, op, code);
-    snib__outer_tell(e, hold);
+        outer_fail(e, op, SNIB_ENOMEM);
 }
 
 bool snib__outer_wanted(const struct snib__outer *outer)

@@ -2,7 +2,7 @@
  *
  * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
  * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
- * readers are in after ten round trips, and a thousand who wait for one permit cost one attempt.
+ * readers are in after a score of round trips, and a thousand who wait for one permit cost an attempt or two.
  */
 #include "engine/internal.h"
 

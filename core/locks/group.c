@@ -258,8 +258,3 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
         most = GROUP_PAUSE_MAX;
     return GROUP_PAUSE / 2 + random % most;
 }
-
-bool snib__group_has(const struct snib__group *group, uint32_t i)
-{
-    return group->members[i].state == GROUP_HELD || group->members[i].state == GROUP_GIVING;
-}

@@ -75,7 +75,5 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member);
 snib__time snib__group_deadline(const struct snib__group *group);
 /* PAUSING: for how long, from 64 random bits. */
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
-/* Whether a member is held or is being given back. */
-bool snib__group_has(const struct snib__group *group, uint32_t i);
 
 #endif
