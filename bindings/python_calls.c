@@ -69,16 +69,6 @@ static PyObject *make_error(int32_t code, const char *text, int32_t os_error)
     return PyObject_CallFunction(error_factory, "isi", (int)code, text, (int)os_error);
 }
 
-void snib__py_raise(int32_t code, const char *text, int32_t os_error)
-{
-    PyObject *exception = make_error(code, text, os_error);
-
-    if (!exception)
-        return;
-    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
-    Py_DECREF(exception);
-}
-
 static int on_main_thread(void)
 {
     return syscall(SYS_gettid) == getpid();
@@ -86,8 +76,7 @@ static int on_main_thread(void)
 
 static int exiting; /* the interpreter is about to end; guarded by the GIL */
 
-/* exiting() - from now on clients close because the interpreter ends.  A daemon thread that would
- * be told so goes on waiting, as it would in threading.Lock, instead of failing noisily. */
+/* exiting() - from now on clients close because the interpreter ends. */
 static PyObject *call_exiting(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -96,13 +85,32 @@ static PyObject *call_exiting(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* A daemon thread that would be told that its client was closed under it by the end of the
+ * interpreter goes on waiting, as it would in threading.Lock, instead of failing noisily. */
+static void rest_if_exiting(void)
+{
+    if (!exiting || on_main_thread())
+        return;
+    PyEval_SaveThread();
+    for (;;)
+        pause();
+}
+
+void snib__py_raise(int32_t code, const char *text, int32_t os_error)
+{
+    PyObject *exception;
+
+    if (code == SNIB_ECLOSED || code == SNIB_LOST)
+        rest_if_exiting();
+    exception = make_error(code, text, os_error);
+    if (!exception)
+        return;
+    PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_DECREF(exception);
+}
+
 static PyObject *raise_result(int32_t code, const char *text, int32_t os_error)
 {
-    if (exiting && (code == SNIB_ECLOSED || code == SNIB_LOST) && !on_main_thread()) {
-        PyEval_SaveThread();
-        for (;;)
-            pause();
-    }
     snib__py_raise(code, text, os_error);
     return NULL;
 }
@@ -503,10 +511,12 @@ static PyObject *call_queue_drain(PyObject *module, PyObject *object)
 {
     snib_event events[events_max];
     snib_error err;
-    int count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
+    int count;
     PyObject *list;
 
     (void)module;
+    rest_if_exiting();
+    count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
     if (count < 0)
         return snib__py_raise_error(&err);
     list = PyList_New(count);

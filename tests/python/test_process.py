@@ -352,6 +352,26 @@ def work():
 for _ in range(4): threading.Thread(target=work, daemon=True).start()
 while client.stats().acquisitions < 100: time.sleep(0.001)
 """,
+    "naming locks in daemon threads": """
+def work():
+    while True: client.lock("busy")
+for _ in range(4): threading.Thread(target=work, daemon=True).start()
+lock.acquire()
+""",
+    "asyncio in a daemon thread": """
+async def main():
+    async def work():
+        while True:
+            async with c.lock("busy"): pass
+    async with snib.aio.connect(URL) as c:
+        for _ in range(4): asyncio.ensure_future(work())
+        while c.stats().acquisitions < 100: await asyncio.sleep(0.001)
+        busy.set()
+        await work()
+busy = threading.Event()
+threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
+busy.wait()
+""",
     "queue": "q = snib.Queue(client); q.acquire(lock); q.acquire(lock)",
     "asyncio": """
 async def main():
