@@ -42,7 +42,11 @@ class Server:
         options += ["--daemonize", "no", "--dir", folder, "--loglevel", "warning"]
         options += ["--maxclients", 4000]
         log = open(folder / f"{name}.log", "wb")
-        self.process = subprocess.Popen([binary, *map(str, options)], stdout=log, stderr=log)
+        # In a session of its own, as a service has: Linux shares the cores between sessions first, so
+        # the number of client threads does not decide how often the server runs.
+        self.process = subprocess.Popen(
+            [binary, *map(str, options)], stdout=log, stderr=log, start_new_session=True
+        )
         log.close()
         self._connect()
 
