@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6852b2170c6abd3d"
+#define SNIB_BUILD_ID "1cb69ed34efff07b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -5478,8 +5478,8 @@ int snib__is_control(uint32_t c)
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DRIVER_DEFER_ABOVE 4
-#define DRIVER_COLLECT_MAX 24
+#define DRIVER_DEFER_ABOVE 12
+#define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
 
 int snib__driver_init(struct snib__driver *d)

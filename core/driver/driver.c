@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DRIVER_DEFER_ABOVE 4
-#define DRIVER_COLLECT_MAX 24
+#define DRIVER_DEFER_ABOVE 12
+#define DRIVER_COLLECT_MAX 16
 #define DRIVER_READ_BYTES 16384
 
 int snib__driver_init(struct snib__driver *d)

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from watch import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
+QUIET_TIMEOUT = 15.0
 LINE_TIMEOUT = 30.0  # for one answer of a subject, over the seconds it was told to work
 
 
@@ -98,6 +100,16 @@ class Subject:
 
     def cpu(self) -> float:
         return sum(process_cpu(process.pid) for process in self._processes)
+
+    def await_quiet(self) -> None:
+        """Until its processes use less than a twentieth of a core, or for QUIET_TIMEOUT."""
+        until = time.monotonic() + QUIET_TIMEOUT
+        used = self.cpu()
+        while time.monotonic() < until:
+            time.sleep(0.5)
+            used, before = self.cpu(), used
+            if used - before < 0.5 / 20:
+                break
 
     def stop(self) -> None:
         for process in self._processes:

@@ -24,12 +24,21 @@ from rows import Row, Setting, all_rows  # noqa: E402
 from servers import Failed, Missing, Nodes, Server  # noqa: E402
 from watch import Watch  # noqa: E402
 
+WARM_TURNS = 3
+
 
 def take_turn(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> Sample:
     seat = row.seats[name]
     watching = Watch(setting.server, seat.watched) if seat.watched else nullcontext()
     with watching as watch:
         return measure(subject, setting.site, seconds, seat.inside, row.keeps_keys, watch)
+
+
+def warm_up(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> None:
+    """Turns that do not count.  A JVM compiles on for seconds after a turn, at the others' cost."""
+    for _ in range(WARM_TURNS):
+        take_turn(row, name, subject, setting, seconds)
+        subject.await_quiet()
 
 
 def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[str, Subject]:
@@ -43,7 +52,7 @@ def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[s
                 setting.builder.need(kind)
             subjects[name] = Subject(seat.argvs(setting), setting.folder, chosen)
             if seat.warm:
-                take_turn(row, name, subjects[name], setting, seat.warm)
+                warm_up(row, name, subjects[name], setting, seat.warm)
         except (Missing, Failed) as problem:
             missing[name] = f"{name}: {problem}"
             if name in subjects:
