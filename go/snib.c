@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1cb69ed34efff07b"
+#define SNIB_BUILD_ID "8eec708f03a3c31f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -521,7 +521,7 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
  *              permit <32 hex digits> <remaining ms>
  *              waiter <owner> <ms until its place ends>   fair, in order
  *              token <last>    available <permits>    total <permits>    count <number>
- *              waiting <subscribed processes>    more <entries that are not shown>
+ *              waiting <processes, by channel or queue>    more <entries that are not shown>
  *          An owner that is not plain text is shown with question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
@@ -6982,11 +6982,15 @@ static const struct snib__script_text {
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
      "    end\n"
      "end\n"
+     "local queued, processes = 0, {}\n"
      "if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then\n"
      "    kind = 'fair'\n"
      "    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do\n"
      "        local ends = redis.call('zscore', KEYS[3], owner)\n"
      "        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))\n"
+     "        local process = string.match(owner, '^(.*):') or owner\n"
+     "        queued = queued + (processes[process] and 0 or 1)\n"
+     "        processes[process] = true\n"
      "    end\n"
      "    more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)\n"
      "end\n"
@@ -6999,7 +7003,7 @@ static const struct snib__script_text {
      "for i = 2, #subscribed, 2 do\n"
      "    waiting = waiting + subscribed[i]\n"
      "end\n"
-     "fact('waiting', waiting)\n"
+     "fact('waiting', queued > 0 and math.max(waiting, queued) or waiting)\n"
      "if more > 0 then\n"
      "    fact('more', whole(more))\n"
      "end\n"
@@ -7011,7 +7015,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4315, "ba820b5966b127b70a37d4ca6872151299e54632"},
+     4546, "b34e9d6b2691e2dfcdb10e4d70a94d46414c3923"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"

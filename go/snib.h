@@ -478,7 +478,7 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
  *              permit <32 hex digits> <remaining ms>
  *              waiter <owner> <ms until its place ends>   fair, in order
  *              token <last>    available <permits>    total <permits>    count <number>
- *              waiting <subscribed processes>    more <entries that are not shown>
+ *              waiting <processes, by channel or queue>    more <entries that are not shown>
  *          An owner that is not plain text is shown with question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.

@@ -108,12 +108,17 @@ elseif what == 'string' then
         entry('holder', plain(text), remaining(KEYS[1]), 1)
     end
 end
--- A fair lock that nobody waits for looks like a mutex.
+-- A fair lock that nobody waits for looks like a mutex.  Its waiters subscribe to channels of their own: they are
+-- counted by their processes in the queue.
+local queued, processes = 0, {}
 if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then
     kind = 'fair'
     for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do
         local ends = redis.call('zscore', KEYS[3], owner)
         entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))
+        local process = string.match(owner, '^(.*):') or owner
+        queued = queued + (processes[process] and 0 or 1)
+        processes[process] = true
     end
     more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)
 end
@@ -126,7 +131,7 @@ local waiting = subscribed.err and -1 or 0
 for i = 2, #subscribed, 2 do
     waiting = waiting + subscribed[i]
 end
-fact('waiting', waiting)
+fact('waiting', queued > 0 and math.max(waiting, queued) or waiting)
 if more > 0 then
     fact('more', whole(more))
 end
