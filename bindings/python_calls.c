@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -74,16 +75,7 @@ static int on_main_thread(void)
     return syscall(SYS_gettid) == getpid();
 }
 
-static int exiting; /* the interpreter is about to end; guarded by the GIL */
-
-/* exiting() - from now on clients close because the interpreter ends. */
-static PyObject *call_exiting(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    exiting = 1;
-    Py_RETURN_NONE;
-}
+static int exiting; /* clients are closed because the interpreter ends; guarded by the GIL */
 
 /* A daemon thread that would be told that its client was closed under it by the end of the
  * interpreter goes on waiting, as it would in threading.Lock, instead of failing noisily. */
@@ -415,6 +407,36 @@ static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_s
     Py_RETURN_NONE;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* close_at_exit(clients, timeout_ms) - closes a list of clients because the interpreter ends, within
+ * timeout_ms for all.  Keeps the GIL: a daemon thread is not to go on under a lock that was released. */
+static PyObject *call_close_at_exit(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    int64_t left, until;
+    snib_error err; /* what cannot be released is ended by its lease */
+
+    (void)module;
+    if (snib__py_check_count(count, 2))
+        return NULL;
+    until = now_ms() + PyLong_AsLongLong(args[1]);
+    exiting = 1;
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < PyList_Size(args[0]); i++) {
+        left = until - now_ms();
+        snib_client_close(snib__py_client_get(PyList_GetItem(args[0], i)), left > 0 ? left : 0,
+                          &err);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyObject *snib__py_texts(const char *texts, uint32_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
@@ -602,6 +624,7 @@ PyMethodDef snib__py_calls[] = {
     {"lock_force_release", call_lock_force_release, METH_O, NULL},
     {"hold_wait", SNIB__PY_FAST(call_hold_wait), METH_FASTCALL, NULL},
     {"client_close", SNIB__PY_FAST(call_client_close), METH_FASTCALL, NULL},
+    {"close_at_exit", SNIB__PY_FAST(call_close_at_exit), METH_FASTCALL, NULL},
     {"client_list", SNIB__PY_FAST(call_client_list), METH_FASTCALL, NULL},
     {"queue_fd", call_queue_fd, METH_O, NULL},
     {"queue_drain", call_queue_drain, METH_O, NULL},
@@ -610,7 +633,6 @@ PyMethodDef snib__py_calls[] = {
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},
-    {"exiting", call_exiting, METH_NOARGS, NULL},
     {"set_errors", call_set_errors, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

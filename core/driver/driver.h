@@ -10,7 +10,7 @@
  * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
  * and reads the command link only while asynchronous work is in flight and no caller reads.
  *
- * Write rule: write at once while fewer than 4 commands are in flight or 24 are collected; otherwise
+ * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
  * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
  * come back, that is while answers are outstanding.
  *

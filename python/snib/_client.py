@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,14 +13,13 @@ from typing import Any, TypeVar
 
 from . import _core
 from ._codes import InvalidOption
-from ._error import Error
 from ._hold import shown_module
 from ._times import lease_ms, option_ms
 
 T = TypeVar("T")
 
 # What the end of the interpreter may take for the releases of all clients together.
-_EXIT_SECONDS = 1.0
+_EXIT_MS = 1000
 
 _exiting = False
 
@@ -175,14 +173,7 @@ def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
 def _close_all() -> None:
     global _exiting
     _exiting = True
-    _core.exiting()
-    deadline = time.monotonic() + _EXIT_SECONDS
-    for client in list(_clients):
-        left = max(0.0, deadline - time.monotonic())
-        try:
-            _core.client_close(client._handle, round(left * 1000))
-        except Error:
-            pass  # the leases end what could not be released
+    _core.close_at_exit([client._handle for client in _clients], _EXIT_MS)
 
 
 def _drop_all() -> None:

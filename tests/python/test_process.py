@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ import pytest
 
 import snib
 from conftest import NewServer
-from support import Program, Server, eventually
+from support import PATIENCE, TIDY, Program, Server, eventually
 
 # ---- Ctrl-C --------------------------------------------------------------------------------------
 
@@ -30,17 +32,17 @@ try:
     {call}
     say("came back")
 except KeyboardInterrupt:
-    say(time.monotonic())
+    say("interrupted")
 input()
 assert client.stats().waiting == 0, client.stats()
 {after}
-say("usable", lock.hold(10).state.name)
+say("usable", lock.hold(600).state.name)
 """
 
 # Call, whether it blocks because the server does not answer, and what is left to do afterwards.
 CALLS = {
     "acquire": ("lock.acquire()", False, "hold.release()"),
-    "acquire timed": ("lock.acquire(timeout=60)", False, "hold.release()"),
+    "acquire timed": ("lock.acquire(timeout=600)", False, "hold.release()"),
     "hold": ("lock.hold()", False, "hold.release()"),
     "with": ("with lock: pass", False, "hold.release()"),
     "lost.wait": ("hold.lost.wait()", False, "hold.release()"),
@@ -61,7 +63,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
-    """Within 100 ms, and nothing is left: no waiter, no key, and the client goes on."""
+    """Soon, and nothing is left: no waiter, no key, and the client goes on."""
     server = new_server()
     source, no_answer, after = CALLS[call]
     with snib.connect(server.url) as holder:
@@ -75,16 +77,41 @@ def test_ctrl_c_interrupts(new_server: NewServer, call: str) -> None:
         assert program.hear() == "calling"
         eventually(program.asleep)
         time.sleep(0.12)  # let it get beyond the first slice; nothing outside shows when
-        sent = time.monotonic()
         program.process.send_signal(signal.SIGINT)
-        said = program.hear()
-        assert said != "came back"
-        assert float(said) - sent < 0.1
+        assert program.hear() == "interrupted"
         server.process.send_signal(signal.SIGCONT)
         busy.release()
         program.tell()
         assert program.end().strip() == ("" if after == "sys.exit()" else "usable VALID")
-    eventually(server.clean)
+    eventually(server.clean, TIDY)
+
+
+def test_ctrl_c_interrupts_within_100_ms(server: Server) -> None:
+    """As a rule: the median is no matter of a busy machine."""
+    source = """
+client = snib.connect(URL, recheck=60)
+lock = client.lock("busy")
+while True:
+    try:
+        say("calling")
+        lock.acquire()
+    except KeyboardInterrupt:
+        say(time.monotonic())
+        if input(): break
+"""
+    with snib.connect(server.url) as holder, holder.lock("busy"):
+        program = Program(source, server.url)
+        delays = []
+        for turn in range(15):
+            assert program.hear() == "calling"
+            eventually(program.asleep)
+            time.sleep(0.02 * turn)  # at any moment of a slice
+            sent = time.monotonic()
+            program.process.send_signal(signal.SIGINT)
+            delays.append(float(program.hear()) - sent)
+            program.tell("end" if turn == 14 else "")
+        program.end()
+    assert statistics.median(delays) < 0.1, delays
 
 
 def test_ctrl_c_does_not_lose_what_was_acquired(server: Server) -> None:
@@ -108,7 +135,7 @@ while interrupts < 50:
         say("interrupted")
     except snib.Error as error:
         say("failed", repr(error))
-assert lock.acquire(timeout=10)
+assert lock.acquire(timeout=60)
 lock.release()
 say("done", turns)
 """
@@ -125,7 +152,7 @@ say("done", turns)
 FORK = """
 import asyncio, gc, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-client = snib.connect(URL, lease=0.5)
+client = snib.connect(URL, lease=2)
 aclient = snib.aio.connect(URL)
 lock = client.lock("parent")
 family = [client.semaphore("s"), client.permits("p"), snib.MultiLock([lock, client.fair_lock("f")])]
@@ -215,12 +242,13 @@ elif state == "queue":
 elif state == "holding":
     hold = lock.hold()
     fork()
-    time.sleep(0.7)  # longer than the lease: the parent still renews
+    before = client.stats().renewals
+    while client.stats().renewals < before + 4: time.sleep(0.01)  # longer than the lease
     hold.check()
     hold.release()
 elif state == "waiting":
     hold = lock.hold()
-    waiter = threading.Thread(target=lambda: lock.hold(30).release())
+    waiter = threading.Thread(target=lambda: lock.hold(60).release())
     waiter.start()
     while not client.stats().waiting: time.sleep(0.001)
     fork()
@@ -239,7 +267,7 @@ elif state == "busy":
     for thread in threads: thread.join()
 elif state == "losing":
     hold = client.lock("losing", lease=0.1).hold()
-    assert hold.lost.wait(2)
+    assert hold.lost.wait(60)
     fork()
 elif state == "loop":
     asyncio.run(looping())
@@ -253,7 +281,7 @@ elif state == "closed":
     assert os.waitpid(pid, 0)[1] == 0
 if state != "closed":
     client.ping()
-    assert lock.acquire(timeout=5)
+    assert lock.acquire(timeout=60)
     lock.release()
 say("parent fine")
 """
@@ -265,14 +293,14 @@ STATES = ["unused", "idle", "queue", "holding", "waiting", "busy", "losing", "lo
 def test_fork(server: Server, state: str) -> None:
     """The child is told, touches nothing of the parent's, and may open a client of its own."""
     program = Program(FORK, server.url, state)
-    assert program.end(30) == "parent fine\n"
+    assert program.end() == "parent fine\n"
 
 
 GUNICORN = """
 import os, snib
 
 URL = {url!r}
-client = snib.connect(URL, lease=0.5)
+client = snib.connect(URL, lease=2)
 hold = client.lock("master").hold()
 own = None
 
@@ -291,6 +319,11 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 """
+
+
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as peer:
+        return peer.connect_ex(str(path)) == 0
 
 
 def request(path: Path) -> str:
@@ -314,16 +347,16 @@ def test_gunicorn_preload(server: Server, tmp_path: Path) -> None:
         stderr=log,
     )
     try:
-        eventually(path.exists, 10)
+        eventually(lambda: listens(path))
         assert {request(path) for _ in range(20)} == {"forked True"}
         owner = server.admin.hkeys("master")
         gunicorn.send_signal(signal.SIGHUP)  # replaces the workers; with --preload the app stays
-        eventually(lambda: "Booting" in (tmp_path / "log").read_text())
+        eventually(lambda: (tmp_path / "log").read_text().count("Booting") == 4)
         assert request(path) == "forked True"
         assert server.admin.hkeys("master") == owner
     finally:
         gunicorn.terminate()
-        assert gunicorn.wait(15) == 0
+        assert gunicorn.wait(PATIENCE) == 0
 
 
 # ---- Exit ----------------------------------------------------------------------------------------
@@ -388,33 +421,58 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("state", EXITS)
 def test_exit(server: Server, state: str) -> None:
-    """Quick, quiet, and nothing left: what is held at exit is released."""
-    source = "import asyncio, atexit, threading\nclient = snib.connect(URL)\n"
+    """Long before a lease ends, quiet, and nothing left: what is held at exit is released."""
+    source = "import asyncio, atexit, threading\nclient = snib.connect(URL, lease=600)\n"
     source += "lock = client.lock('name')\n" + EXITS[state]
-    program = Program(source, server.url)
-    start = time.monotonic()
-    program.end()
-    assert time.monotonic() - start < 5
+    Program(source, server.url).end()
 
 
 def test_exit_without_an_answer(new_server: NewServer) -> None:
-    """The end of the interpreter waits a second for its releases and no longer."""
+    """The end of the interpreter waits a second for its releases, not for its patience."""
     server = new_server()
-    source = "a, b = snib.connect(URL), snib.connect(URL)\n"
+    source = "patient = {'patience': 60, 'reply_timeout': 60, 'lease': 600}\n"
+    source += "a, b = snib.connect(URL, **patient), snib.connect(URL, **patient)\n"
     source += "x, y = a.lock('x').hold(), b.lock('y').hold()\nsay('held')\ninput()\n"
     program = Program(source, server.url)
     assert program.hear() == "held"
     with server.stopped():
-        start = time.monotonic()
         program.tell()
         program.end()
-        assert time.monotonic() - start < 2.5
+
+
+def test_daemon_threads_stand_still_while_exit_releases(
+    new_server: NewServer, tmp_path: Path
+) -> None:
+    """None goes on with its critical section while its lock is given back."""
+    server = new_server()
+    pauses = tmp_path / "pauses"
+    pauses.write_bytes(bytes(16))
+    source = f"""
+import mmap, struct, threading
+with open({str(pauses)!r}, "r+b") as file: shared = mmap.mmap(file.fileno(), 16)
+hold = snib.connect(URL).lock("x").hold()
+def work():
+    last, longest = time.monotonic(), 0.0
+    while True:
+        now = time.monotonic()
+        last, longest = now, max(longest, now - last)
+        shared[:] = struct.pack("dd", last, longest)
+threading.Thread(target=work, daemon=True).start()
+say("held"); input()
+"""
+    program = Program(source, server.url)
+    assert program.hear() == "held"
+    with server.stopped():  # the release is waited for, for a second
+        program.tell()
+        program.end()
+        last, longest = struct.unpack("dd", pauses.read_bytes())
+        assert max(longest, time.monotonic() - last) > 0.9
 
 
 def test_crash_leaves_the_lease(new_server: NewServer) -> None:
     server = new_server()
     program = Program(
-        "h = snib.connect(URL, lease=0.5).lock('x').hold(); say(1); input()", server.url
+        "h = snib.connect(URL, lease=2).lock('x').hold(); say(1); input()", server.url
     )
     program.hear()
     program.process.kill()
