@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8eec708f03a3c31f"
+#define SNIB_BUILD_ID "9790580c52483a27"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -817,7 +817,7 @@ int snib__fork_init(void);
  * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
  * and reads the command link only while asynchronous work is in flight and no caller reads.
  *
- * Write rule: write at once while fewer than 4 commands are in flight or 24 are collected; otherwise
+ * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
  * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
  * come back, that is while answers are outstanding.
  *
@@ -1099,7 +1099,7 @@ struct snib__sock {
 /* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
 struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno);
 
-/* snib__sock_poll - which descriptor and events to poll for while it is not open. */
+/* snib__sock_fd - which descriptor and events to poll for while it is not open. */
 int snib__sock_fd(const struct snib__sock *sock, short *out_events);
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
@@ -1324,7 +1324,7 @@ struct snib__hold {
     uint32_t max_hold_ms;
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
     uint32_t count;      /* re-entries: releases to come */
-    uint32_t users;      /* caller's */
+    uint32_t users;      /* operations that got it; the caller takes away who has done with it */
     uint16_t flags;      /* engine */
     uint8_t phase : 4;   /* enum snib__phase */
     uint8_t reason : 4;  /* enum snib_reason */
@@ -1388,9 +1388,11 @@ void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, sn
 /* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+/* After close(): the driver stops, so the releases that still run end without their answers. */
+void snib__engine_stop(struct snib__engine *engine, snib__time now);
 /* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
-uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
+uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Records for the log: the next one with its level, or NULL. */
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
@@ -1608,6 +1610,9 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 /* Until the deadline; INT64_MAX if there is none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
+/* An operation's hold that nobody wants: others may have got the same one.  Inside. */
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
@@ -1750,7 +1755,7 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
         return;
     }
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-        snib__hold_drop(driver->engine, op->hold, snib__now());
+        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */
     snib__op_free(driver->engine, op);
 }
 
@@ -1938,6 +1943,7 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
     bool quiet = client_settle(client, snib__until(timeout));
     bool mine = !client->stopped;
     client->stopped = true;
+    snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)
         snib__driver_stop(d);
@@ -2487,7 +2493,8 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
  *
  * Results of members and the caller's wishes come in, wishes for members go out:
  *
- *     begin, member_done, member_lost, member_given, abandon, release, pause_over  ->  wish, phase, deadline
+ *     begin, member_done, member_lost, member_given, refill, give_up, abandon, release, pause_over
+ *         ->  wish, phase, deadline
  */
 #ifndef SNIB__GROUP_H
 #define SNIB__GROUP_H
@@ -2501,6 +2508,7 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 enum snib__group_phase {
     SNIB__GROUP_COLLECTING,
     SNIB__GROUP_PAUSING, /* between two rounds */
+    SNIB__GROUP_TAKEN,   /* to be given out */
     SNIB__GROUP_HELD,
     SNIB__GROUP_GIVING, /* its release is on the way */
     SNIB__GROUP_ENDED   /* code says how */
@@ -2517,6 +2525,7 @@ enum snib__group_do {
 struct snib__group_member {
     uint8_t state; /* group.c's */
     bool wished;   /* the wish of its state has been handed out */
+    bool again;    /* to be asked when it has been let go of */
     snib__time deadline;
 };
 
@@ -2539,18 +2548,26 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code);
 /* A held member's deadline moved. */
 void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__time deadline);
+/* TAKEN: it was given out, and its loss is a loss from here on. */
+void snib__group_given_out(struct snib__group *group);
 /* Nobody wants it any more. */
 void snib__group_abandon(struct snib__group *group);
 /* It is of no use. */
 void snib__group_fail(struct snib__group *group, int32_t code);
 void snib__group_release(struct snib__group *group);
-/* HELD by a majority: ask those again that did not grant in the first place. */
+/* HELD by a majority: ask all others again, so that it does not hang on every one of its votes. */
 void snib__group_refill(struct snib__group *group);
+/* Some have refused and others do not answer: they may be dead, and what we have is kept from those who wait
+ * for it as we do.  So the round is given up soon, counted from what the others took to answer; now and then
+ * later, for the silent may only be slow. */
+bool snib__group_contested(const struct snib__group *group);
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed);
+void snib__group_give_up(struct snib__group *group);
 void snib__group_pause_over(struct snib__group *group);
 
 /* The next thing to do, with its member; NOTHING when there is none. */
 int snib__group_wish(struct snib__group *group, uint32_t *out_member);
-/* HELD: until when the whole is safe. */
+/* TAKEN, HELD: until when the whole is safe. */
 snib__time snib__group_deadline(const struct snib__group *group);
 /* PAUSING: for how long, from 64 random bits. */
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
@@ -2578,9 +2595,9 @@ snib__time snib__group_pause(const struct snib__group *group, uint64_t random);
 #define SNIB__CHANNEL_MAX 640
 
 enum snib__discipline {
-    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; gate.c */
+    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; sole.c */
     SNIB__SHARED, /* holds of a gate are independent; who is refused waits in the gate; share.c */
-    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; fair.c */
+    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; place.c */
 };
 
 /* kind->traits */
@@ -2695,7 +2712,7 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 #include <stdlib.h>
 #include <string.h>
 
-#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to the nodes a majority lacks */
+#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to a node that fails to answer them */
 
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
@@ -2707,6 +2724,7 @@ struct carrier {
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
+    snib__time asked_at; /* the round began; guarded by the home client */
     bool once;
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
@@ -2717,7 +2735,9 @@ struct carrier {
     bool finished;          /* the home's hold is not ours any more */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
-    snib__time refill_at;   /* HELD: when those are asked again that did not grant */
+    snib__time give_up_at;  /* a contested round; 0: not yet set */
+    snib__time refill_at;   /* HELD: when those are asked that do not grant; 0: at once */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease of a majority has no other */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -2806,6 +2826,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     c->once = how->wait == 0;
     c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     c->lease = how->lease;
+    c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
     struct snib__acquire outer = *how;
@@ -2862,6 +2883,7 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     for (uint32_t i = 0; i < c->parts->n; i++)
         if (c->members[i].hold == hold)
             snib__group_member_lost(&c->group, i, hold->reason);
+    c->refill_at = 0;
     pthread_mutex_unlock(&c->mutex);
     carrier_list(driver, c, 0);
 }
@@ -2873,17 +2895,27 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
+/* How long a member may wait.  A majority's never do while it collects, for they would wait for each other in
+ * a circle; a vote that is to widen the majority waits at its server until it is free. */
+static snib__time carrier_wait(struct carrier *c, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool held = c->group.phase == SNIB__GROUP_HELD;
+    pthread_mutex_unlock(&c->mutex);
+    if (c->parts->majority)
+        return held ? SNIB__NEVER : 0;
+    if (c->once || c->wait_until == SNIB__NEVER)
+        return c->once ? 0 : SNIB__NEVER;
+    return c->wait_until > now ? c->wait_until - now : 0;
+}
+
 /* Inside the member's client. */
 static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
 {
     struct snib__client *client = c->parts->part[i].client;
     struct snib__engine *engine = client->driver.engine;
     int32_t code = SNIB_ECLOSED;
-    snib__time wait = c->parts->majority || c->once  ? 0
-                      : c->wait_until == SNIB__NEVER ? SNIB__NEVER
-                      : c->wait_until > now          ? c->wait_until - now
-                                                     : 0;
-    struct snib__acquire how = {.wait = wait,
+    struct snib__acquire how = {.wait = carrier_wait(c, now),
                                 .lease = c->parts->majority ? c->lease : 0,
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms};
@@ -3029,15 +3061,39 @@ static void carrier_hear(struct carrier *c, snib__time now)
     else if (!snib__outer_wanted(&c->outer) &&
              (group->phase <= SNIB__GROUP_PAUSING || c->outer.hold->phase == SNIB__TRYING))
         snib__group_abandon(group);
-    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
+    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until) {
         snib__group_pause_over(group);
+        c->asked_at = now;
+    } else if (c->give_up_at && now >= c->give_up_at)
+        snib__group_give_up(group);
     else if (group->phase == SNIB__GROUP_HELD && now >= c->refill_at) {
-        if (c->refill_at) /* not at once: they have just answered */
-            snib__group_refill(group);
+        snib__group_refill(group);
         c->refill_at = now + CARRIER_REFILL;
     }
     if (group->phase != SNIB__GROUP_PAUSING)
         c->pause_until = 0;
+    if (!snib__group_contested(group))
+        c->give_up_at = 0;
+}
+
+static void carrier_tell_deadline(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    snib__time deadline = snib__group_deadline(&c->group);
+    if (snib__outer_wanted(&c->outer)) {
+        c->ends = deadline;
+        if (snib__outer_granted(engine, &c->outer, deadline, now))
+            snib__group_given_out(&c->group);
+        else
+            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+        return;
+    }
+    if (c->lease && c->parts->majority && deadline > c->ends)
+        deadline = c->ends; /* votes that came later last longer */
+    if (deadline < c->outer.hold->deadline)
+        c->outer.hold->deadline = deadline; /* a vote has gone, and the rest are not as safe */
+    else
+        snib__outer_extended(engine, &c->outer, deadline, now);
 }
 
 /* What the group has come to. */
@@ -3045,12 +3101,11 @@ static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     struct snib__group *group = &c->group;
-    if (group->phase == SNIB__GROUP_HELD) {
-        snib__time deadline = snib__group_deadline(group);
-        if (!snib__outer_wanted(&c->outer))
-            snib__outer_extended(engine, &c->outer, deadline, now);
-        else if (!snib__outer_granted(engine, &c->outer, deadline, now))
-            snib__group_fail(group, SNIB_EUNREACHABLE); /* the answers came too late */
+    if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
+        carrier_tell_deadline(c, now);
+    if (snib__group_contested(group) && c->give_up_at == 0) {
+        c->give_up_at = now + snib__group_patience(group, now - c->asked_at);
+        snib__outer_wake(engine, &c->outer, c->give_up_at);
     }
     if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
         c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
@@ -3068,11 +3123,12 @@ static void carrier_home(struct carrier *c)
 {
     struct snib__driver *driver = &c->home->driver;
     pthread_mutex_lock(&c->mutex);
-    bool held = c->group.phase == SNIB__GROUP_HELD, finished = c->finished;
+    bool taken = c->group.phase == SNIB__GROUP_TAKEN || c->group.phase == SNIB__GROUP_HELD;
+    bool finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     if (finished)
         return;
-    if (held) {
+    if (taken) {
         carrier_fix_leases(c);
         carrier_look(c);
     }
@@ -3412,6 +3468,8 @@ void snib_hold_free(snib_hold *handle)
     if (hold) {
         last = hold->users <= 1;
         hold->users -= hold->users > 0;
+        if (last)
+            hold->owner = 0; /* nobody gets again what is about to go */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;
@@ -5006,9 +5064,18 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
         if (!hold->handle)
             snib__client_unref(client); /* never the last: the caller has one */
     }
-    if (hold->handle)
-        hold->users++;
     return hold->handle;
+}
+
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
+{
+    struct snib__engine *engine = client->driver.engine;
+    int32_t code;
+    hold->users -= hold->users > 0;
+    if (hold->users == 0 && !hold->handle)
+        snib__hold_drop(engine, hold, snib__now());
+    else
+        snib__engine_release(engine, hold, snib__now(), &code); /* others have it, too */
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -5022,7 +5089,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
-            snib__hold_drop(engine, op->hold, now);
+            snib__hold_return(client, op->hold);
             out->code = SNIB_ENOMEM;
         }
     }
@@ -5172,7 +5239,7 @@ void snib_op_free(snib_op *handle)
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
         if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_drop(engine, op->hold, snib__now());
+            snib__hold_return(client, op->hold);
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)
@@ -5722,7 +5789,7 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
     driver_wake(d, wakes);
 }
 
-/* Block for bytes, for at most DRIVER_NAP.  A plain recv() with the socket's own timeout saves the poll()
+/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
 static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
@@ -6570,6 +6637,7 @@ struct snib__endpoint { /* one link of a node */
     bool connect;        /* wish */
     bool close;          /* wish */
     bool connecting;     /* the driver is at it */
+    bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
 };
@@ -6579,13 +6647,16 @@ struct snib__renewals {
     struct snib__hold *head, *tail, *cursor;
     uint64_t n;
     snib__time retry, last;
+    bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
 };
 
 struct snib__node {
     struct snib__endpoint links[2];
-    struct snib__request *todo; /* waiting for the command link */
+    struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
-    snib__time down_since; /* of the command link; SNIB__NEVER while it is ready */
+    uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
+    snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
+    snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
     bool ever_ready;
     int32_t failure; /* why it is down */
@@ -6712,6 +6783,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+bool snib__share_number_busy(const struct snib__hold *hold);
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);
@@ -6889,12 +6961,14 @@ static const struct snib__script_text {
     char sha1[41];
 } snib__script_texts[] = {
     {"describe",
-     "local entries_max = 500\n"
+     "local entries_max, room = 500, 60000\n"
      "local kind, entries, more = 'other', {}, 0\n"
      "local facts = {}\n"
      "local function entry(...)\n"
-     "    if #entries < entries_max then\n"
-     "        entries[#entries + 1] = table.concat({ ... }, ' ')\n"
+     "    local text = table.concat({ ... }, ' ')\n"
+     "    room = room - #text - 1\n"
+     "    if #entries < entries_max and room >= 0 then\n"
+     "        entries[#entries + 1] = text\n"
      "    else\n"
      "        more = more + 1\n"
      "    end\n"
@@ -6921,9 +6995,13 @@ static const struct snib__script_text {
      "end\n"
      "local function hash()\n"
      "    local mode = redis.call('hget', KEYS[1], 'mode')\n"
-     "    local owners = 0\n"
+     "    local owners, steps = 0, 0\n"
      "    local cursor = '0'\n"
+     "    if mode and mode ~= 'read' and mode ~= 'write' then\n"
+     "        return\n"
+     "    end\n"
      "    repeat\n"
+     "        steps = steps + 1\n"
      "        local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)\n"
      "        cursor = step[1]\n"
      "        local fields = step[2]\n"
@@ -6939,8 +7017,8 @@ static const struct snib__script_text {
      "                end\n"
      "            end\n"
      "        end\n"
-     "    until cursor == '0' or #entries >= entries_max\n"
-     "    if cursor ~= '0' then\n"
+     "    until cursor == '0' or #entries + more >= entries_max or steps == 20\n"
+     "    if cursor ~= '0' and owners > 0 then\n"
      "        more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries\n"
      "    end\n"
      "    if owners > 0 then\n"
@@ -6986,7 +7064,7 @@ static const struct snib__script_text {
      "if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then\n"
      "    kind = 'fair'\n"
      "    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do\n"
-     "        local ends = redis.call('zscore', KEYS[3], owner)\n"
+     "        local ends = redis.pcall('zscore', KEYS[3], owner)\n"
      "        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))\n"
      "        local process = string.match(owner, '^(.*):') or owner\n"
      "        queued = queued + (processes[process] and 0 or 1)\n"
@@ -7015,7 +7093,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4546, "b34e9d6b2691e2dfcdb10e4d70a94d46414c3923"},
+     4776, "8ee7ab1d55dd5332be2617e4fc7444f35f977980"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -7320,12 +7398,12 @@ static const struct snib__script_text {
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "return {\n"
      "    left,\n"
-     "    field[1] or '',\n"
+     "    string.sub(field[1] or '', 1, 127),\n"
      "    tonumber(field[2] or 0) or 0,\n"
      "    redis.call('llen', KEYS[2]),\n"
      "    redis.call('get', KEYS[3]) or '0',\n"
      "}\n",
-     254, "e0b40e81f3a2367214225ca9c2e50adae175419a"},
+     274, "47d65d37ee1e5e3c5d01862f86b6f17ce5f352cd"},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -7453,11 +7531,11 @@ static const struct snib__script_text {
      "        end\n"
      "        local longer = tonumber(ARGV[1]) - left\n"
      "        if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then\n"
-     "            for _, member in ipairs(redis.call('lrange', queue, 0, -1)) do\n"
+     "            for _, member in ipairs(redis.pcall('lrange', queue, 0, -1)) do\n"
      "                if string.sub(member, 15, 15) == '8' then\n"
      "                    break\n"
      "                end\n"
-     "                redis.call('zincrby', places, longer, member)\n"
+     "                redis.pcall('zincrby', places, longer, member)\n"
      "            end\n"
      "        end\n"
      "    elseif held == 0 then\n"
@@ -7472,7 +7550,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     1059, "8271fa23eed47074a2816c512359bd944bce6ecd"},
+     1061, "5fd58c0324c54745890c84846c4b5cc722ba22d2"},
     {"fenced_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
@@ -7608,12 +7686,12 @@ static const struct snib__script_text {
      "local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])\n"
      "local found = { step[1] }\n"
      "for _, key in ipairs(step[2]) do\n"
-     "    if lock(key) then\n"
+     "    if #key <= 512 and lock(key) then\n"
      "        found[#found + 1] = key\n"
      "    end\n"
      "end\n"
      "return found\n",
-     1139, "ce9a906c4d6a8e383e5bfbee415de64b280d651f"},
+     1155, "2fc5d6bad03190a61d0d7861beaa6ceb4b00b646"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local function field(kind)\n"
@@ -7836,8 +7914,8 @@ static const struct snib__script_text {
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
-     "return { left, field[1] or '', tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
-     316, "500cb13c90f23522b5c9aa490519194c019b8f79"},
+     "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
+     336, "72a453cf39e39d17a9da8f6d494bfb19afdbdab7"},
     {"mutex_release",
      "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
      "    return 0\n"
@@ -8189,7 +8267,7 @@ static const struct snib__script_text {
      "        if mark > 0 then\n"
      "            return mark\n"
      "        end\n"
-     "        elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
      "        return left\n"
      "    end\n"
      "elseif left == -2 then\n"
@@ -8211,7 +8289,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return nil\n",
-     1074, "0933489afb507137cf846d27e5391c8f7ef960ba"},
+     1070, "c8eabb4230a4ef7d44380a0f7fd9c85d4ae09dea"},
     {"read_force",
      "local mode = redis.call('hget', KEYS[1], 'mode')\n"
      "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
@@ -8236,8 +8314,8 @@ static const struct snib__script_text {
      "end\n"
      "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
-     "return { left, one, readers, subscribed[2] or -1, '' }\n",
-     475, "127928b67a76c7b15c4591a413f5ef5327406f08"},
+     "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
+     495, "4297928727596fb115890b12797043dc4790120a"},
     {"read_release",
      "local own = redis.call('pttl', KEYS[2])\n"
      "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
@@ -8492,13 +8570,13 @@ static const struct snib__script_text {
      "    for i = 1, #fields, 2 do\n"
      "        if string.find(fields[i], ':write', 1, true) then\n"
      "            left, count = redis.call('pttl', KEYS[1]), tonumber(fields[i + 1]) or 0\n"
-     "            owner = string.gsub(fields[i], ':write', '', 1)\n"
+     "            owner = string.sub(string.gsub(fields[i], ':write', '', 1), 1, 127)\n"
      "        end\n"
      "    end\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])\n"
      "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
-     542, "71cc39a6d4f880c7d83e4329dbae20361247bffa"},
+     562, "183fa0482a4a5432f6b7d1eb9b74989df8d82fe5"},
     {"write_release",
      "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
      "    return 0\n"
@@ -8583,7 +8661,9 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list */
+#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list, at most */
+#define ASK_LIST_BYTES                                                                             \
+    640 /* of the buffer for each: the longest name, and a step may find a few more */
 
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
@@ -8718,6 +8798,17 @@ static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
     return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
 }
 
+static int ask_list(struct snib__buf *out, const struct snib__asked *asked)
+{
+    size_t keys = asked->cap / ASK_LIST_BYTES;
+    if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
+        snib__resp_arg_int(out, (int64_t)asked->cursor) < 0 ||
+        snib__resp_arg(out, asked->text, asked->text_len) < 0 ||
+        snib__resp_arg_int(out, keys < ASK_LIST_KEYS ? (int64_t)keys : ASK_LIST_KEYS) < 0)
+        return -1;
+    return SNIB__SCRIPT_LIST;
+}
+
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
@@ -8732,12 +8823,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
-    if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
-        snib__resp_arg_int(out, (int64_t)op->asked->cursor) < 0 ||
-        snib__resp_arg(out, op->asked->text, op->asked->text_len) < 0 ||
-        snib__resp_arg_int(out, ASK_LIST_KEYS) < 0)
-        return -1;
-    return SNIB__SCRIPT_LIST;
+    return ask_list(out, op->asked);
 }
 
 /* Whether we are among the holders of a lock that many may hold. */
@@ -9038,16 +9124,19 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
 static void chan_refused(struct snib__engine *e, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+        for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
+            other = chan->next;
             if (chan->state != SNIB__CHAN_ASKED)
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
-            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+            for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+                next = wait->chan_next; /* out of memory a waiter may end here */
                 if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
+            }
         }
 }
 
@@ -9140,7 +9229,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->config = *config;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
-    e->node.down_since = SNIB__NEVER;
+    e->node.down_since = e->node.dull_since = SNIB__NEVER;
     e->node.failure = SNIB_EUNREACHABLE;
     e->memory = sizeof *e;
     if (snib__conn_init(&e->node.links[SNIB__COMMAND].conn, false) < 0 ||
@@ -9247,6 +9336,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         if (op->kind == SNIB__OP_RELEASE)
             continue;
         snib__gate_leave(e, op, now);
+        next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, SNIB_ECLOSED);
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)
@@ -9260,6 +9350,11 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             }
             snib__gate_put(e, gate);
         }
+}
+
+void snib__engine_stop(struct snib__engine *e, snib__time now)
+{
+    snib__node_fail_ops(e, SNIB_EUNREACHABLE, 0, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -9531,15 +9626,16 @@ static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t o
     return hold;
 }
 
-/* An owner that holds the lock gets it again; `op` is not queued. */
+/* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
     if (!held)
         return false;
-    held->count++;
-    held->flags |= SNIB__HANDED;
-    e->stats.reentries++;
+    bool full = held->count == UINT32_MAX;
+    held->count += !full;
+    held->users += !full;
+    e->stats.reentries += !full;
     if (op->hold) {
         struct snib__hold *own = op->hold;
         own->op = NULL;
@@ -9547,8 +9643,8 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_part(own);
         snib__hold_settle(e, own);
     }
-    op->hold = held;
-    snib__op_done(e, op, SNIB_OK);
+    op->hold = full ? NULL : held;
+    snib__op_done(e, op, full ? SNIB_ELIMIT : SNIB_OK);
     return true;
 }
 
@@ -9654,6 +9750,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     snib__histogram_add(e->stats.wait_time, now - op->started);
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
+    hold->users = 1;
     snib__op_done(e, op, SNIB_OK);
     struct snib__wait *wait = gate->wait;
     for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
@@ -9772,7 +9869,10 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     } else if (op->place == SNIB__PLACE_QUEUE) {
         bool first = gate->wait->head == op;
         snib__wait_remove(gate->wait, op);
-        snib__gate_forget_hold(e, hold);
+        if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
+            snib__gate_undo(e, hold, now, now);
+        else
+            snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
         else if (first && !snib__gate_sole(gate)) /* the next may want less */
@@ -10127,9 +10227,24 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
     return 0;
 }
 
+/* Close the gaps among the requests that wait, if they are worth it. */
+static void node_pack(struct snib__node *node)
+{
+    uint32_t kept = 0;
+    if (node->todo_gaps < node->todo_n / 2 || node->todo_gaps == 0)
+        return;
+    for (uint32_t i = 0; i < node->todo_n; i++)
+        if (node->todo[i].subject)
+            node->todo[kept++] = node->todo[i];
+    node->todo_n = kept;
+    node->todo_gaps = 0;
+}
+
 static int node_later(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__node *node = &e->node;
+    if (node->todo_n == node->todo_cap)
+        node_pack(node);
     if (node->todo_n == node->todo_cap) {
         uint32_t cap = node->todo_cap ? node->todo_cap * 2 : 16;
         struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
@@ -10157,16 +10272,35 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
     return 0;
 }
 
+/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
+ * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
+static void node_unwait(struct snib__node *node, const void *subject)
+{
+    struct snib__request *todo = node->todo;
+    for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
+        j--;
+        uint32_t at = todo[i].subject == subject ? i : j;
+        if (todo[at].subject != subject)
+            continue;
+        todo[at].subject = NULL;
+        node->todo_gaps++;
+        break;
+    }
+    while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
+        node->todo_n--;
+        node->todo_gaps--;
+    }
+    while (node->todo_first < node->todo_n && !todo[node->todo_first].subject)
+        node->todo_first++;
+    if (node->todo_n == 0)
+        node->todo_first = 0;
+}
+
 /* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
 void snib__node_forget(struct snib__engine *e, void *subject)
 {
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < node->todo_n; i++)
-        if (node->todo[i].subject != subject)
-            node->todo[kept++] = node->todo[i];
-    node->todo_n = kept;
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    node_unwait(&e->node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
@@ -10180,9 +10314,11 @@ static void node_flush(struct snib__engine *e, snib__time now)
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
     node->todo = NULL;
-    node->todo_n = node->todo_cap = 0;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct snib__hold *hold = todo[i].subject;
+        if (!hold)
+            continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
         bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
         if (undo || node_write(e, &todo[i], now) < 0) {
@@ -10241,6 +10377,7 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
             continue;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
+        next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, code);
     }
 }
@@ -10257,6 +10394,8 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
     struct snib__request request;
+    if (since > node->dull_since)
+        since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
     node->failure = code;
@@ -10308,7 +10447,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     }
     ep->wanted = node_needed(e, link);
     if (link == SNIB__COMMAND && !ep->wanted)
-        e->node.down_since = SNIB__NEVER;
+        e->node.down_since = e->node.dull_since = SNIB__NEVER;
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -10342,6 +10481,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
+    node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
     node_flush(e, now);
@@ -10400,6 +10540,17 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     }
 }
 
+/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
+ * none: the pauses between attempts grow, and patience ends. */
+static void node_proven(struct snib__engine *e, int link)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    ep->proven = true;
+    ep->backoff = 0;
+    if (link == SNIB__COMMAND)
+        e->node.dull_since = SNIB__NEVER;
+}
+
 void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
                         snib__time now)
 {
@@ -10422,13 +10573,15 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             return;
         }
         if (!was_ready && ep->conn.state == SNIB__CONN_READY) {
-            ep->backoff = 0;
+            ep->proven = false;
             e->stats.connects++;
             if (link == SNIB__COMMAND)
                 node_command_ready(e, now);
             else
                 snib__chan_pubsub_ready(e, now);
         }
+        if (more && !ep->proven)
+            node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)
@@ -10561,6 +10714,8 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->options = hold->options;
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
+        if (!snib__gate_sole(hold->gate))
+            snib__gate_join(again); /* its number is not free before it is gone */
     }
     return again;
 }
@@ -10864,6 +11019,7 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     hold->count = 1;
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
+    hold->users = 1;
     e->stats.acquisitions++;
     e->stats.held++;
     snib__histogram_add(e->stats.wait_time, now - op->started);
@@ -11313,6 +11469,20 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_send_release(e, hold, now);
 }
 
+/* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
+ * it is known to be gone, or a later hold has the number and so what is there. */
+static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    bool gone = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+                hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    hold->count = 0;
+    if (!rest)
+        return;
+    rest->acquired_at = 0;
+    snib__gate_release(e, rest, now);
+}
+
 struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code)
 {
@@ -11322,17 +11492,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
                         now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
-        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
-                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
-                                          snib__outer_is(hold->gate)
-                                      ? NULL
-                                      : snib__hold_again(e, hold);
-        hold->count = 0;
-        if (rest) {
-            rest->acquired_at = 0;
-            snib__gate_release(e, rest, now);
-        }
+        release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)
@@ -11465,7 +11625,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, i
         gate->wait->incoming = NULL;
         if (next->op)
             snib__gate_end_op(e, next->op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, next);
+        snib__gate_undo(e, next, sent_at, now);
     }
     if (hold->phase != SNIB__RELEASING) {
         hold->phase = SNIB__RELEASING;
@@ -11537,9 +11697,9 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* A writer's reads share its number: while one of them is on its way back, a repeated release would take the
- * next one with it. */
-static bool share_number_busy(const struct snib__hold *hold)
+/* A writer's reads share its number: while one of them is there or on its way back, a repeated release would
+ * take the next one with it. */
+bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
     while (peer && (peer == hold || peer->number != hold->number))
@@ -11559,7 +11719,7 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
-        if (share_number_busy(op->hold))
+        if (snib__share_number_busy(op->hold))
             break; /* the answer to the other's release comes back here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
@@ -11586,7 +11746,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->wait && gate->wait->head) || share_number_busy(op->hold)) {
+    if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
         share_queue(e, op);
         return;
     }
@@ -11813,11 +11973,15 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         gate->active = next;
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
+        if (error && (hold->flags & SNIB__RESENT))
+            next->flags |= SNIB__RESENT; /* an earlier try may have worked */
         if (next->op)
             snib__sole_queue(e, next->op, true);
+        else if (next->flags & SNIB__RESENT)
+            snib__gate_undo(e, next, sent_at, now);
         else
             snib__gate_forget_hold(e, next);
-        if (error) { /* nothing was changed: the plain release is harder to refuse */
+        if (error) { /* this try has changed nothing: the plain release is harder to refuse */
             snib__gate_send_release(e, hold, now);
         } else {
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
@@ -11991,18 +12155,20 @@ void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
 /* Into the place that its start gives it. */
 void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
 {
-    struct snib__op *after = wait->tail;
-    while (after && after->serial > op->serial)
-        after = after->prev;
-    if (!after || after == wait->tail) {
-        snib__wait_push(wait, op, !after);
+    struct snib__op *before = wait->head;
+    if (wait->tail && wait->tail->serial < op->serial)
+        before = NULL; /* a new one */
+    while (before && before->serial < op->serial)
+        before = before->next; /* over the few that were refused with it */
+    if (!before || before == wait->head) {
+        snib__wait_push(wait, op, before != NULL);
         return;
     }
     op->place = SNIB__PLACE_QUEUE;
-    op->prev = after;
-    op->next = after->next;
-    op->next->prev = op;
-    after->next = op;
+    op->next = before;
+    op->prev = before->prev;
+    op->prev->next = op;
+    before->prev = op;
 }
 
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
@@ -12112,7 +12278,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
             wait->brief++;
         sleep = pause / 2 + snib__engine_random(e, pause);
     }
-    if (left_ms >= 0 && (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS < sleep)
+    if (left_ms >= 0 && (snib__time)left_ms + 2 < sleep / SNIB__MS) /* it may be near 2^63 */
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
     if (kind->traits & SNIB__POLLS)
         return sleep;
@@ -12178,10 +12344,11 @@ snib__time snib__wait_deadline(const struct snib__engine *e)
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
- * of due time and of deadline at once: no heap, no timer per lock.  A batch takes up to 100 holds from
- * the cursor into one script.  An answer moves its holds to the tail; without an answer the cursor goes
- * back to the head and they are tried again, until the deadline of the head passes: then it is lost.
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in
+ * order of the last renewal is in order of due time and of deadline at once: no heap, no timer per lock.
+ * A batch takes up to 100 holds from the cursor into one script.  An answer moves its holds to the tail;
+ * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
+ * head passes: then it is lost.
  *
  * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
  * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
@@ -12298,7 +12465,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     struct snib__hold *hold = list->cursor;
     batch->kind = hold->gate->kind->kind;
-    uint32_t most = batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
+    uint32_t most = list->alone ? 1 : batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
     while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
         if (sent >= e->node.ready_since && sent + period - period / 12 > now)
@@ -12346,6 +12513,8 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
                 list->retry = now + 10 * SNIB__MS;
                 break;
             }
+        if (now >= list->retry)
+            list->alone = false;
     }
 }
 
@@ -12374,13 +12543,22 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
+/* The lease that confirms a first one; another was renewed before the hold got a fixed lease. */
+static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
+}
+
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        e->node.renewals[batch->kind].retry = now + e->config.lease / 20;
+        struct snib__renewals *list = &e->node.renewals[batch->kind];
+        list->retry = now + e->config.lease / 20;
+        /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
+        list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
         watchdog_rewind(e, batch);
         return;
     }
@@ -12402,7 +12580,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                 hold->deadline = deadline;
             snib__watchdog_add(e, hold);
             e->stats.renewals++;
-        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms) {
+        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms == watchdog_lease_ms(e, hold)) {
             watchdog_confirmed(e, hold, sent_at, now);
         }
     }
@@ -12704,12 +12882,12 @@ const struct snib__lock_kind snib__fenced = {
 
 /* group.c - see group.h.
  *
- *     IDLE --wish TRY--> ASKED --granted--> HELD --wish GIVE--> GIVING --> IDLE
- *                          |                  '--wish DROP--> IDLE
- *                          '--refused--> REFUSED        '--lost--> LOST --wish DROP--> IDLE
- *                          '--wish CANCEL--> IDLE
+ *     IDLE --> ASKED (wish TRY) --granted--> HELD --> GIVING (wish GIVE) --> GIVEN, IDLE
+ *                | '--refused--> REFUSED       '--lost, not wanted--> UNWANTED (wish DROP) --> IDLE
+ *                '--not wanted--> DOUBTED (wish CANCEL) --> IDLE
  *
- * A member whose hold was lost is dropped too, which gives back what its server may still have of it.
+ * A member whose hold was lost is dropped too, which gives back what its server may still have of it.  One
+ * that is to be asked again while it is still to be let go of is asked `again`, after that wish.
  */
 
 
@@ -12728,6 +12906,7 @@ enum group_state {
 
 #define GROUP_PAUSE (10 * SNIB__MS)
 #define GROUP_PAUSE_MAX (200 * SNIB__MS)
+#define GROUP_PATIENCE (50 * SNIB__MS)
 
 static uint32_t group_count(const struct snib__group *group, int state)
 {
@@ -12741,20 +12920,37 @@ static void group_set(struct snib__group *group, uint32_t i, int state)
 {
     group->members[i].state = (uint8_t)state;
     group->members[i].wished = false;
+    group->members[i].again = false;
+}
+
+/* Ask a member, at once or when it has been let go of. */
+static void group_want(struct snib__group *group, uint32_t i)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->state == GROUP_UNWANTED || member->state == GROUP_DOUBTED)
+        member->again = true;
+    else
+        group_set(group, i, GROUP_ASKED);
+}
+
+static void group_let_go(struct snib__group *group, uint32_t i)
+{
+    struct snib__group_member *member = &group->members[i];
+    bool wished = member->wished;
+    member->again = false;
+    if (member->state == GROUP_HELD || (member->state == GROUP_GIVING && !wished))
+        group_set(group, i, GROUP_UNWANTED);
+    else if (member->state == GROUP_ASKED && wished)
+        group_set(group, i, GROUP_DOUBTED);
+    else if (member->state != GROUP_UNWANTED && member->state != GROUP_DOUBTED)
+        group_set(group, i, GROUP_IDLE);
 }
 
 /* Let go of everything. */
 static void group_undo(struct snib__group *group)
 {
-    for (uint32_t i = 0; i < group->n; i++) {
-        int state = group->members[i].state;
-        if (state == GROUP_HELD)
-            group_set(group, i, GROUP_UNWANTED);
-        else if (state == GROUP_ASKED && group->members[i].wished)
-            group_set(group, i, GROUP_DOUBTED);
-        else if (state != GROUP_UNWANTED && state != GROUP_DOUBTED)
-            group_set(group, i, GROUP_IDLE);
-    }
+    for (uint32_t i = 0; i < group->n; i++)
+        group_let_go(group, i);
 }
 
 static void group_end(struct snib__group *group, int32_t code)
@@ -12771,7 +12967,7 @@ static void group_ask(struct snib__group *group)
     group->round++;
     for (uint32_t i = 0; i < group->n; i++)
         if (group->majority || i == 0)
-            group_set(group, i, GROUP_ASKED);
+            group_want(group, i);
 }
 
 void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
@@ -12796,40 +12992,54 @@ static void group_fail_round(struct snib__group *group)
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-static void group_refused(struct snib__group *group, uint32_t i, int32_t code)
+/* One member less can be had in this round. */
+static void group_refused(struct snib__group *group, int32_t code)
 {
-    group_set(group, i, GROUP_REFUSED);
-    uint32_t refused = group_count(group, GROUP_REFUSED);
+    uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
+    for (uint32_t i = 0; i < group->n; i++)
+        hoped += group->members[i].again;
     /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
     if (group->failure == 0 || (group->failure < 0 && code > 0))
         group->failure = code;
-    if (refused > group->n - group->need)
+    if (hoped < group->need || !group->majority)
         group_fail_round(group);
+}
+
+/* The answer of an attempt that was given up. */
+static void group_late(struct snib__group *group, uint32_t i, int32_t code)
+{
+    bool again = group->members[i].again || group->members[i].state == GROUP_ASKED;
+    group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+    if (again)
+        group_want(group, i);
 }
 
 void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline)
 {
     struct snib__group_member *member = &group->members[i];
-    if (member->state != GROUP_ASKED) { /* nobody waited for this answer */
-        group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+    if (member->state != GROUP_ASKED || !member->wished) {
+        group_late(group, i, code);
         return;
     }
-    if (code != SNIB_OK) {
-        if (group->phase == SNIB__GROUP_COLLECTING)
-            group_refused(group, i, code);
-        else
-            group_set(group, i, GROUP_REFUSED);
-        return;
-    }
-    group_set(group, i, GROUP_HELD);
+    group_set(group, i, code == SNIB_OK ? GROUP_HELD : GROUP_REFUSED);
     member->deadline = deadline;
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
-    if (group_count(group, GROUP_HELD) >= group->need)
-        group->phase = SNIB__GROUP_HELD;
+    if (code != SNIB_OK)
+        group_refused(group, code);
+    else if (group_count(group, GROUP_HELD) >= group->need)
+        group->phase = SNIB__GROUP_TAKEN;
     else if (!group->majority)
-        group_set(group, i + 1, GROUP_ASKED);
+        group_want(group, i + 1);
+}
+
+/* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
+static int32_t group_lost_code(int32_t reason)
+{
+    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED)
+        return SNIB_BUSY;
+    return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }
 
 void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
@@ -12837,9 +13047,12 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->members[i].state != GROUP_HELD)
         return;
     group_set(group, i, GROUP_UNWANTED);
-    if (group->phase == SNIB__GROUP_COLLECTING && !group->majority) {
-        group->failure = SNIB_LOST; /* of what was collected: from the beginning */
-        group_undo(group);
+    if (group->phase == SNIB__GROUP_TAKEN && group_count(group, GROUP_HELD) < group->need)
+        group->phase = SNIB__GROUP_COLLECTING;
+    if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
+        group_refused(group, group_lost_code(reason));
+    } else if (group->phase == SNIB__GROUP_COLLECTING) {
+        group_undo(group); /* from the beginning, for the order is the same everywhere */
         group_ask(group);
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
@@ -12853,15 +13066,21 @@ void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__ti
         group->members[i].deadline = deadline;
 }
 
-/* The release's result: released if as many as were needed were, else lost, or the error. */
+void snib__group_given_out(struct snib__group *group)
+{
+    if (group->phase == SNIB__GROUP_TAKEN)
+        group->phase = SNIB__GROUP_HELD;
+}
+
+/* The release's result: released if as many as were needed were, else lost, or the error.  All have been sent
+ * by then; the answers that are still to come, perhaps of a dead node, change nothing. */
 static void group_judge(struct snib__group *group)
 {
-    if (group_count(group, GROUP_GIVING) > 0)
+    bool enough = group_count(group, GROUP_GIVEN) >= group->need;
+    if (group->phase != SNIB__GROUP_GIVING || (!enough && group_count(group, GROUP_GIVING) > 0))
         return;
     group->phase = SNIB__GROUP_ENDED;
-    group->code = group_count(group, GROUP_GIVEN) >= group->need ? SNIB_OK
-                  : group->failure                               ? group->failure
-                                                                 : SNIB_LOST;
+    group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;
 }
 
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
@@ -12894,8 +13113,8 @@ void snib__group_release(struct snib__group *group)
     for (uint32_t i = 0; i < group->n; i++) {
         if (group->members[i].state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else if (group->members[i].state == GROUP_ASKED)
-            group_set(group, i, GROUP_DOUBTED);
+        else
+            group_let_go(group, i);
     }
     group_judge(group);
 }
@@ -12903,8 +13122,20 @@ void snib__group_release(struct snib__group *group)
 void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
-        if (group->members[i].state == GROUP_REFUSED)
-            group_set(group, i, GROUP_ASKED);
+        if (group->members[i].state != GROUP_HELD && group->members[i].state != GROUP_ASKED)
+            group_want(group, i);
+}
+
+bool snib__group_contested(const struct snib__group *group)
+{
+    return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
+           group->failure > 0;
+}
+
+void snib__group_give_up(struct snib__group *group)
+{
+    if (snib__group_contested(group))
+        group_fail_round(group);
 }
 
 void snib__group_pause_over(struct snib__group *group)
@@ -12925,9 +13156,10 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
         int wish = wishes[member->state];
         if (wish == SNIB__GROUP_NOTHING || member->wished)
             continue;
-        member->wished = true;
         if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
-            member->state = GROUP_IDLE;
+            group_set(group, i, member->again ? GROUP_ASKED : GROUP_IDLE);
+        else
+            member->wished = true;
         *out_member = i;
         return wish;
     }
@@ -12950,6 +13182,14 @@ snib__time snib__group_deadline(const struct snib__group *group)
             best = candidate;
     }
     return best;
+}
+
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
+{
+    /* Long ones must be rare: of many who wait one would always be in his, and keep what the others need. */
+    bool is_long = group->round >= 4 && (group->round & (group->round - 1)) == 0;
+    uint32_t times = !is_long ? 1 : group->round < 64 ? group->round / 2 : 32;
+    return 3 * elapsed + times * GROUP_PATIENCE;
 }
 
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random)
@@ -14378,15 +14618,18 @@ bool snib__conn_loaded(const struct snib__conn *conn, int script)
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
-    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
     const struct snib__script_text *text = &snib__script_texts[script];
+    struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
+    size_t size = snib__buf_size(&conn->out);
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
-        snib__resp_arg(&conn->out, text->text, text->length) < 0)
+        snib__resp_arg(&conn->out, text->text, text->length) < 0 ||
+        snib__conn_expect(conn, &load) < 0) {
+        conn->out.len = conn->out.head + size; /* nothing half-written leaves */
         return -1;
-    return snib__conn_expect(
-        conn,
-        &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
+    }
+    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
+    return 0;
 }
 
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)

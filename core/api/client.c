@@ -76,7 +76,7 @@ static void client_done(struct snib__driver *driver, struct snib__op *op, struct
         return;
     }
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-        snib__hold_drop(driver->engine, op->hold, snib__now());
+        snib__hold_return((struct snib__client *)driver, op->hold); /* its first member */
     snib__op_free(driver->engine, op);
 }
 
@@ -264,6 +264,7 @@ static int client_close(struct snib__client *client, snib__time timeout, snib_er
     bool quiet = client_settle(client, snib__until(timeout));
     bool mine = !client->stopped;
     client->stopped = true;
+    snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)
         snib__driver_stop(d);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to the nodes a majority lacks */
+#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to a node that fails to answer them */
 
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
@@ -28,6 +28,7 @@ struct carrier {
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
+    snib__time asked_at; /* the round began; guarded by the home client */
     bool once;
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
@@ -38,7 +39,9 @@ struct carrier {
     bool finished;          /* the home's hold is not ours any more */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
-    snib__time refill_at;   /* HELD: when those are asked again that did not grant */
+    snib__time give_up_at;  /* a contested round; 0: not yet set */
+    snib__time refill_at;   /* HELD: when those are asked that do not grant; 0: at once */
+    snib__time ends;        /* HELD: the first deadline; a fixed lease of a majority has no other */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -127,6 +130,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
     c->once = how->wait == 0;
     c->wait_until = how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
     c->lease = how->lease;
+    c->asked_at = now;
     atomic_store(&c->refs, 1);
     snib__group_begin(&c->group, parts->majority, c->once, parts->n);
     struct snib__acquire outer = *how;
@@ -183,6 +187,7 @@ void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold)
     for (uint32_t i = 0; i < c->parts->n; i++)
         if (c->members[i].hold == hold)
             snib__group_member_lost(&c->group, i, hold->reason);
+    c->refill_at = 0;
     pthread_mutex_unlock(&c->mutex);
     carrier_list(driver, c, 0);
 }
@@ -194,17 +199,27 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
+/* How long a member may wait.  A majority's never do while it collects, for they would wait for each other in
+ * a circle; a vote that is to widen the majority waits at its server until it is free. */
+static snib__time carrier_wait(struct carrier *c, snib__time now)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool held = c->group.phase == SNIB__GROUP_HELD;
+    pthread_mutex_unlock(&c->mutex);
+    if (c->parts->majority)
+        return held ? SNIB__NEVER : 0;
+    if (c->once || c->wait_until == SNIB__NEVER)
+        return c->once ? 0 : SNIB__NEVER;
+    return c->wait_until > now ? c->wait_until - now : 0;
+}
+
 /* Inside the member's client. */
 static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
 {
     struct snib__client *client = c->parts->part[i].client;
     struct snib__engine *engine = client->driver.engine;
     int32_t code = SNIB_ECLOSED;
-    snib__time wait = c->parts->majority || c->once  ? 0
-                      : c->wait_until == SNIB__NEVER ? SNIB__NEVER
-                      : c->wait_until > now          ? c->wait_until - now
-                                                     : 0;
-    struct snib__acquire how = {.wait = wait,
+    struct snib__acquire how = {.wait = carrier_wait(c, now),
                                 .lease = c->parts->majority ? c->lease : 0,
                                 .permits = 1,
                                 .vote_ms = c->parts->vote_ms};
@@ -350,15 +365,39 @@ static void carrier_hear(struct carrier *c, snib__time now)
     else if (!snib__outer_wanted(&c->outer) &&
              (group->phase <= SNIB__GROUP_PAUSING || c->outer.hold->phase == SNIB__TRYING))
         snib__group_abandon(group);
-    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until)
+    else if (group->phase == SNIB__GROUP_PAUSING && c->pause_until && now >= c->pause_until) {
         snib__group_pause_over(group);
+        c->asked_at = now;
+    } else if (c->give_up_at && now >= c->give_up_at)
+        snib__group_give_up(group);
     else if (group->phase == SNIB__GROUP_HELD && now >= c->refill_at) {
-        if (c->refill_at) /* not at once: they have just answered */
-            snib__group_refill(group);
+        snib__group_refill(group);
         c->refill_at = now + CARRIER_REFILL;
     }
     if (group->phase != SNIB__GROUP_PAUSING)
         c->pause_until = 0;
+    if (!snib__group_contested(group))
+        c->give_up_at = 0;
+}
+
+static void carrier_tell_deadline(struct carrier *c, snib__time now)
+{
+    struct snib__engine *engine = c->home->driver.engine;
+    snib__time deadline = snib__group_deadline(&c->group);
+    if (snib__outer_wanted(&c->outer)) {
+        c->ends = deadline;
+        if (snib__outer_granted(engine, &c->outer, deadline, now))
+            snib__group_given_out(&c->group);
+        else
+            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+        return;
+    }
+    if (c->lease && c->parts->majority && deadline > c->ends)
+        deadline = c->ends; /* votes that came later last longer */
+    if (deadline < c->outer.hold->deadline)
+        c->outer.hold->deadline = deadline; /* a vote has gone, and the rest are not as safe */
+    else
+        snib__outer_extended(engine, &c->outer, deadline, now);
 }
 
 /* What the group has come to. */
@@ -366,12 +405,11 @@ static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
     struct snib__group *group = &c->group;
-    if (group->phase == SNIB__GROUP_HELD) {
-        snib__time deadline = snib__group_deadline(group);
-        if (!snib__outer_wanted(&c->outer))
-            snib__outer_extended(engine, &c->outer, deadline, now);
-        else if (!snib__outer_granted(engine, &c->outer, deadline, now))
-            snib__group_fail(group, SNIB_EUNREACHABLE); /* the answers came too late */
+    if (group->phase == SNIB__GROUP_TAKEN || group->phase == SNIB__GROUP_HELD)
+        carrier_tell_deadline(c, now);
+    if (snib__group_contested(group) && c->give_up_at == 0) {
+        c->give_up_at = now + snib__group_patience(group, now - c->asked_at);
+        snib__outer_wake(engine, &c->outer, c->give_up_at);
     }
     if (group->phase == SNIB__GROUP_PAUSING && c->pause_until == 0) {
         c->pause_until = now + snib__group_pause(group, snib__engine_random(engine, UINT32_MAX));
@@ -389,11 +427,12 @@ static void carrier_home(struct carrier *c)
 {
     struct snib__driver *driver = &c->home->driver;
     pthread_mutex_lock(&c->mutex);
-    bool held = c->group.phase == SNIB__GROUP_HELD, finished = c->finished;
+    bool taken = c->group.phase == SNIB__GROUP_TAKEN || c->group.phase == SNIB__GROUP_HELD;
+    bool finished = c->finished;
     pthread_mutex_unlock(&c->mutex);
     if (finished)
         return;
-    if (held) {
+    if (taken) {
         carrier_fix_leases(c);
         carrier_look(c);
     }

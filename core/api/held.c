@@ -51,6 +51,8 @@ void snib_hold_free(snib_hold *handle)
     if (hold) {
         last = hold->users <= 1;
         hold->users -= hold->users > 0;
+        if (last)
+            hold->owner = 0; /* nobody gets again what is about to go */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;

@@ -101,6 +101,9 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 /* Until the deadline; INT64_MAX if there is none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
+/* An operation's hold that nobody wants: others may have got the same one.  Inside. */
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
+
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 

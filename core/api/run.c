@@ -32,9 +32,18 @@ static void *run_hold_handle(struct snib__client *client, struct snib__hold *hol
         if (!hold->handle)
             snib__client_unref(client); /* never the last: the caller has one */
     }
-    if (hold->handle)
-        hold->users++;
     return hold->handle;
+}
+
+void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
+{
+    struct snib__engine *engine = client->driver.engine;
+    int32_t code;
+    hold->users -= hold->users > 0;
+    if (hold->users == 0 && !hold->handle)
+        snib__hold_drop(engine, hold, snib__now());
+    else
+        snib__engine_release(engine, hold, snib__now(), &code); /* others have it, too */
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -48,7 +57,7 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
-            snib__hold_drop(engine, op->hold, now);
+            snib__hold_return(client, op->hold);
             out->code = SNIB_ENOMEM;
         }
     }
@@ -198,7 +207,7 @@ void snib_op_free(snib_op *handle)
     op->handle = NULL;
     if (atomic_load(&op->word) == SNIB__WORD_DONE && op->awaited && !op->busy) {
         if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
-            snib__hold_drop(engine, op->hold, snib__now());
+            snib__hold_return(client, op->hold);
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)

@@ -252,7 +252,7 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
     driver_wake(d, wakes);
 }
 
-/* Block for bytes, for at most DRIVER_NAP.  A plain recv() with the socket's own timeout saves the poll()
+/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
 static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,

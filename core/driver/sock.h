@@ -30,7 +30,7 @@ struct snib__sock {
 /* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
 struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno);
 
-/* snib__sock_poll - which descriptor and events to poll for while it is not open. */
+/* snib__sock_fd - which descriptor and events to poll for while it is not open. */
 int snib__sock_fd(const struct snib__sock *sock, short *out_events);
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list */
+#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list, at most */
+#define ASK_LIST_BYTES                                                                             \
+    640 /* of the buffer for each: the longest name, and a step may find a few more */
 
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
@@ -141,6 +143,17 @@ static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
     return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
 }
 
+static int ask_list(struct snib__buf *out, const struct snib__asked *asked)
+{
+    size_t keys = asked->cap / ASK_LIST_BYTES;
+    if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
+        snib__resp_arg_int(out, (int64_t)asked->cursor) < 0 ||
+        snib__resp_arg(out, asked->text, asked->text_len) < 0 ||
+        snib__resp_arg_int(out, keys < ASK_LIST_KEYS ? (int64_t)keys : ASK_LIST_KEYS) < 0)
+        return -1;
+    return SNIB__SCRIPT_LIST;
+}
+
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
@@ -155,12 +168,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
-    if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
-        snib__resp_arg_int(out, (int64_t)op->asked->cursor) < 0 ||
-        snib__resp_arg(out, op->asked->text, op->asked->text_len) < 0 ||
-        snib__resp_arg_int(out, ASK_LIST_KEYS) < 0)
-        return -1;
-    return SNIB__SCRIPT_LIST;
+    return ask_list(out, op->asked);
 }
 
 /* Whether we are among the holders of a lock that many may hold. */

@@ -220,16 +220,19 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
 static void chan_refused(struct snib__engine *e, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
-        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+        for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
+            other = chan->next;
             if (chan->state != SNIB__CHAN_ASKED)
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
-            for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
+            for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
+                next = wait->chan_next; /* out of memory a waiter may end here */
                 if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
+            }
         }
 }
 

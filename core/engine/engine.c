@@ -33,7 +33,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->config = *config;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
-    e->node.down_since = SNIB__NEVER;
+    e->node.down_since = e->node.dull_since = SNIB__NEVER;
     e->node.failure = SNIB_EUNREACHABLE;
     e->memory = sizeof *e;
     if (snib__conn_init(&e->node.links[SNIB__COMMAND].conn, false) < 0 ||
@@ -140,6 +140,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         if (op->kind == SNIB__OP_RELEASE)
             continue;
         snib__gate_leave(e, op, now);
+        next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, SNIB_ECLOSED);
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)
@@ -153,6 +154,11 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
             }
             snib__gate_put(e, gate);
         }
+}
+
+void snib__engine_stop(struct snib__engine *e, snib__time now)
+{
+    snib__node_fail_ops(e, SNIB_EUNREACHABLE, 0, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)

@@ -212,7 +212,7 @@ struct snib__hold {
     uint32_t max_hold_ms;
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
     uint32_t count;      /* re-entries: releases to come */
-    uint32_t users;      /* caller's */
+    uint32_t users;      /* operations that got it; the caller takes away who has done with it */
     uint16_t flags;      /* engine */
     uint8_t phase : 4;   /* enum snib__phase */
     uint8_t reason : 4;  /* enum snib_reason */
@@ -276,9 +276,11 @@ void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, sn
 /* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
+/* After close(): the driver stops, so the releases that still run end without their answers. */
+void snib__engine_stop(struct snib__engine *engine, snib__time now);
 /* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
-uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 uint64_t snib__engine_moves(const struct snib__engine *engine);
+uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
 /* Records for the log: the next one with its level, or NULL. */
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);

@@ -173,15 +173,16 @@ static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t o
     return hold;
 }
 
-/* An owner that holds the lock gets it again; `op` is not queued. */
+/* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
     if (!held)
         return false;
-    held->count++;
-    held->flags |= SNIB__HANDED;
-    e->stats.reentries++;
+    bool full = held->count == UINT32_MAX;
+    held->count += !full;
+    held->users += !full;
+    e->stats.reentries += !full;
     if (op->hold) {
         struct snib__hold *own = op->hold;
         own->op = NULL;
@@ -189,8 +190,8 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_part(own);
         snib__hold_settle(e, own);
     }
-    op->hold = held;
-    snib__op_done(e, op, SNIB_OK);
+    op->hold = full ? NULL : held;
+    snib__op_done(e, op, full ? SNIB_ELIMIT : SNIB_OK);
     return true;
 }
 
@@ -296,6 +297,7 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     snib__histogram_add(e->stats.wait_time, now - op->started);
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
+    hold->users = 1;
     snib__op_done(e, op, SNIB_OK);
     struct snib__wait *wait = gate->wait;
     for (struct snib__op *other = wait && hold->owner ? wait->head : NULL, *next; other;
@@ -414,7 +416,10 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     } else if (op->place == SNIB__PLACE_QUEUE) {
         bool first = gate->wait->head == op;
         snib__wait_remove(gate->wait, op);
-        snib__gate_forget_hold(e, hold);
+        if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
+            snib__gate_undo(e, hold, now, now);
+        else
+            snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
         else if (first && !snib__gate_sole(gate)) /* the next may want less */

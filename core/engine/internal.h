@@ -156,6 +156,7 @@ struct snib__endpoint { /* one link of a node */
     bool connect;        /* wish */
     bool close;          /* wish */
     bool connecting;     /* the driver is at it */
+    bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
 };
@@ -165,13 +166,16 @@ struct snib__renewals {
     struct snib__hold *head, *tail, *cursor;
     uint64_t n;
     snib__time retry, last;
+    bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
 };
 
 struct snib__node {
     struct snib__endpoint links[2];
-    struct snib__request *todo; /* waiting for the command link */
+    struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
-    snib__time down_since; /* of the command link; SNIB__NEVER while it is ready */
+    uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
+    snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
+    snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
     bool ever_ready;
     int32_t failure; /* why it is down */
@@ -298,6 +302,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 
 /* share.c */
 void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
+bool snib__share_number_busy(const struct snib__hold *hold);
 void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         const struct snib__verdict *verdict, snib__time now);

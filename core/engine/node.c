@@ -86,9 +86,24 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
     return 0;
 }
 
+/* Close the gaps among the requests that wait, if they are worth it. */
+static void node_pack(struct snib__node *node)
+{
+    uint32_t kept = 0;
+    if (node->todo_gaps < node->todo_n / 2 || node->todo_gaps == 0)
+        return;
+    for (uint32_t i = 0; i < node->todo_n; i++)
+        if (node->todo[i].subject)
+            node->todo[kept++] = node->todo[i];
+    node->todo_n = kept;
+    node->todo_gaps = 0;
+}
+
 static int node_later(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__node *node = &e->node;
+    if (node->todo_n == node->todo_cap)
+        node_pack(node);
     if (node->todo_n == node->todo_cap) {
         uint32_t cap = node->todo_cap ? node->todo_cap * 2 : 16;
         struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
@@ -116,16 +131,35 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
     return 0;
 }
 
+/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
+ * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
+static void node_unwait(struct snib__node *node, const void *subject)
+{
+    struct snib__request *todo = node->todo;
+    for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
+        j--;
+        uint32_t at = todo[i].subject == subject ? i : j;
+        if (todo[at].subject != subject)
+            continue;
+        todo[at].subject = NULL;
+        node->todo_gaps++;
+        break;
+    }
+    while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
+        node->todo_n--;
+        node->todo_gaps--;
+    }
+    while (node->todo_first < node->todo_n && !todo[node->todo_first].subject)
+        node->todo_first++;
+    if (node->todo_n == 0)
+        node->todo_first = 0;
+}
+
 /* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
 void snib__node_forget(struct snib__engine *e, void *subject)
 {
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < node->todo_n; i++)
-        if (node->todo[i].subject != subject)
-            node->todo[kept++] = node->todo[i];
-    node->todo_n = kept;
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    node_unwait(&e->node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
@@ -139,9 +173,11 @@ static void node_flush(struct snib__engine *e, snib__time now)
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
     node->todo = NULL;
-    node->todo_n = node->todo_cap = 0;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct snib__hold *hold = todo[i].subject;
+        if (!hold)
+            continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
         bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
         if (undo || node_write(e, &todo[i], now) < 0) {
@@ -200,6 +236,7 @@ void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, sni
             continue;
         op->os_error = os_error;
         snib__gate_leave(e, op, now);
+        next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, code);
     }
 }
@@ -216,6 +253,8 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
     struct snib__request request;
+    if (since > node->dull_since)
+        since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
     node->failure = code;
@@ -267,7 +306,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     }
     ep->wanted = node_needed(e, link);
     if (link == SNIB__COMMAND && !ep->wanted)
-        e->node.down_since = SNIB__NEVER;
+        e->node.down_since = e->node.dull_since = SNIB__NEVER;
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -301,6 +340,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
+    node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
     node_flush(e, now);
@@ -359,6 +399,17 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     }
 }
 
+/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
+ * none: the pauses between attempts grow, and patience ends. */
+static void node_proven(struct snib__engine *e, int link)
+{
+    struct snib__endpoint *ep = &e->node.links[link];
+    ep->proven = true;
+    ep->backoff = 0;
+    if (link == SNIB__COMMAND)
+        e->node.dull_since = SNIB__NEVER;
+}
+
 void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
                         snib__time now)
 {
@@ -381,13 +432,15 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             return;
         }
         if (!was_ready && ep->conn.state == SNIB__CONN_READY) {
-            ep->backoff = 0;
+            ep->proven = false;
             e->stats.connects++;
             if (link == SNIB__COMMAND)
                 node_command_ready(e, now);
             else
                 snib__chan_pubsub_ready(e, now);
         }
+        if (more && !ep->proven)
+            node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)

@@ -77,6 +77,8 @@ struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__h
         again->options = hold->options;
         again->deadline = hold->deadline;
         again->acquired_at = hold->acquired_at;
+        if (!snib__gate_sole(hold->gate))
+            snib__gate_join(again); /* its number is not free before it is gone */
     }
     return again;
 }

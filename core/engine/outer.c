@@ -84,6 +84,7 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     hold->count = 1;
     hold->op = NULL;
     hold->flags |= SNIB__HANDED;
+    hold->users = 1;
     e->stats.acquisitions++;
     e->stats.held++;
     snib__histogram_add(e->stats.wait_time, now - op->started);

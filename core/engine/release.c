@@ -76,6 +76,20 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_send_release(e, hold, now);
 }
 
+/* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
+ * it is known to be gone, or a later hold has the number and so what is there. */
+static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    bool gone = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+                hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
+    hold->count = 0;
+    if (!rest)
+        return;
+    rest->acquired_at = 0;
+    snib__gate_release(e, rest, now);
+}
+
 struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code)
 {
@@ -85,17 +99,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
                         now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        /* Told lost, but the server may still keep it for us, and others wait for that: take it back. */
-        struct snib__hold *rest = hold->reason == SNIB_REASON_TAKEN ||
-                                          hold->reason == SNIB_REASON_DELETED || hold->count == 0 ||
-                                          snib__outer_is(hold->gate)
-                                      ? NULL
-                                      : snib__hold_again(e, hold);
-        hold->count = 0;
-        if (rest) {
-            rest->acquired_at = 0;
-            snib__gate_release(e, rest, now);
-        }
+        release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)
@@ -228,7 +232,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, i
         gate->wait->incoming = NULL;
         if (next->op)
             snib__gate_end_op(e, next->op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, next);
+        snib__gate_undo(e, next, sent_at, now);
     }
     if (hold->phase != SNIB__RELEASING) {
         hold->phase = SNIB__RELEASING;

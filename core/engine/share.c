@@ -27,9 +27,9 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* A writer's reads share its number: while one of them is on its way back, a repeated release would take the
- * next one with it. */
-static bool share_number_busy(const struct snib__hold *hold)
+/* A writer's reads share its number: while one of them is there or on its way back, a repeated release would
+ * take the next one with it. */
+bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
     while (peer && (peer == hold || peer->number != hold->number))
@@ -49,7 +49,7 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
-        if (share_number_busy(op->hold))
+        if (snib__share_number_busy(op->hold))
             break; /* the answer to the other's release comes back here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
@@ -76,7 +76,7 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
 {
     struct snib__gate *gate = op->gate;
     snib__gate_join(op->hold);
-    if ((!op->once && gate->wait && gate->wait->head) || share_number_busy(op->hold)) {
+    if ((!op->once && gate->wait && gate->wait->head) || snib__share_number_busy(op->hold)) {
         share_queue(e, op);
         return;
     }

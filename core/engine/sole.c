@@ -162,11 +162,15 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         gate->active = next;
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
+        if (error && (hold->flags & SNIB__RESENT))
+            next->flags |= SNIB__RESENT; /* an earlier try may have worked */
         if (next->op)
             snib__sole_queue(e, next->op, true);
+        else if (next->flags & SNIB__RESENT)
+            snib__gate_undo(e, next, sent_at, now);
         else
             snib__gate_forget_hold(e, next);
-        if (error) { /* nothing was changed: the plain release is harder to refuse */
+        if (error) { /* this try has changed nothing: the plain release is harder to refuse */
             snib__gate_send_release(e, hold, now);
         } else {
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);

@@ -95,18 +95,20 @@ void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
 /* Into the place that its start gives it. */
 void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
 {
-    struct snib__op *after = wait->tail;
-    while (after && after->serial > op->serial)
-        after = after->prev;
-    if (!after || after == wait->tail) {
-        snib__wait_push(wait, op, !after);
+    struct snib__op *before = wait->head;
+    if (wait->tail && wait->tail->serial < op->serial)
+        before = NULL; /* a new one */
+    while (before && before->serial < op->serial)
+        before = before->next; /* over the few that were refused with it */
+    if (!before || before == wait->head) {
+        snib__wait_push(wait, op, before != NULL);
         return;
     }
     op->place = SNIB__PLACE_QUEUE;
-    op->prev = after;
-    op->next = after->next;
-    op->next->prev = op;
-    after->next = op;
+    op->next = before;
+    op->prev = before->prev;
+    op->prev->next = op;
+    before->prev = op;
 }
 
 void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
@@ -216,7 +218,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
             wait->brief++;
         sleep = pause / 2 + snib__engine_random(e, pause);
     }
-    if (left_ms >= 0 && (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS < sleep)
+    if (left_ms >= 0 && (snib__time)left_ms + 2 < sleep / SNIB__MS) /* it may be near 2^63 */
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
     if (kind->traits & SNIB__POLLS)
         return sleep;

@@ -3,10 +3,11 @@
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in order of the last renewal is in order
- * of due time and of deadline at once: no heap, no timer per lock.  A batch takes up to 100 holds from
- * the cursor into one script.  An answer moves its holds to the tail; without an answer the cursor goes
- * back to the head and they are tried again, until the deadline of the head passes: then it is lost.
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in
+ * order of the last renewal is in order of due time and of deadline at once: no heap, no timer per lock.
+ * A batch takes up to 100 holds from the cursor into one script.  An answer moves its holds to the tail;
+ * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
+ * head passes: then it is lost.
  *
  * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
  * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
@@ -124,7 +125,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     struct snib__hold *hold = list->cursor;
     batch->kind = hold->gate->kind->kind;
-    uint32_t most = batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
+    uint32_t most = list->alone ? 1 : batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
     while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
         if (sent >= e->node.ready_since && sent + period - period / 12 > now)
@@ -172,6 +173,8 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
                 list->retry = now + 10 * SNIB__MS;
                 break;
             }
+        if (now >= list->retry)
+            list->alone = false;
     }
 }
 
@@ -200,13 +203,22 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
+/* The lease that confirms a first one; another was renewed before the hold got a fixed lease. */
+static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
+}
+
 /* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        e->node.renewals[batch->kind].retry = now + e->config.lease / 20;
+        struct snib__renewals *list = &e->node.renewals[batch->kind];
+        list->retry = now + e->config.lease / 20;
+        /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
+        list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
         watchdog_rewind(e, batch);
         return;
     }
@@ -228,7 +240,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                 hold->deadline = deadline;
             snib__watchdog_add(e, hold);
             e->stats.renewals++;
-        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms) {
+        } else if ((hold->flags & SNIB__FIRST) && batch->lease_ms == watchdog_lease_ms(e, hold)) {
             watchdog_confirmed(e, hold, sent_at, now);
         }
     }

@@ -1,11 +1,11 @@
 /* group.c - see group.h.
  *
- *     IDLE --wish TRY--> ASKED --granted--> HELD --wish GIVE--> GIVING --> IDLE
- *                          |                  '--wish DROP--> IDLE
- *                          '--refused--> REFUSED        '--lost--> LOST --wish DROP--> IDLE
- *                          '--wish CANCEL--> IDLE
+ *     IDLE --> ASKED (wish TRY) --granted--> HELD --> GIVING (wish GIVE) --> GIVEN, IDLE
+ *                | '--refused--> REFUSED       '--lost, not wanted--> UNWANTED (wish DROP) --> IDLE
+ *                '--not wanted--> DOUBTED (wish CANCEL) --> IDLE
  *
- * A member whose hold was lost is dropped too, which gives back what its server may still have of it.
+ * A member whose hold was lost is dropped too, which gives back what its server may still have of it.  One
+ * that is to be asked again while it is still to be let go of is asked `again`, after that wish.
  */
 #include "locks/group.h"
 
@@ -26,6 +26,7 @@ enum group_state {
 
 #define GROUP_PAUSE (10 * SNIB__MS)
 #define GROUP_PAUSE_MAX (200 * SNIB__MS)
+#define GROUP_PATIENCE (50 * SNIB__MS)
 
 static uint32_t group_count(const struct snib__group *group, int state)
 {
@@ -39,20 +40,37 @@ static void group_set(struct snib__group *group, uint32_t i, int state)
 {
     group->members[i].state = (uint8_t)state;
     group->members[i].wished = false;
+    group->members[i].again = false;
+}
+
+/* Ask a member, at once or when it has been let go of. */
+static void group_want(struct snib__group *group, uint32_t i)
+{
+    struct snib__group_member *member = &group->members[i];
+    if (member->state == GROUP_UNWANTED || member->state == GROUP_DOUBTED)
+        member->again = true;
+    else
+        group_set(group, i, GROUP_ASKED);
+}
+
+static void group_let_go(struct snib__group *group, uint32_t i)
+{
+    struct snib__group_member *member = &group->members[i];
+    bool wished = member->wished;
+    member->again = false;
+    if (member->state == GROUP_HELD || (member->state == GROUP_GIVING && !wished))
+        group_set(group, i, GROUP_UNWANTED);
+    else if (member->state == GROUP_ASKED && wished)
+        group_set(group, i, GROUP_DOUBTED);
+    else if (member->state != GROUP_UNWANTED && member->state != GROUP_DOUBTED)
+        group_set(group, i, GROUP_IDLE);
 }
 
 /* Let go of everything. */
 static void group_undo(struct snib__group *group)
 {
-    for (uint32_t i = 0; i < group->n; i++) {
-        int state = group->members[i].state;
-        if (state == GROUP_HELD)
-            group_set(group, i, GROUP_UNWANTED);
-        else if (state == GROUP_ASKED && group->members[i].wished)
-            group_set(group, i, GROUP_DOUBTED);
-        else if (state != GROUP_UNWANTED && state != GROUP_DOUBTED)
-            group_set(group, i, GROUP_IDLE);
-    }
+    for (uint32_t i = 0; i < group->n; i++)
+        group_let_go(group, i);
 }
 
 static void group_end(struct snib__group *group, int32_t code)
@@ -69,7 +87,7 @@ static void group_ask(struct snib__group *group)
     group->round++;
     for (uint32_t i = 0; i < group->n; i++)
         if (group->majority || i == 0)
-            group_set(group, i, GROUP_ASKED);
+            group_want(group, i);
 }
 
 void snib__group_begin(struct snib__group *group, bool majority, bool once, uint32_t n)
@@ -94,40 +112,54 @@ static void group_fail_round(struct snib__group *group)
     group->phase = SNIB__GROUP_PAUSING;
 }
 
-static void group_refused(struct snib__group *group, uint32_t i, int32_t code)
+/* One member less can be had in this round. */
+static void group_refused(struct snib__group *group, int32_t code)
 {
-    group_set(group, i, GROUP_REFUSED);
-    uint32_t refused = group_count(group, GROUP_REFUSED);
+    uint32_t hoped = group_count(group, GROUP_HELD) + group_count(group, GROUP_ASKED);
+    for (uint32_t i = 0; i < group->n; i++)
+        hoped += group->members[i].again;
     /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
     if (group->failure == 0 || (group->failure < 0 && code > 0))
         group->failure = code;
-    if (refused > group->n - group->need)
+    if (hoped < group->need || !group->majority)
         group_fail_round(group);
+}
+
+/* The answer of an attempt that was given up. */
+static void group_late(struct snib__group *group, uint32_t i, int32_t code)
+{
+    bool again = group->members[i].again || group->members[i].state == GROUP_ASKED;
+    group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+    if (again)
+        group_want(group, i);
 }
 
 void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code,
                              snib__time deadline)
 {
     struct snib__group_member *member = &group->members[i];
-    if (member->state != GROUP_ASKED) { /* nobody waited for this answer */
-        group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);
+    if (member->state != GROUP_ASKED || !member->wished) {
+        group_late(group, i, code);
         return;
     }
-    if (code != SNIB_OK) {
-        if (group->phase == SNIB__GROUP_COLLECTING)
-            group_refused(group, i, code);
-        else
-            group_set(group, i, GROUP_REFUSED);
-        return;
-    }
-    group_set(group, i, GROUP_HELD);
+    group_set(group, i, code == SNIB_OK ? GROUP_HELD : GROUP_REFUSED);
     member->deadline = deadline;
     if (group->phase != SNIB__GROUP_COLLECTING)
         return;
-    if (group_count(group, GROUP_HELD) >= group->need)
-        group->phase = SNIB__GROUP_HELD;
+    if (code != SNIB_OK)
+        group_refused(group, code);
+    else if (group_count(group, GROUP_HELD) >= group->need)
+        group->phase = SNIB__GROUP_TAKEN;
     else if (!group->majority)
-        group_set(group, i + 1, GROUP_ASKED);
+        group_want(group, i + 1);
+}
+
+/* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
+static int32_t group_lost_code(int32_t reason)
+{
+    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED)
+        return SNIB_BUSY;
+    return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }
 
 void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reason)
@@ -135,9 +167,12 @@ void snib__group_member_lost(struct snib__group *group, uint32_t i, int32_t reas
     if (group->members[i].state != GROUP_HELD)
         return;
     group_set(group, i, GROUP_UNWANTED);
-    if (group->phase == SNIB__GROUP_COLLECTING && !group->majority) {
-        group->failure = SNIB_LOST; /* of what was collected: from the beginning */
-        group_undo(group);
+    if (group->phase == SNIB__GROUP_TAKEN && group_count(group, GROUP_HELD) < group->need)
+        group->phase = SNIB__GROUP_COLLECTING;
+    if (group->phase == SNIB__GROUP_COLLECTING && group->majority) {
+        group_refused(group, group_lost_code(reason));
+    } else if (group->phase == SNIB__GROUP_COLLECTING) {
+        group_undo(group); /* from the beginning, for the order is the same everywhere */
         group_ask(group);
     } else if (group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need) {
         group->reason = reason;
@@ -151,15 +186,21 @@ void snib__group_member_extended(struct snib__group *group, uint32_t i, snib__ti
         group->members[i].deadline = deadline;
 }
 
-/* The release's result: released if as many as were needed were, else lost, or the error. */
+void snib__group_given_out(struct snib__group *group)
+{
+    if (group->phase == SNIB__GROUP_TAKEN)
+        group->phase = SNIB__GROUP_HELD;
+}
+
+/* The release's result: released if as many as were needed were, else lost, or the error.  All have been sent
+ * by then; the answers that are still to come, perhaps of a dead node, change nothing. */
 static void group_judge(struct snib__group *group)
 {
-    if (group_count(group, GROUP_GIVING) > 0)
+    bool enough = group_count(group, GROUP_GIVEN) >= group->need;
+    if (group->phase != SNIB__GROUP_GIVING || (!enough && group_count(group, GROUP_GIVING) > 0))
         return;
     group->phase = SNIB__GROUP_ENDED;
-    group->code = group_count(group, GROUP_GIVEN) >= group->need ? SNIB_OK
-                  : group->failure                               ? group->failure
-                                                                 : SNIB_LOST;
+    group->code = enough ? SNIB_OK : group->failure ? group->failure : SNIB_LOST;
 }
 
 void snib__group_member_given(struct snib__group *group, uint32_t i, int32_t code)
@@ -192,8 +233,8 @@ void snib__group_release(struct snib__group *group)
     for (uint32_t i = 0; i < group->n; i++) {
         if (group->members[i].state == GROUP_HELD)
             group_set(group, i, GROUP_GIVING);
-        else if (group->members[i].state == GROUP_ASKED)
-            group_set(group, i, GROUP_DOUBTED);
+        else
+            group_let_go(group, i);
     }
     group_judge(group);
 }
@@ -201,8 +242,20 @@ void snib__group_release(struct snib__group *group)
 void snib__group_refill(struct snib__group *group)
 {
     for (uint32_t i = 0; group->majority && group->phase == SNIB__GROUP_HELD && i < group->n; i++)
-        if (group->members[i].state == GROUP_REFUSED)
-            group_set(group, i, GROUP_ASKED);
+        if (group->members[i].state != GROUP_HELD && group->members[i].state != GROUP_ASKED)
+            group_want(group, i);
+}
+
+bool snib__group_contested(const struct snib__group *group)
+{
+    return group->phase == SNIB__GROUP_COLLECTING && group->majority && !group->once &&
+           group->failure > 0;
+}
+
+void snib__group_give_up(struct snib__group *group)
+{
+    if (snib__group_contested(group))
+        group_fail_round(group);
 }
 
 void snib__group_pause_over(struct snib__group *group)
@@ -223,9 +276,10 @@ int snib__group_wish(struct snib__group *group, uint32_t *out_member)
         int wish = wishes[member->state];
         if (wish == SNIB__GROUP_NOTHING || member->wished)
             continue;
-        member->wished = true;
         if (wish == SNIB__GROUP_DROP || wish == SNIB__GROUP_CANCEL)
-            member->state = GROUP_IDLE;
+            group_set(group, i, member->again ? GROUP_ASKED : GROUP_IDLE);
+        else
+            member->wished = true;
         *out_member = i;
         return wish;
     }
@@ -248,6 +302,14 @@ snib__time snib__group_deadline(const struct snib__group *group)
             best = candidate;
     }
     return best;
+}
+
+snib__time snib__group_patience(const struct snib__group *group, snib__time elapsed)
+{
+    /* Long ones must be rare: of many who wait one would always be in his, and keep what the others need. */
+    bool is_long = group->round >= 4 && (group->round & (group->round - 1)) == 0;
+    uint32_t times = !is_long ? 1 : group->round < 64 ? group->round / 2 : 32;
+    return 3 * elapsed + times * GROUP_PATIENCE;
 }
 
 snib__time snib__group_pause(const struct snib__group *group, uint64_t random)

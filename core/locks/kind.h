@@ -20,9 +20,9 @@
 #define SNIB__CHANNEL_MAX 640
 
 enum snib__discipline {
-    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; gate.c */
+    SNIB__EXCLUSIVE, /* one hold of a gate at a time; one attempt for all local waiters; sole.c */
     SNIB__SHARED, /* holds of a gate are independent; who is refused waits in the gate; share.c */
-    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; fair.c */
+    SNIB__QUEUED  /* one holder, and every waiter has a place of its own at the server; place.c */
 };
 
 /* kind->traits */

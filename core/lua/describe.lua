@@ -4,14 +4,16 @@
 -- {name}:timeout
 -- ARGV the channels whose subscribers are counted
 -- Reply: texts, see snib_client_describe(): the kind first; of holders, readers, permits and waiters at
--- most 500, then how many more there are.
-local entries_max = 500
+-- most 500, and what fits into 60,000 bytes, then how many more there are.
+local entries_max, room = 500, 60000
 local kind, entries, more = 'other', {}, 0
 local facts = {}
 
 local function entry(...)
-    if #entries < entries_max then
-        entries[#entries + 1] = table.concat({ ... }, ' ')
+    local text = table.concat({ ... }, ' ')
+    room = room - #text - 1
+    if #entries < entries_max and room >= 0 then
+        entries[#entries + 1] = text
     else
         more = more + 1
     end
@@ -45,9 +47,14 @@ end
 
 local function hash()
     local mode = redis.call('hget', KEYS[1], 'mode')
-    local owners = 0
+    local owners, steps = 0, 0
     local cursor = '0'
+    if mode and mode ~= 'read' and mode ~= 'write' then
+        return
+    end
+    -- Somebody's data, however large, is looked at for a moment only.
     repeat
+        steps = steps + 1
         local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)
         cursor = step[1]
         local fields = step[2]
@@ -63,8 +70,8 @@ local function hash()
                 end
             end
         end
-    until cursor == '0' or #entries >= entries_max
-    if cursor ~= '0' then
+    until cursor == '0' or #entries + more >= entries_max or steps == 20
+    if cursor ~= '0' and owners > 0 then
         more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries
     end
     if owners > 0 then
@@ -114,7 +121,7 @@ local queued, processes = 0, {}
 if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then
     kind = 'fair'
     for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do
-        local ends = redis.call('zscore', KEYS[3], owner)
+        local ends = redis.pcall('zscore', KEYS[3], owner)
         entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))
         local process = string.match(owner, '^(.*):') or owner
         queued = queued + (processes[process] and 0 or 1)

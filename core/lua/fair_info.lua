@@ -5,7 +5,7 @@ local left = redis.call('pttl', KEYS[1])
 local field = left == -2 and {} or redis.call('hgetall', KEYS[1])
 return {
     left,
-    field[1] or '',
+    string.sub(field[1] or '', 1, 127),
     tonumber(field[2] or 0) or 0,
     redis.call('llen', KEYS[2]),
     redis.call('get', KEYS[3]) or '0',

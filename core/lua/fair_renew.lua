@@ -15,11 +15,12 @@ for i = 1, #KEYS / 3 do
         end
         local longer = tonumber(ARGV[1]) - left
         if ARGV[1] ~= '0' and longer > 0 and redis.call('exists', queue) == 1 then
-            for _, member in ipairs(redis.call('lrange', queue, 0, -1)) do
+            -- What else has the queue's name must not end the other holds of the batch.
+            for _, member in ipairs(redis.pcall('lrange', queue, 0, -1)) do
                 if string.sub(member, 15, 15) == '8' then
                     break
                 end
-                redis.call('zincrby', places, longer, member)
+                redis.pcall('zincrby', places, longer, member)
             end
         end
     elseif held == 0 then

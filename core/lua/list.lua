@@ -2,6 +2,7 @@
 -- ARGV[1] cursor   ARGV[2] pattern   ARGV[3] how many keys to look at
 -- Reply: the next cursor, then the names.  A lock is a hash with a field that is an owner, a string that is
 -- one of our owners, or a number beside a sorted set of permits.  A number alone tells nobody what it is.
+-- What has a name that none of ours can have is passed over, however long it is.
 local function owned(key)
     if redis.call('hlen', key) > 1000 then
         return redis.call('hexists', key, 'mode') == 1
@@ -37,7 +38,7 @@ end
 local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])
 local found = { step[1] }
 for _, key in ipairs(step[2]) do
-    if lock(key) then
+    if #key <= 512 and lock(key) then
         found[#found + 1] = key
     end
 end

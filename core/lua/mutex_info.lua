@@ -5,4 +5,4 @@ local left = redis.call('pttl', KEYS[1])
 local field = left == -2 and {} or redis.call('hgetall', KEYS[1])
 local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])
 local token = KEYS[2] and redis.call('get', KEYS[2]) or ''
-return { left, field[1] or '', tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }
+return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }

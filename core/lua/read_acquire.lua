@@ -12,7 +12,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
         if mark > 0 then
             return mark
         end
-        elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
+    elseif mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then
         return left
     end
 elseif left == -2 then

@@ -12,4 +12,4 @@ for i = 1, #fields do
 end
 local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2
 local subscribed = redis.pcall('pubsub', 'numsub', ARGV[1])
-return { left, one, readers, subscribed[2] or -1, '' }
+return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }

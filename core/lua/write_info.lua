@@ -8,7 +8,7 @@ if redis.call('hget', KEYS[1], 'mode') == 'write' then
     for i = 1, #fields, 2 do
         if string.find(fields[i], ':write', 1, true) then
             left, count = redis.call('pttl', KEYS[1]), tonumber(fields[i + 1]) or 0
-            owner = string.gsub(fields[i], ':write', '', 1)
+            owner = string.sub(string.gsub(fields[i], ':write', '', 1), 1, 127)
         end
     end
 end

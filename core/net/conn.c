@@ -143,15 +143,18 @@ bool snib__conn_loaded(const struct snib__conn *conn, int script)
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
-    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
     const struct snib__script_text *text = &snib__script_texts[script];
+    struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
+    size_t size = snib__buf_size(&conn->out);
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
         snib__resp_arg(&conn->out, "LOAD", 4) < 0 ||
-        snib__resp_arg(&conn->out, text->text, text->length) < 0)
+        snib__resp_arg(&conn->out, text->text, text->length) < 0 ||
+        snib__conn_expect(conn, &load) < 0) {
+        conn->out.len = conn->out.head + size; /* nothing half-written leaves */
         return -1;
-    return snib__conn_expect(
-        conn,
-        &(struct snib__request){.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now});
+    }
+    conn->loaded[script / 8] |= (uint8_t)(1u << script % 8);
+    return 0;
 }
 
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)

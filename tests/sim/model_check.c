@@ -461,11 +461,9 @@ static bool make_call(const struct command *c, int link)
     }
     if (skip) {
         world.skipped++;
-        admin("REPLICAOF NO ONE");
+        set_faults(0); /* a replica, or a server that cannot save, would not be emptied */
         admin("FLUSHALL");
         model_flush_keys(world.m);
-        world.faults &= ~(unsigned)MODEL_READONLY;
-        model_set_faults(world.m, world.faults);
     }
     if (skip || model_key_count(world.m) == 0) {
         world.lag = 0;

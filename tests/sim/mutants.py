@@ -513,6 +513,122 @@ MUTANTS = [
         "        if (wait->brief < WAIT_POLL_MAX)\n            wait->brief++;\n",
         "",
     ),
+    # Locks of several servers
+    Mutant(
+        "a quorum of half the nodes",
+        "locks/group.c",
+        "group->need = majority ? n / 2 + 1 : n;",
+        "group->need = majority ? n / 2 : n;",
+    ),
+    Mutant(
+        "a quorum is safe as long as its longest vote",
+        "locks/group.c",
+        "if (as_long >= group->need && candidate > best)",
+        "if (as_long > 0 && candidate > best)",
+    ),
+    Mutant(
+        "the renewals of members do not count",
+        "locks/group.c",
+        "        group->members[i].deadline = deadline;\n}",
+        "        (void)deadline;\n}",
+    ),
+    Mutant(
+        "a quorum without most of its votes is held",
+        "locks/group.c",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need)",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) + 1 < group->need)",
+    ),
+    Mutant(
+        "a node votes although it has lost its memory",
+        "api/group.c",
+        ".vote_ms = c->parts->vote_ms}",
+        ".vote_ms = 0}",
+    ),
+    Mutant(
+        "a failed round undoes nothing",
+        "locks/group.c",
+        "    group_undo(group);\n    group->phase = SNIB__GROUP_PAUSING;",
+        "    group->phase = SNIB__GROUP_PAUSING;",
+    ),
+    Mutant(
+        "a failed group undoes nothing",
+        "locks/group.c",
+        "    group_undo(group);\n    group->phase = SNIB__GROUP_ENDED;",
+        "    group->phase = SNIB__GROUP_ENDED;",
+    ),
+    Mutant(
+        "a release goes to as many as are needed",
+        "locks/group.c",
+        "            group_set(group, i, GROUP_GIVING);",
+        "            group_set(group, i, i < group->need ? GROUP_GIVING : GROUP_IDLE);",
+    ),
+    Mutant(
+        "a grant that came too late for its round is kept",
+        "locks/group.c",
+        "group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);",
+        "group_set(group, i, GROUP_IDLE);",
+    ),
+    Mutant(
+        "a member is asked again before it is let go of",
+        "locks/group.c",
+        "if (member->state == GROUP_UNWANTED || member->state == GROUP_DOUBTED)\n"
+        "        member->again = true;",
+        "if (member->state > GROUP_GIVEN)\n        member->again = true;",
+    ),
+    Mutant(
+        "a vote lost while collecting is forgotten",
+        "locks/group.c",
+        "group_refused(group, group_lost_code(reason));",
+        "(void)group_lost_code(reason);",
+    ),
+    Mutant(
+        "what was lost before it was given out ends the acquire",
+        "locks/group.c",
+        "        group->phase = SNIB__GROUP_TAKEN;",
+        "        group->phase = SNIB__GROUP_HELD;",
+    ),
+    Mutant(
+        "votes of different quorums wait for each other",
+        "api/group.c",
+        "return held ? SNIB__NEVER : 0;",
+        "return SNIB__NEVER + held - held;",
+    ),
+    Mutant(
+        "a contested round waits for dead nodes",
+        "api/group.c",
+        "else if (c->give_up_at && now >= c->give_up_at)",
+        "else if (c->give_up_at && now == 0)",
+    ),
+    Mutant(
+        "the members outlive a loss that the group tells",
+        "api/group.c",
+        "    if (c->outer.ended)\n        snib__group_abandon(group);\n    else if",
+        "    if (c->outer.ended)\n        return;\n    else if",
+    ),
+    Mutant(
+        "a fixed lease of a quorum grows with later votes",
+        "api/group.c",
+        "if (c->lease && c->parts->majority && deadline > c->ends)",
+        "if (c->lease && c->parts->majority && deadline == 0)",
+    ),
+    Mutant(
+        "a quorum that loses a vote trusts the rest as before",
+        "api/group.c",
+        "if (deadline < c->outer.hold->deadline)",
+        "if (deadline == 0)",
+    ),
+    Mutant(
+        "a fixed lease of several servers is renewed for ever",
+        "api/group.c",
+        "bool needed = c->lease && !c->parts->majority && !c->fixed;",
+        "bool needed = c->lease && !c->parts->majority && c->fixed;",
+    ),
+    Mutant(
+        "an acquisition is never freed",
+        "api/group.c",
+        "carrier_list(driver, c, 1 + hold_too);",
+        "carrier_list(driver, c, 1 + (hold_too && false));",
+    ),
     # The rest
     Mutant("the database is not selected", "net/conn.c", "if (login->database != 0)", "if (false)"),
     Mutant(
@@ -538,7 +654,7 @@ def untouched(source: Path, core: Path, changed: str) -> bool:
 
 
 def compile_sim(core: Path, build: Path, changed: str, base: Path | None) -> None:
-    """Compile build/sim and build/sim_stories; objects that the change cannot touch are base's."""
+    """Compile the three simulators; objects that the change cannot touch are base's."""
     lua = subprocess.run(
         ["pkg-config", "--cflags", "--libs", "lua5.1"], check=True, text=True, capture_output=True
     ).stdout.split()
@@ -564,7 +680,11 @@ def compile_sim(core: Path, build: Path, changed: str, base: Path | None) -> Non
             for part in ("keys", "lists", "lua", "reply", "server", "values")
         ),
     ]
-    programs = {"sim": sorted(HERE.glob("sim*.c")), "sim_stories": [HERE / "stories.c"]}
+    programs = {
+        "sim": sorted(HERE.glob("sim*.c")),
+        "sim_stories": [HERE / "stories.c"],
+        "sim_group": [core / "api" / "group.c", *sorted(HERE.glob("group_*.c"))],
+    }
     objects = {}
     for source in [*shared, *(source for own in programs.values() for source in own)]:
         name = f"{source.parent.name}_{source.stem}.o"
@@ -616,9 +736,16 @@ def run_program(command: list[str]) -> tuple[bool, str]:
     return result.returncode == 0, lines[-1] if lines else ""
 
 
-def run_sim(build: Path, seeds: int) -> tuple[bool, str]:
-    """The stories, worlds of all kinds, and worlds of mutexes, whose races are the rarest."""
-    good, line = run_program([str(build / "sim_stories")])
+def run_sim(build: Path, seeds: int, changed: str) -> tuple[bool, str]:
+    """The stories, worlds of all kinds, and worlds of mutexes, whose races are the rarest; for
+    what only locks of several servers use, worlds of theirs, which are larger."""
+    good, line = True, ""
+    if not changed or changed.endswith("/group.c"):
+        good, line = run_program([str(build / "sim_group"), "--seeds", f"1-{seeds // 5}"])
+        if changed:
+            return good, line
+    if good:
+        good, line = run_program([str(build / "sim_stories")])
     for option in ([], ["--mutexes"]):
         if good:
             good, line = run_program([str(build / "sim"), *option, "--seeds", f"1-{seeds}"])
@@ -639,8 +766,8 @@ def try_mutant(mutant: Mutant, work: Path, seeds: int) -> tuple[bool, str]:
     build = work / "mutant"
     shutil.rmtree(build, ignore_errors=True)
     compile_sim(core, build, mutant.file, work / "base")
-    good, line = run_sim(build, seeds)
-    return not good, re.sub(r"^sim(_stories)?: |; replay.*$", "", line)
+    good, line = run_sim(build, seeds, mutant.file)
+    return not good, re.sub(r"^sim(_stories|_group)?: |; replay.*$", "", line)
 
 
 def main() -> None:
@@ -656,7 +783,7 @@ def main() -> None:
         work = Path(folder)
         shutil.copytree(CORE, work / "pristine")
         compile_sim(work / "pristine", work / "base", "", None)
-        good, line = run_sim(work / "base", arguments.seeds)
+        good, line = run_sim(work / "base", arguments.seeds, "")
         if not good:
             sys.exit(f"mutants: the unchanged core fails: {line}")
         for mutant in chosen:

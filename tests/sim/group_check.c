@@ -1,0 +1,455 @@
+/* group_check.c - what must be true: of two holds of one lock one is over, what calls itself safe is at the servers
+ * for as long, losses are told, nothing is kept that nobody wants, and who waits is served. */
+#include "group_sim.h"
+
+#include "engine/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"lock:a", "lock:b"};
+
+static snib__time latest(snib__time one, snib__time other)
+{
+    return one > other ? one : other;
+}
+
+bool check_is_valid(const struct world_hold *hold)
+{
+    int state = hold->users > 0
+                    ? snib__hold_state(hold->home->client.driver.engine, hold->hold, world.now)
+                    : SNIB_HOLD_LOST;
+    return state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK;
+}
+
+/* ---- What the servers have ---------------------------------------------------------------------- */
+
+/* The owner of a name at a node and when the node lets go of it, by its clock; false: it is free. */
+static bool owner_of(int node, int name, model_text *out_owner, uint64_t *out_expires_ns)
+{
+    model_key key;
+    model_text value;
+    model *m = world.nodes[node].model;
+    if (!model_key_find(m, 0, names[name], strlen(names[name]), &key) ||
+        !model_field_at(m, 0, names[name], strlen(names[name]), 0, out_owner, &value)) {
+        return false;
+    }
+    *out_expires_ns = key.expires_ns;
+    return true;
+}
+
+/* Whether a node has a member's hold until then. */
+static bool node_has(const struct world_peer *peer, unsigned set, const struct snib__hold *hold,
+                     snib__time until)
+{
+    char text[64];
+    size_t n = snib__hold_owner(peer->client.driver.engine, hold, text);
+    for (int i = 0; i < WORLD_NAMES; i++) {
+        model_text owner;
+        uint64_t expires_ns;
+        if ((set >> i & 1) != 0 &&
+            (!owner_of(peer->node, i, &owner, &expires_ns) || owner.n != n ||
+             memcmp(owner.p, text, n) != 0 ||
+             (until != 0 && expires_ns < world_server_ns(peer->node, until)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the node lost its memory and so gives nobody its vote until then. */
+static bool is_silent(int node, snib__time until)
+{
+    snib__time wiped_at = world.nodes[node].wiped_at;
+    return world.quarantine && wiped_at != 0 && until < wiped_at + world.lease * 1000 / 1005;
+}
+
+/* The hold of a part; NULL: the group does not have it. */
+static const struct snib__hold *member_of(const struct world_hold *hold, uint32_t part)
+{
+    const struct world_peer *peer = &hold->home->process->peers[hold->lock->part[part].node];
+    unsigned set = hold->lock->part[part].names;
+    const struct snib__gate *gate = peer->gates[set == 1 ? 0 : set == 2 ? 1 : WORLD_NAMES];
+    const struct snib__hold *member = snib__gate_active(gate);
+    bool ours = member != NULL && member->phase == SNIB__HELD && hold->hold->outer != NULL &&
+                member->sink == hold->hold->outer;
+    return ours ? member : NULL;
+}
+
+/* How many of a hold's members its process itself trusts as long as the whole. */
+static uint32_t count_trusted(const struct world_hold *hold)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < hold->lock->n; i++) {
+        const struct snib__hold *member = member_of(hold, i);
+        n += member != NULL && member->deadline >= hold->hold->deadline;
+    }
+    return n;
+}
+
+/* How many of a hold's members are at their servers, at least until then. */
+static uint32_t count_members(const struct world_hold *hold, snib__time until, bool excuses)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < hold->lock->n; i++) {
+        const struct world_peer *peer = &hold->home->process->peers[hold->lock->part[i].node];
+        const struct snib__hold *member = member_of(hold, i);
+        bool there = member != NULL && node_has(peer, hold->lock->part[i].names, member, until);
+        n += there || (excuses && is_silent(peer->node, until));
+    }
+    return n;
+}
+
+/* A member's server lost its memory after the hold was asked for: of a multi lock nothing is promised then. */
+static bool is_struck(const struct world_hold *hold)
+{
+    for (int i = 0; i < world.node_count && !world.majority; i++) {
+        if ((hold->members >> (i * WORLD_NAMES) & 3) != 0 && world.nodes[i].wiped_at != 0 &&
+            world.nodes[i].wiped_at >= hold->since) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The program has closed some client that a lock needs. */
+static bool is_closed(const struct world_peer *home, const struct world_lock *lock)
+{
+    bool closed = home->client.stopped;
+    for (uint32_t i = 0; lock != NULL && i < lock->n; i++) {
+        closed |= home->process->peers[lock->part[i].node].client.stopped;
+    }
+    return closed;
+}
+
+/* ... and the carrier is still to hear of it. */
+static bool is_closing(const struct world_hold *hold)
+{
+    return is_closed(hold->home, hold->lock) &&
+           (hold->home->process->list_count > 0 || world.stepping);
+}
+
+/* ---- Holds -------------------------------------------------------------------------------------- */
+
+static void check_exclusion(const struct world_hold *one)
+{
+    for (uint32_t i = 0; i < world.process_count; i++) {
+        const struct world_process *process = world.processes[i];
+        for (int j = 0; j < WORLD_HOLDS && !process->dead; j++) {
+            const struct world_hold *other = &process->holds[j];
+            if (other != one && (other->members & one->members) != 0 && check_is_valid(other) &&
+                !is_struck(other) && !is_closing(other)) {
+                world_fail("%u and %u hold %x and %x", one->home->process->id, process->id,
+                           one->members, other->members);
+            }
+        }
+    }
+}
+
+static void check_members(struct world_hold *hold)
+{
+    if (hold->lock == NULL) {
+        return;
+    }
+    uint32_t n = count_members(hold, hold->hold->deadline, true);
+    uint32_t need = world.majority ? world.need : hold->lock->n;
+    if (n < need) {
+        world_fail("%u trusts in %u members of %u for %.1f ms", hold->home->process->id, n, need,
+                   (double)(hold->hold->deadline - world.now) / 1e6);
+    }
+    bool settled = hold->home->process->list_count == 0 && !world.stepping;
+    if (settled && count_trusted(hold) < need) {
+        world_fail("%u trusts in its hold longer than in %u of its members",
+                   hold->home->process->id, need);
+    }
+    if (world.majority && hold->lock->lease != 0 &&
+        hold->hold->deadline > hold->hold->acquired_at + hold->lock->lease) {
+        world_fail("a fixed lease of %u has grown", hold->home->process->id);
+    }
+    if (hold->lock->lease != 0 || count_members(hold, 0, false) >= need) {
+        hold->short_since = 0;
+    } else if (hold->short_since == 0) {
+        hold->short_since = world.now;
+    }
+    if (hold->short_since != 0 && world.now > latest(hold->short_since, world.stable_at) +
+                                                  world.lease / 2 + 1000 * SNIB__MS) {
+        world_fail("%u has %u members of %u at the servers and does not notice",
+                   hold->home->process->id, count_members(hold, 0, false), need);
+    }
+}
+
+static void check_hold(struct world_hold *hold)
+{
+    const struct world_process *process = hold->home->process;
+    if (check_is_valid(hold)) {
+        if (!is_struck(hold) && !is_closing(hold)) {
+            check_exclusion(hold);
+            check_members(hold);
+        }
+        return;
+    }
+    snib__time slack =
+        world_has(WORLD_PREEMPT) && world.now < world.stable_at ? 4 * world.lease : 4 * WORLD_STEP;
+    if (snib__hold_state(hold->home->client.driver.engine, hold->hold, world.now) ==
+            SNIB_HOLD_LOST &&
+        !hold->told && world.now > latest(hold->hold->deadline, process->frozen_until) + slack) {
+        world_fail("the hold of %u is over and its holder is not told", process->id);
+    }
+}
+
+/* ---- Claims at the servers ---------------------------------------------------------------------- */
+
+static bool is_groups(const struct snib__hold *hold, const void *carrier)
+{
+    return hold != NULL && hold->outer == carrier &&
+           (hold->phase == SNIB__TRYING || hold->phase == SNIB__HELD);
+}
+
+static bool is_carried(const struct world_process *process, const void *carrier)
+{
+    for (int i = 0; i < WORLD_HOLDS; i++) {
+        if (process->holds[i].lock != NULL && is_groups(process->holds[i].hold, carrier)) {
+            return true;
+        }
+    }
+    for (int i = 0; i < WORLD_TASKS; i++) {
+        if (process->tasks[i].lock != NULL && is_groups(process->tasks[i].wanted, carrier)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_wanted(const struct world_peer *peer, uint64_t number)
+{
+    for (int i = 0; i < WORLD_HOLDS;
+         i++) { /* a member alone is the program's, even if it is lost */
+        const struct world_hold *hold = &peer->process->holds[i];
+        if (hold->users > 0 && hold->lock == NULL && hold->home == peer &&
+            hold->hold->number == number) {
+            return true;
+        }
+    }
+    for (int i = 0; i <= WORLD_NAMES; i++) {
+        const struct snib__gate *gate = peer->gates[i];
+        const struct snib__hold *hold = snib__gate_active(gate);
+        if (gate->wait != NULL && gate->wait->incoming != NULL &&
+            gate->wait->incoming->number == number) {
+            return true;
+        }
+        if (hold == NULL || hold->number != number) {
+            continue;
+        }
+        if (hold->phase == SNIB__TRYING) {
+            return hold->op != NULL;
+        }
+        bool ours = hold->tell == SNIB__TELL_CARRIER ? is_carried(peer->process, hold->sink)
+                                                     : (hold->flags & SNIB__HANDED) != 0;
+        return hold->phase == SNIB__HELD && ours;
+    }
+    return false;
+}
+
+/* The client of an owner text; NULL: its process is dead. */
+static const struct world_peer *peer_of(const char *owner, uint64_t *out_number)
+{
+    char *rest;
+    unsigned long process = strtoul(owner, &rest, 16), node = strtoul(rest + 1, NULL, 16);
+    const char *colon = strchr(owner, ':');
+    if (process >= world.process_count || node >= WORLD_NODES || colon == NULL) {
+        world_fail("the owner %s is nobody", owner);
+    }
+    *out_number = strtoull(colon + 1, NULL, 10);
+    return world.processes[process]->dead ? NULL : &world.processes[process]->peers[node];
+}
+
+/* What nobody wants is soon given back, even if only the server knows that it was granted. */
+static void check_claim(int node, int name)
+{
+    struct world_claim *claim = &world.claims[node][name];
+    model_text text;
+    uint64_t expires_ns, number;
+    char owner[64] = "";
+    if (owner_of(node, name, &text, &expires_ns)) {
+        memcpy(owner, text.p, text.n < sizeof owner - 1 ? text.n : sizeof owner - 1);
+    }
+    const struct world_peer *peer = owner[0] == '\0' ? NULL : peer_of(owner, &number);
+    if (peer == NULL || strcmp(owner, claim->owner) != 0 || is_wanted(peer, number)) {
+        memcpy(claim->owner, owner, sizeof owner);
+        claim->unwanted_since = 0;
+        return;
+    }
+    if (claim->unwanted_since == 0) {
+        claim->unwanted_since = world.now;
+    }
+    snib__time limit = 16 * world.delay + 100 * SNIB__MS;
+    if (world.enabled != 0) {
+        limit += 3000 * SNIB__MS + 2 * world.reply_timeout;
+    }
+    if (world.calm && world.now > latest(claim->unwanted_since, world.calm_at) + limit) {
+        world_fail("%s is kept at node %d, and nobody wants it", owner, node);
+    }
+}
+
+/* ---- Waiters ------------------------------------------------------------------------------------ */
+
+static void check_wait(const struct world_process *process, const struct world_task *task)
+{
+    if (task->doing == WORLD_WAITS && task->wait_ends != SNIB__NEVER &&
+        world.now > latest(task->wait_ends, process->frozen_until)) {
+        world_fail("a task of %u waits longer than it wanted", process->id);
+    }
+}
+
+/* Enough nodes live that the process has not closed its clients of. */
+static bool is_in_reach(const struct world_process *process, const struct world_lock *lock)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < lock->n; i++) {
+        int node = lock->part[i].node;
+        n += !world.nodes[node].dead && !process->peers[node].client.stopped;
+    }
+    return n >= (world.majority ? world.need : lock->n);
+}
+
+/* Somebody waits for a lock, and nobody for it in vain, who would have votes for as long as he hopes for more. */
+static bool is_asked_for(const struct world_lock *lock)
+{
+    bool asked = false;
+    for (int i = 0; i < world.slot_count; i++) {
+        const struct world_process *process = world.slots[i];
+        for (int j = 0; j < WORLD_TASKS; j++) {
+            const struct world_task *task = &process->tasks[j];
+            bool waits = task->doing == WORLD_WAITS && task->lock == lock;
+            if (waits && !is_in_reach(process, lock)) {
+                return false;
+            }
+            asked |= waits && !task->once;
+        }
+    }
+    return asked;
+}
+
+static bool is_taken(uint32_t members)
+{
+    for (int i = 0; i < world.slot_count; i++) {
+        for (int j = 0; j < WORLD_HOLDS; j++) {
+            const struct world_hold *hold = &world.slots[i]->holds[j];
+            if ((hold->members & members) != 0 && check_is_valid(hold)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* What is free is taken by one of those who wait for it, however often they stand in each other's way. */
+static void check_served(int index)
+{
+    if (!world.calm || !is_asked_for(&world.locks[index]) || is_taken(world.locks[index].members)) {
+        world.served_at[index] = world.now;
+    }
+    if (world.now > world.served_at[index] + 2 * world.lease + 5000 * SNIB__MS) {
+        world_fail("lock %d is free and nobody gets it", index);
+    }
+}
+
+/* ---- The whole ---------------------------------------------------------------------------------- */
+
+void check_step(void)
+{
+    for (int i = 0; i < world.slot_count; i++) {
+        struct world_process *process = world.slots[i];
+        for (int j = 0; j < WORLD_HOLDS; j++) {
+            if (process->holds[j].users > 0) {
+                check_hold(&process->holds[j]);
+            }
+        }
+        for (int j = 0; j < WORLD_TASKS; j++) {
+            check_wait(process, &process->tasks[j]);
+        }
+    }
+    for (int i = 0; i < world.node_count && !world.nested; i++) {
+        for (int j = 0; j < WORLD_NAMES && !world.nodes[i].dead; j++) {
+            check_claim(i, j);
+        }
+    }
+    for (int i = 0; i < world.lock_count; i++) {
+        check_served(i);
+    }
+}
+
+void check_result(const struct world_process *process, const struct world_task *task, int32_t code)
+{
+    bool closed = is_closed(task->home, task->lock);
+    bool troubled = (world.enabled != 0 && world.now < world.stable_at) || closed;
+    bool honest;
+    if (process->dead || code == SNIB_OK) {
+        return;
+    }
+    if (task->doing == WORLD_RELEASES) {
+        honest = troubled || (code == SNIB_LOST && world.now >= task->hold->hold->deadline);
+    } else {
+        honest = code == SNIB_BUSY        ? task->once
+                 : code == SNIB_TIMEDOUT  ? world.now >= task->wait_ends
+                 : code == SNIB_CANCELLED ? task->cancelled
+                 : code == SNIB_ECLOSED   ? closed
+                                          : code < 0 && troubled;
+    }
+    if (!honest) {
+        world_fail("%u: %s ended with %s", process->id,
+                   task->doing == WORLD_RELEASES ? "a release" : "an acquire",
+                   snib_code_name(code));
+    }
+}
+
+/* A loss has a cause. */
+void check_lost(const struct world_hold *hold)
+{
+    const struct world_process *process = hold->home->process;
+    const struct snib__hold *lost = hold->hold;
+    bool troubled = world.enabled != 0 && world.now < world.stable_at + world.lease;
+    bool closed = is_closed(hold->home, hold->lock);
+    bool honest = lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0
+                  : lost->reason == SNIB_REASON_CLOSED ? closed
+                  : lost->reason == SNIB_REASON_EXPIRED
+                      ? hold->lock != NULL && hold->lock->lease != 0
+                      : troubled || closed;
+    if (!process->dead && !honest) {
+        world_fail("%u is told a loss without a cause: %s", process->id,
+                   snib_reason_text(lost->reason));
+    }
+}
+
+/* Everything is released and every lease is over. */
+void check_end(void)
+{
+    static const char epoch[] = "snib_quorum_epoch";
+    model_key key;
+    for (int i = 0; i < world.node_count; i++) {
+        for (size_t j = 0; model_key_at(world.nodes[i].model, j, &key); j++) {
+            if (key.name.n != sizeof epoch - 1 || memcmp(key.name.p, epoch, key.name.n) != 0) {
+                world_fail("at the end node %d has %.*s", i, (int)key.name.n, key.name.p);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < world.process_count; i++) {
+        struct world_process *process = world.processes[i];
+        for (int j = 0; j < world.lock_count; j++) {
+            if (atomic_load(&process->locks[j].parts->refs) != 1) {
+                world_fail("at the end %u still carries lock %d", process->id, j);
+            }
+        }
+        for (int j = 0; j < world.node_count && !process->dead; j++) {
+            const struct snib__engine *engine = process->peers[j].client.driver.engine;
+            snib_client_stats_data stats = {.size = sizeof stats};
+            snib__engine_stats(engine, &stats);
+            bool quiet = world.nodes[j].dead || snib__engine_quiet(engine);
+            if (stats.held != 0 || stats.waiting != 0 || !quiet) {
+                world_fail("at the end %u holds %llu at node %d, waits for %llu", process->id,
+                           (unsigned long long)stats.held, j, (unsigned long long)stats.waiting);
+            }
+        }
+    }
+}

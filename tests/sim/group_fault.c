@@ -1,0 +1,202 @@
+/* group_fault.c - what goes wrong between processes and nodes.  Which faults a seed knows, and how often they
+ * come, is drawn once. */
+#include "group_sim.h"
+
+static snib__time pace; /* the mean time between faults */
+
+void fault_plan(void)
+{
+    /* One world in six is undisturbed. */
+    unsigned share = (unsigned)world_draw(6);
+    for (int fault = 0; fault < WORLD_FAULTS; fault++) {
+        if (world_draw(8) < share) {
+            world.enabled |= 1U << fault;
+        }
+    }
+    if (world.majority && !world.quarantine) {
+        world.enabled &= ~(1U << WORLD_RESTART); /* nothing is promised then */
+    }
+    pace = 10 * SNIB__MS << world_draw(8);
+    world.next_fault = world.enabled == 0 ? SNIB__NEVER : world.now + world_draw(2 * pace);
+    for (int i = 0; world_has(WORLD_CLOCK) && i < world.node_count; i++) {
+        world_totals.faults[WORLD_CLOCK]++;
+        world.nodes[i].clock_ppm = (int)world_draw(10001) - 5000;
+    }
+}
+
+/* The end of a disturbance that begins now. */
+static snib__time for_a_while(void)
+{
+    const snib__time most[] = {3 * world.lease, world.lease / 2, 4 * world.delay};
+    return world.now + world_draw(most[world_draw(3)]);
+}
+
+static void strike_pipe(int fault)
+{
+    struct world_pipe *pipe = net_pick();
+    if (pipe == NULL) {
+        return;
+    }
+    if (fault == WORLD_CUT) {
+        pipe->cut_next = 1 + (int)world_draw(2);
+        return;
+    }
+    snib__time until = for_a_while();
+    bool both = world_chance(3);
+    if (both || world_chance(2)) {
+        pipe->to_server.frozen_until = until;
+    } else {
+        pipe->to_client.frozen_until = until;
+    }
+    if (both) {
+        pipe->to_client.frozen_until = until;
+    }
+}
+
+/* Keys, scripts and connections are gone; a node that comes back is another run of its server. */
+static void restart(int node)
+{
+    world_trace("node %d restarts", node);
+    model_restart(world.nodes[node].model);
+    world.nodes[node].wiped_at = world.now;
+    net_node_died(node);
+    world.nodes[node].refuse_until =
+        world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
+}
+
+static void strike_node(int fault)
+{
+    int i = (int)world_draw((uint64_t)world.node_count);
+    struct world_node *node = &world.nodes[i];
+    static const unsigned errors[] = {MODEL_OOM, MODEL_READONLY, MODEL_LOADING, MODEL_MISCONF};
+    switch (fault) {
+    case WORLD_REFUSE:
+        node->refuse_until = for_a_while();
+        break;
+    case WORLD_NODE_PAUSE:
+        node->paused_until = for_a_while();
+        break;
+    case WORLD_ERRORS:
+        model_set_faults(node->model, errors[world_draw(4)]);
+        node->errors_until = for_a_while();
+        break;
+    default:
+        restart(i);
+        for (int j = 0; world_chance(4) && j < world.node_count; j++) {
+            restart(j); /* the power failed */
+        }
+    }
+}
+
+static void strike_process(int fault)
+{
+    int slot = (int)world_draw((uint64_t)world.slot_count);
+    struct world_process *process = world.slots[slot];
+    if (fault == WORLD_PAUSE) {
+        process->frozen_until = for_a_while();
+    } else if (fault == WORLD_CLOSE_ONE) {
+        process_close_peer(&process->peers[world_draw((uint64_t)world.node_count)]);
+        if (process->ends_at == SNIB__NEVER) { /* it goes on for a while with what it has left */
+            process->ends_at = world.now + world_draw(2 * world.lease);
+        }
+    } else if (fault == WORLD_CLOSE) {
+        process_close(process);
+    } else if (world.process_count < WORLD_PROCESSES) {
+        process_kill(process);
+        process_new(slot);
+    }
+}
+
+/* Half of the nodes, or less, are never seen again: the rest go on without them. */
+static void strike_dead(void)
+{
+    uint32_t dead = 0;
+    for (int i = 0; i < world.node_count; i++) {
+        dead += world.nodes[i].dead;
+    }
+    int node = (int)world_draw((uint64_t)world.node_count);
+    if (world.majority && dead + 1 <= (uint32_t)world.node_count - world.need &&
+        !world.nodes[node].dead) {
+        world_trace("node %d is dead", node);
+        world.nodes[node].dead = true;
+        if (world_chance(2)) {
+            net_node_died(node); /* else nobody is told */
+        }
+    }
+}
+
+static void strike(int fault)
+{
+    world_trace("fault %d", fault);
+    world_totals.faults[fault] += fault != WORLD_CUT;
+    switch (fault) {
+    case WORLD_CUT:
+    case WORLD_STALL:
+        strike_pipe(fault);
+        break;
+    case WORLD_REFUSE:
+    case WORLD_NODE_PAUSE:
+    case WORLD_ERRORS:
+    case WORLD_RESTART:
+        strike_node(fault);
+        break;
+    case WORLD_PAUSE:
+    case WORLD_KILL:
+    case WORLD_CLOSE:
+    case WORLD_CLOSE_ONE:
+        strike_process(fault);
+        break;
+    case WORLD_DEAD:
+        strike_dead();
+        break;
+    default:
+        world_totals.faults[fault]--; /* happens elsewhere: DELAY, LATE, CLOCK, PREEMPT */
+    }
+}
+
+snib__time fault_next(void)
+{
+    snib__time next = world.next_fault;
+    for (int i = 0; i < world.node_count; i++) {
+        snib__time at = world.nodes[i].errors_until;
+        next = at != 0 && at < next ? at : next;
+    }
+    return next;
+}
+
+void fault_run(void)
+{
+    for (int i = 0; i < world.node_count; i++) {
+        struct world_node *node = &world.nodes[i];
+        if (node->errors_until != 0 && node->errors_until <= world.now) {
+            node->errors_until = 0;
+            model_set_faults(node->model, 0);
+        }
+    }
+    if (world.next_fault <= world.now) {
+        int fault = world_chance(3) ? WORLD_CUT : (int)world_draw(WORLD_FAULTS);
+        while (!world_has(fault)) {
+            fault = (fault + 1) % WORLD_FAULTS;
+        }
+        /* Faults come in flocks: one that strikes what another has left is the hardest. */
+        world.next_fault =
+            world.now + 1 + world_draw(world_chance(3) ? 10 * world.delay : 2 * pace);
+        strike(fault);
+    }
+}
+
+void fault_end_all(void)
+{
+    world.next_fault = SNIB__NEVER;
+    for (int i = 0; i < world.node_count; i++) {
+        struct world_node *node = &world.nodes[i];
+        node->paused_until = node->refuse_until = node->errors_until = 0;
+        model_set_faults(node->model, 0);
+    }
+    for (int i = 0; i < world.slot_count; i++) {
+        struct world_process *process = world.slots[i];
+        process->frozen_until =
+            process->frozen_until < world.now ? process->frozen_until : world.now;
+    }
+    net_heal();
+}

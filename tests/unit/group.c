@@ -1,0 +1,658 @@
+/* group.c - which member a lock of locks asks, gives up, drops and trusts, and for how long; then at random. */
+#include "unit.h"
+
+#include "locks/group.h"
+#include "snib.h"
+
+#include <string.h>
+
+enum { TRY = SNIB__GROUP_TRY, CANCEL, DROP, GIVE };
+
+static struct snib__group group;
+
+static void begin(bool majority, bool once, uint32_t n)
+{
+    snib__group_begin(&group, majority, once, n);
+}
+
+static void expect_wish(int wish, uint32_t member)
+{
+    uint32_t i = UINT32_MAX;
+    assert_int_equal(snib__group_wish(&group, &i), wish);
+    assert_int_equal(i, member);
+}
+
+static void expect_no_wish(void)
+{
+    uint32_t i;
+    assert_int_equal(snib__group_wish(&group, &i), SNIB__GROUP_NOTHING);
+}
+
+static void expect_wishes(int wish, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        expect_wish(wish, i);
+    expect_no_wish();
+}
+
+static void expect_ended(int32_t code)
+{
+    assert_int_equal(group.phase, SNIB__GROUP_ENDED);
+    assert_int_equal(group.code, code);
+}
+
+static void expect_held(void)
+{
+    snib__group_given_out(&group);
+    assert_int_equal(group.phase, SNIB__GROUP_HELD);
+}
+
+static void grant(uint32_t member, snib__time deadline)
+{
+    snib__group_member_done(&group, member, SNIB_OK, deadline);
+}
+
+static void refuse(uint32_t member, int32_t code)
+{
+    snib__group_member_done(&group, member, code, 0);
+}
+
+/* A majority of 3 with the votes of 0 and 1; 2 has refused. */
+static void held_by_two(void)
+{
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    refuse(2, SNIB_BUSY);
+    grant(0, 100);
+    grant(1, 200);
+    expect_held();
+    expect_no_wish();
+}
+
+/* ---- all ---- */
+
+static void all_are_asked_one_after_the_other(void **state)
+{
+    (void)state;
+    begin(false, false, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+        expect_wish(TRY, i);
+        expect_no_wish();
+        grant(i, 300 - i);
+    }
+    expect_held();
+    assert_int_equal(snib__group_deadline(&group), 298);
+    expect_no_wish();
+}
+
+static void one_refusal_undoes_all(void **state)
+{
+    (void)state;
+    static const int32_t codes[] = {SNIB_BUSY, SNIB_TIMEDOUT, SNIB_EUNREACHABLE, SNIB_ECLOSED};
+    for (size_t k = 0; k < COUNT(codes); k++) {
+        begin(false, false, 3);
+        expect_wish(TRY, 0);
+        grant(0, 100);
+        expect_wish(TRY, 1);
+        refuse(1, codes[k]);
+        expect_ended(codes[k]);
+        expect_wishes(DROP, 0, 1);
+    }
+}
+
+static void a_member_lost_while_collecting_begins_it_anew(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        begin(false, false, 3);
+        expect_wish(TRY, 0);
+        grant(0, 100);
+        expect_wish(TRY, 1);
+        grant(1, 100);
+        expect_wish(TRY, 2);
+        snib__group_member_lost(&group, lost, SNIB_REASON_DELETED);
+        assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+        /* What it had is let go of before it is asked for again, or it would wait for itself. */
+        expect_wish(DROP, 0);
+        expect_wish(TRY, 0);
+        expect_wish(DROP, 1);
+        expect_wish(CANCEL, 2);
+        expect_no_wish();
+        for (uint32_t i = 0; i < 3; i++) {
+            if (i > 0)
+                expect_wish(TRY, i);
+            grant(i, 100);
+        }
+        expect_held();
+        assert_int_equal(group.reason, 0);
+    }
+}
+
+static void one_loss_is_the_loss_of_all(void **state)
+{
+    (void)state;
+    begin(false, false, 2);
+    expect_wish(TRY, 0);
+    grant(0, 100);
+    expect_wish(TRY, 1);
+    grant(1, 100);
+    expect_held();
+    snib__group_refill(&group);
+    expect_no_wish(); /* not for all */
+    snib__group_member_lost(&group, 1, SNIB_REASON_TAKEN);
+    expect_ended(SNIB_LOST);
+    assert_int_equal(group.reason, SNIB_REASON_TAKEN);
+    expect_wishes(DROP, 0, 2);
+}
+
+/* ---- majority ---- */
+
+static void most_are_enough(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= 15; n++) {
+        uint32_t need = n / 2 + 1;
+        begin(true, false, n);
+        expect_wishes(TRY, 0, n);
+        for (uint32_t i = 0; i < need; i++) {
+            assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+            grant(n - 1 - i, 1000 + i);
+        }
+        expect_held();
+        assert_int_equal(snib__group_deadline(&group), 1000);
+        grant(0, 5000); /* late, and welcome */
+        assert_int_equal(snib__group_deadline(&group), 1001);
+        expect_no_wish();
+    }
+}
+
+static void the_deadline_is_that_of_the_last_vote_needed(void **state)
+{
+    (void)state;
+    static const snib__time deadlines[] = {50, 20, 40, 10, 30};
+    begin(true, false, 5);
+    expect_wishes(TRY, 0, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        grant(i, deadlines[i]);
+    assert_int_equal(snib__group_deadline(&group), 30);
+    snib__group_member_extended(&group, 3, 60);
+    assert_int_equal(snib__group_deadline(&group), 40);
+    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED);
+    expect_held();
+    assert_int_equal(snib__group_deadline(&group), 30);
+    snib__group_member_extended(&group, 0, 900); /* not ours any more */
+    assert_int_equal(snib__group_deadline(&group), 30);
+}
+
+static void a_split_vote_is_given_back_and_tried_again(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(0, 100);
+    refuse(1, SNIB_BUSY);
+    assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+    refuse(2, SNIB_BUSY);
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+    expect_wishes(DROP, 0, 1);
+    snib__group_pause_over(&group);
+    expect_wishes(TRY, 0, 3);
+}
+
+static void once_is_one_round(void **state)
+{
+    (void)state;
+    begin(true, true, 3);
+    expect_wishes(TRY, 0, 3);
+    refuse(0, SNIB_EUNREACHABLE);
+    refuse(1, SNIB_BUSY); /* what could be waited for is told */
+    expect_ended(SNIB_BUSY);
+    expect_wishes(CANCEL, 2, 3);
+    grant(2, 100); /* its answer was on the way: nobody keeps it */
+    expect_wishes(DROP, 2, 3);
+}
+
+static void without_servers_there_is_nothing_to_wait_for(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(1, 100);
+    refuse(0, SNIB_EUNREACHABLE);
+    refuse(2, SNIB_ECLOSED);
+    expect_ended(SNIB_EUNREACHABLE);
+    expect_wishes(DROP, 1, 2);
+}
+
+static void a_vote_lost_while_collecting_counts_as_refused(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(0, 100);
+    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED);
+    expect_wishes(DROP, 0, 1);
+    grant(1, 100);
+    refuse(2, SNIB_EUNREACHABLE); /* 1 vote, and nobody left to be heard */
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+    expect_wishes(DROP, 1, 2);
+}
+
+static void votes_that_do_not_outlast_the_round_are_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t reason, code;
+    } cases[] = {
+        {SNIB_REASON_EXPIRED, SNIB_EUNREACHABLE},
+        {SNIB_REASON_UNREACHABLE, SNIB_EUNREACHABLE},
+        {SNIB_REASON_CLOSED, SNIB_ECLOSED},
+    };
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        begin(true, false, 3);
+        expect_wishes(TRY, 0, 3);
+        grant(0, 100);
+        grant(1, 100);
+        assert_int_equal(group.phase, SNIB__GROUP_TAKEN);
+        snib__group_member_lost(&group, 0, cases[k].reason);
+        snib__group_member_lost(&group, 1, cases[k].reason);
+        expect_ended(cases[k].code);
+    }
+}
+
+static void what_was_not_given_out_is_not_lost_but_sought_again(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(0, 100);
+    grant(1, 200);
+    assert_int_equal(group.phase, SNIB__GROUP_TAKEN);
+    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED);
+    assert_int_equal(group.phase, SNIB__GROUP_COLLECTING); /* 2 may still grant */
+    grant(2, 300);
+    assert_int_equal(snib__group_deadline(&group), 200);
+    snib__group_member_lost(&group, 2, SNIB_REASON_DELETED);
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+    snib__group_given_out(&group);
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+
+    begin(false, false, 2);
+    expect_wish(TRY, 0);
+    grant(0, 100);
+    expect_wish(TRY, 1);
+    grant(1, 200);
+    snib__group_member_lost(&group, 1, SNIB_REASON_DELETED);
+    assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+    expect_wish(DROP, 0);
+    expect_wish(TRY, 0);
+    expect_wish(DROP, 1);
+    expect_no_wish();
+}
+
+static void a_majority_holds_at_every_moment_or_is_lost(void **state)
+{
+    (void)state;
+    held_by_two();
+    snib__group_refill(&group);
+    expect_wishes(TRY, 2, 3);
+    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED); /* whatever 2 may answer */
+    expect_ended(SNIB_LOST);
+    assert_int_equal(group.reason, SNIB_REASON_DELETED);
+    expect_wish(DROP, 0);
+    expect_wish(DROP, 1);
+    expect_wish(CANCEL, 2);
+    expect_no_wish();
+    grant(2, 100);
+    expect_wishes(DROP, 2, 3);
+}
+
+static void a_hold_asks_for_what_it_lacks(void **state)
+{
+    (void)state;
+    held_by_two();
+    snib__group_refill(&group);
+    expect_wishes(TRY, 2, 3);
+    snib__group_refill(&group); /* on its way */
+    expect_no_wish();
+    grant(2, 300);
+    assert_int_equal(snib__group_deadline(&group), 200);
+    snib__group_member_lost(&group, 0, SNIB_REASON_TAKEN);
+    snib__group_refill(&group); /* it is let go of first */
+    expect_wish(DROP, 0);
+    expect_wishes(TRY, 0, 1);
+    refuse(0, SNIB_EUNREACHABLE);
+    expect_held();
+    snib__group_refill(&group);
+    expect_wishes(TRY, 0, 1);
+    grant(0, 400);
+    assert_int_equal(snib__group_deadline(&group), 300);
+}
+
+static void a_contested_round_does_not_wait_for_the_silent(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(0, 100);
+    snib__group_give_up(&group); /* nobody else wants it: there is time */
+    refuse(1, SNIB_EUNREACHABLE);
+    assert_false(snib__group_contested(&group));
+    snib__group_give_up(&group);
+    assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    grant(0, 100);
+    refuse(1, SNIB_BUSY);
+    assert_true(snib__group_contested(&group));
+    snib__group_give_up(&group);
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+    expect_wish(DROP, 0);
+    expect_wish(CANCEL, 2);
+    expect_no_wish();
+    snib__group_pause_over(&group);
+
+    begin(true, true, 3); /* once is not repeated, so it hears all */
+    expect_wishes(TRY, 0, 3);
+    refuse(1, SNIB_BUSY);
+    snib__group_give_up(&group);
+    assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
+}
+
+/* ---- giving up and back ---- */
+
+static void who_is_not_wanted_any_more_leaves_nothing(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wish(TRY, 0);
+    expect_wish(TRY, 1);
+    grant(0, 100);
+    snib__group_abandon(&group);
+    expect_ended(SNIB_CANCELLED);
+    expect_wish(DROP, 0);
+    expect_wish(CANCEL, 1); /* 2 was never asked */
+    expect_no_wish();
+    refuse(1, SNIB_BUSY);
+    expect_no_wish();
+    snib__group_abandon(&group);
+    snib__group_release(&group);
+    snib__group_pause_over(&group);
+    expect_ended(SNIB_CANCELLED);
+}
+
+static void an_answer_between_the_rounds_is_dropped_before_the_next_question(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    refuse(0, SNIB_BUSY);
+    refuse(1, SNIB_BUSY);
+    expect_wish(CANCEL, 2);
+    grant(2, 100); /* it came before it was cancelled */
+    snib__group_pause_over(&group);
+    expect_wish(TRY, 0);
+    expect_wish(TRY, 1);
+    expect_wish(DROP, 2);
+    expect_wish(TRY, 2);
+    expect_no_wish();
+}
+
+static void too_late_is_of_no_use(void **state)
+{
+    (void)state;
+    held_by_two();
+    snib__group_fail(&group, SNIB_EUNREACHABLE);
+    expect_ended(SNIB_EUNREACHABLE);
+    expect_wishes(DROP, 0, 2);
+}
+
+static void a_release_goes_to_all_and_is_judged_by_most(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t answers[3], code;
+        uint32_t from; /* this answer on the others do not count: a dead node's may take long */
+    } cases[] = {
+        {{SNIB_OK, SNIB_OK, SNIB_OK}, SNIB_OK, 2},
+        {{SNIB_OK, SNIB_OK, SNIB_EUNREACHABLE}, SNIB_OK, 2},
+        {{SNIB_OK, SNIB_EUNREACHABLE, SNIB_OK}, SNIB_OK, 3},
+        {{SNIB_OK, SNIB_LOST, SNIB_LOST}, SNIB_LOST, 3},
+        {{SNIB_OK, SNIB_LOST, SNIB_EUNREACHABLE}, SNIB_EUNREACHABLE, 3},
+    };
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        begin(true, false, 3);
+        expect_wishes(TRY, 0, 3);
+        for (uint32_t i = 0; i < 3; i++)
+            grant(i, 100);
+        expect_held();
+        snib__group_release(&group);
+        assert_int_equal(group.phase, SNIB__GROUP_GIVING);
+        expect_wishes(GIVE, 0, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(group.phase,
+                             i < cases[k].from ? SNIB__GROUP_GIVING : SNIB__GROUP_ENDED);
+            snib__group_member_given(&group, i, cases[k].answers[i]);
+        }
+        expect_ended(cases[k].code);
+        expect_no_wish();
+    }
+}
+
+static void a_release_cancels_what_is_still_asked(void **state)
+{
+    (void)state;
+    held_by_two();
+    snib__group_refill(&group);
+    expect_wishes(TRY, 2, 3);
+    snib__group_release(&group);
+    expect_wish(GIVE, 0);
+    expect_wish(GIVE, 1);
+    expect_wish(CANCEL, 2);
+    expect_no_wish();
+    snib__group_member_lost(&group, 0, SNIB_REASON_EXPIRED); /* the release itself tells */
+    snib__group_member_given(&group, 0, SNIB_OK);
+    snib__group_member_given(&group, 1, SNIB_OK);
+    expect_ended(SNIB_OK);
+
+    held_by_two();
+    snib__group_refill(&group); /* never sent, so there is nothing to cancel */
+    snib__group_release(&group);
+    expect_wishes(GIVE, 0, 2);
+    snib__group_abandon(&group); /* the client is closed */
+    snib__group_member_given(&group, 0, SNIB_OK);
+    expect_ended(SNIB_CANCELLED);
+}
+
+static void pauses_are_random_and_bounded(void **state)
+{
+    (void)state;
+    static const uint64_t randoms[] = {0, 1, 12345678901ULL, UINT64_MAX};
+    snib__time longest = 0;
+    int brief = 0;
+    begin(true, false, 3);
+    for (int round = 0; round < 70; round++) {
+        snib__time least = SNIB__NEVER, most = 0;
+        for (size_t i = 0; i < COUNT(randoms); i++) {
+            snib__time pause = snib__group_pause(&group, randoms[i]);
+            least = pause < least ? pause : least;
+            most = pause > most ? pause : most;
+        }
+        assert_true(least >= 5 * SNIB__MS && most <= 205 * SNIB__MS && most > least);
+        snib__time patience = snib__group_patience(&group, 7);
+        assert_true(patience >= 21 + 50 * SNIB__MS && patience <= 21 + 1600 * SNIB__MS);
+        longest = patience > longest ? patience : longest;
+        brief += patience <= 21 + 50 * SNIB__MS;
+        group.round++;
+    }
+    /* Mostly no longer than the others' pauses; but who is slow is heard in the end. */
+    assert_int_equal(brief, 65);
+    assert_int_equal(longest, 21 + 1600 * SNIB__MS);
+}
+
+/* ---- at random ---- */
+
+enum { STEPS = 200000, MEMBERS_MAX = 15 };
+
+/* What a carrier has of a member. */
+struct walker {
+    bool asked, releasing;
+    bool held; /* that nobody may forget */
+    bool lost; /* and of no use any more */
+    snib__time deadline;
+};
+
+static struct walker walkers[MEMBERS_MAX];
+static uint64_t random_state;
+
+static uint64_t draw(uint64_t below)
+{
+    random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (random_state >> 33) % below;
+}
+
+static void carry_out(int wish, uint32_t i)
+{
+    struct walker *walker = &walkers[i];
+    switch (wish) {
+    case TRY:
+        assert_false(walker->asked);
+        assert_false(walker->held); /* else it would wait for itself */
+        assert_true(group.phase <= SNIB__GROUP_HELD && group.phase != SNIB__GROUP_PAUSING);
+        walker->asked = true;
+        break;
+    case CANCEL:
+        if (walker->asked && draw(3) == 0) { /* its answer came first */
+            walker->held = true;
+            grant(i, 1000);
+        }
+        walker->asked = false;
+        break;
+    case DROP:
+        assert_true(walker->held);
+        walker->held = walker->lost = false;
+        break;
+    default:
+        assert_int_equal(wish, GIVE);
+        assert_true(walker->held);
+        walker->releasing = true;
+    }
+}
+
+static void answer(uint32_t i)
+{
+    static const int32_t codes[] = {SNIB_BUSY, SNIB_BUSY, SNIB_EUNREACHABLE, SNIB_ECLOSED};
+    struct walker *walker = &walkers[i];
+    if (walker->releasing) {
+        walker->releasing = walker->held = walker->lost = false;
+        snib__group_member_given(&group, i, draw(4) ? SNIB_OK : draw(2) ? SNIB_LOST : -30);
+    } else if (walker->asked) {
+        walker->asked = false;
+        walker->held = draw(3) > 0;
+        walker->deadline = 1000 + draw(1000);
+        snib__group_member_done(&group, i, walker->held ? SNIB_OK : codes[draw(COUNT(codes))],
+                                walker->held ? walker->deadline : 0);
+    } else if (walker->held && draw(3) == 0) {
+        walker->lost = true;
+        snib__group_member_lost(&group, i, SNIB_REASON_DELETED);
+    } else if (walker->held) {
+        walker->deadline += draw(100);
+        snib__group_member_extended(&group, i, walker->deadline);
+    }
+}
+
+static void check_held(void)
+{
+    uint32_t held = 0, as_long = 0;
+    snib__time deadline = snib__group_deadline(&group);
+    for (uint32_t i = 0; i < group.n; i++) {
+        held += walkers[i].held && !walkers[i].lost;
+        as_long += walkers[i].held && !walkers[i].lost && walkers[i].deadline >= deadline;
+    }
+    if (group.phase == SNIB__GROUP_TAKEN || group.phase == SNIB__GROUP_HELD) {
+        assert_true(held >= group.need);
+        assert_true(deadline > 0 && as_long >= group.need);
+    }
+}
+
+/* Whatever has happened, what is left is let go of, and nothing else is wished. */
+static void check_end(void)
+{
+    uint32_t i;
+    snib__group_abandon(&group);
+    for (int wish; (wish = snib__group_wish(&group, &i)) != SNIB__GROUP_NOTHING;)
+        carry_out(wish, i);
+    for (i = 0; i < group.n; i++) {
+        assert_false(walkers[i].asked);
+        assert_true(!walkers[i].held || walkers[i].releasing);
+    }
+}
+
+static void walk(uint64_t seed)
+{
+    random_state = seed;
+    memset(walkers, 0, sizeof walkers);
+    bool majority = draw(3) > 0;
+    begin(majority, draw(4) == 0, majority ? 3 + (uint32_t)draw(5) : 1 + (uint32_t)draw(5));
+    for (int step = 0; step < 100; step++) {
+        uint32_t i;
+        uint64_t what = draw(42);
+        int wish;
+        if (what < 16) {
+            if ((wish = snib__group_wish(&group, &i)) != SNIB__GROUP_NOTHING)
+                carry_out(wish, i);
+        } else if (what < 34) {
+            answer((uint32_t)draw(group.n));
+        } else if (what < 36) {
+            snib__group_pause_over(&group);
+        } else if (what < 38) {
+            snib__group_refill(&group);
+        } else if (what >= 40) {
+            snib__group_given_out(&group);
+        } else if (what == 38) {
+            snib__group_give_up(&group);
+        } else if (draw(4) == 0) {
+            draw(2) ? snib__group_release(&group) : snib__group_abandon(&group);
+        }
+        check_held();
+    }
+    check_end();
+}
+
+static void no_walk_leaves_anything(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= STEPS / 100; seed++)
+        walk(seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_asked_one_after_the_other),
+        cmocka_unit_test(one_refusal_undoes_all),
+        cmocka_unit_test(a_member_lost_while_collecting_begins_it_anew),
+        cmocka_unit_test(one_loss_is_the_loss_of_all),
+        cmocka_unit_test(most_are_enough),
+        cmocka_unit_test(the_deadline_is_that_of_the_last_vote_needed),
+        cmocka_unit_test(a_split_vote_is_given_back_and_tried_again),
+        cmocka_unit_test(once_is_one_round),
+        cmocka_unit_test(without_servers_there_is_nothing_to_wait_for),
+        cmocka_unit_test(a_vote_lost_while_collecting_counts_as_refused),
+        cmocka_unit_test(votes_that_do_not_outlast_the_round_are_an_error),
+        cmocka_unit_test(what_was_not_given_out_is_not_lost_but_sought_again),
+        cmocka_unit_test(a_majority_holds_at_every_moment_or_is_lost),
+        cmocka_unit_test(a_hold_asks_for_what_it_lacks),
+        cmocka_unit_test(a_contested_round_does_not_wait_for_the_silent),
+        cmocka_unit_test(who_is_not_wanted_any_more_leaves_nothing),
+        cmocka_unit_test(an_answer_between_the_rounds_is_dropped_before_the_next_question),
+        cmocka_unit_test(too_late_is_of_no_use),
+        cmocka_unit_test(a_release_goes_to_all_and_is_judged_by_most),
+        cmocka_unit_test(a_release_cancels_what_is_still_asked),
+        cmocka_unit_test(pauses_are_random_and_bounded),
+        cmocka_unit_test(no_walk_leaves_anything),
+    };
+    return cmocka_run_group_tests_name("group", tests, NULL, NULL);
+}
