@@ -40,7 +40,7 @@ class CommandCase(unittest.TestCase):
     def snib(self, *words, env=None, **options):
         """Run to the end; stdout and stderr apart."""
         return subprocess.run([SNIB, *words], env={**self.env, **(env or {})}, text=True,
-                              timeout=60, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              timeout=120, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, **options)
 
     def start(self, *words, **options):
@@ -59,7 +59,7 @@ class CommandCase(unittest.TestCase):
 
     def end(self, process):
         """Wait for the end; return exit code and the rest of the output."""
-        text = process.communicate(timeout=30)[0]
+        text = process.communicate(timeout=60)[0]
         return process.returncode, text
 
     def until_go(self):

@@ -33,7 +33,7 @@ class Server:
     def __call__(self, *words):
         """Send one command on a connection of its own and return its reply."""
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rb") as replies:
-            link.settimeout(10)
+            link.settimeout(60)
             link.connect(self.path)
             words = [str(word).encode() for word in words]
             link.sendall(b"*%d\r\n" % len(words) +
@@ -60,7 +60,7 @@ def read_reply(replies):
     return rest
 
 
-def wait_for(condition, what, seconds=10):
+def wait_for(condition, what, seconds=60):
     """Wait until condition() holds and return its value."""
     end = time.monotonic() + seconds
     while True:

@@ -102,7 +102,7 @@ class Kinds(CommandCase):
         self.assertEqual(self.server("GET", "a"), "2")
 
     def test_permits_loss(self):
-        process = self.hold("a", "--permits", "1", "--lease", "600ms")
+        process = self.hold("a", "--permits", "1", "--lease", "1s")
         self.server("DEL", "{a}:timeout")
         self.assertEqual(self.end(process)[0], LOST)
 
@@ -111,7 +111,7 @@ class Kinds(CommandCase):
                         ("--plain",)):
             with self.subTest(options=options):
                 self.server("FLUSHALL")
-                process = self.hold("a", "--lease", "600ms", *options)
+                process = self.hold("a", "--lease", "1s", *options)
                 self.server("FLUSHALL")
                 self.assertEqual(self.end(process)[0], LOST)
 
@@ -212,7 +212,7 @@ class Kinds(CommandCase):
     # ---- release ---------------------------------------------------------------------------------
 
     def test_release(self):
-        process = self.hold("a", "--lease", "600ms")
+        process = self.hold("a", "--lease", "1s")
         done = self.snib("release", "a")
         self.assertEqual(done.returncode, USAGE)
         self.assertEqual(self.server("EXISTS", "a"), 1)
@@ -230,7 +230,7 @@ class Kinds(CommandCase):
             for named in (True, False):
                 with self.subTest(options=options, named=named):
                     self.server("FLUSHALL")
-                    process = self.hold("a", *options, "--lease", "600ms")
+                    process = self.hold("a", *options, "--lease", "1s")
                     kind = [word for word in options if word.startswith("--")] if named else []
                     done = self.snib("release", "--force", *kind, "a")
                     self.assertEqual((done.returncode, done.stdout, done.stderr),

@@ -46,7 +46,7 @@ def advised(document: Path, known: list[str]) -> list[str]:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         if time.monotonic() > end:
             raise SystemExit(f"rights: waited in vain for {what}")

@@ -49,7 +49,7 @@ static void cancel_one(snib_lock *lock, snib_queue *queue, int64_t after_us, str
         settle(&event, code == SNIB_OK, tally);
     } else {
         snib_event event = {.size = sizeof event};
-        EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+        EXPECT(snib_op_wait(op, patient_ms(3000), &event, err), SNIB_OK);
         settle(&event, code == SNIB_OK, tally);
     }
 }

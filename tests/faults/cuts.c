@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { LEASE_MS = 20000, PROMPT_MS = 3000 }; /* prompt: far below a lease */
+enum { LEASE_MS = 20000, PROMPT_MS = 10000 }; /* prompt: far below a lease */
 
 struct world {
     struct server server;

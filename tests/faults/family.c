@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { PROMPT_MS = 3000, RECHECK_MS = 60000 }; /* prompt: far below a lease, and a re-check */
+enum { PROMPT_MS = 10000, RECHECK_MS = 60000 }; /* prompt: far below a lease, and a re-check */
 
 static struct proxy *proxy;
 

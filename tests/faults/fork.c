@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEASE_MS = 400, CHILD_S = 10, QUICK_MS = 1000 };
+enum { LEASE_MS = 1000, CHILD_S = 60, QUICK_MS = 10000 };
 
 /* What a child inherits; handles that the state has not are NULL. */
 struct inherited {
@@ -56,7 +56,7 @@ static void child_own_client(const struct inherited *in, bool held)
     CHILD(snib_client_open(in->server->url, NULL, &client, NULL) == SNIB_OK);
     CHILD(snib_lock_new(client, SNIB_MUTEX, name, strlen(name), NULL, &mine, NULL) == SNIB_OK);
     CHILD(snib_lock_new(client, SNIB_MUTEX, "fork", 4, NULL, &theirs, NULL) == SNIB_OK);
-    CHILD(snib_lock_acquire(mine, 0, 1000, &hold, NULL) == SNIB_OK);
+    CHILD(snib_lock_acquire(mine, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
     CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
     if (held)
         CHILD(snib_lock_acquire(theirs, 0, 0, &hold, NULL) == SNIB_BUSY);
@@ -234,7 +234,7 @@ static void *close_run(void *argument)
 {
     struct inherited *in = argument;
     nap_us(random() % 300);
-    EXPECT(snib_client_close(in->h.client, 1000, err), SNIB_OK);
+    EXPECT(snib_client_close(in->h.client, QUICK_MS, err), SNIB_OK);
     return NULL;
 }
 

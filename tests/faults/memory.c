@@ -51,7 +51,7 @@ void *realloc(void *old, size_t n)
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
-enum { LEASE_MS = 1000, CHILD_S = 20 };
+enum { CHILD_S = 120, WAIT_MS = 10000, SHORT_MS = 300, LONG_MS = 10000 };
 enum { ENDED_WELL = 0, ENDED_WITH_ERROR = 1, AFTERWARDS_BROKEN = 2, LIED = 3, DONE_ALL = 4 };
 
 /* A kind of lock, and what makes its lock "taken" be somebody else's for a moment. */
@@ -62,7 +62,7 @@ struct program {
 };
 
 #define TAKE_HASH(fields)                                                                          \
-    "redis.call('hset',KEYS[1]," fields ",1) return redis.call('pexpire',KEYS[1],40)"
+    "redis.call('hset',KEYS[1]," fields ",1) return redis.call('pexpire',KEYS[1],20)"
 
 static const struct program programs[] = {
     {"mutex", SNIB_MUTEX, TAKE_HASH("'0-0-0-0-0:1'")},
@@ -71,10 +71,10 @@ static const struct program programs[] = {
     {"fenced", SNIB_FENCED, TAKE_HASH("'0-0-0-0-0:1'")},
     {"fair", SNIB_FAIR, TAKE_HASH("'0aa00000-0000-8000-8000-000000000000:1'")},
     {"spin", SNIB_SPIN, TAKE_HASH("'0-0-0-0-0:1'")},
-    {"plain", SNIB_PLAIN, "return redis.call('set',KEYS[1],'x','px',40)"},
+    {"plain", SNIB_PLAIN, "return redis.call('set',KEYS[1],'x','px',20)"},
     {"semaphore", SNIB_SEMAPHORE, "return redis.call('set',KEYS[1],1)"},
     {"permits", SNIB_PERMITS, "return redis.call('set',KEYS[1],1)"},
-    {"latch", SNIB_LATCH, "return redis.call('set',KEYS[1],1,'px',40)"},
+    {"latch", SNIB_LATCH, "return redis.call('set',KEYS[1],1,'px',20)"},
     {"multi", 0, TAKE_HASH("'0-0-0-0-0:1'")},
     {"multi of others", -1, TAKE_HASH("'0-0-0-0-0:1'")},
 };
@@ -104,10 +104,10 @@ static bool hold_and_wait(snib_lock *lock, snib_queue *queue)
 {
     snib_hold *hold = NULL;
     snib_event event = {.size = sizeof event};
-    bool good = snib_lock_acquire(lock, 0, 1000, &hold, NULL) == SNIB_OK;
-    good = good && snib_lock_acquire_submit(lock, 0, 1000, queue, 1, NULL, NULL) == SNIB_OK;
+    bool good = snib_lock_acquire(lock, 0, WAIT_MS, &hold, NULL) == SNIB_OK;
+    good = good && snib_lock_acquire_submit(lock, 0, WAIT_MS, queue, 1, NULL, NULL) == SNIB_OK;
     good = good && snib_hold_release(hold, NULL) == SNIB_OK;
-    good = good && snib_queue_wait(queue, &event, 1, 2000, NULL) == 1;
+    good = good && snib_queue_wait(queue, &event, 1, 2 * WAIT_MS, NULL) == 1;
     good = good && event.code == SNIB_OK;
     good = good && snib_hold_release(event.hold, NULL) == SNIB_OK;
     snib_hold_free(event.hold);
@@ -115,13 +115,14 @@ static bool hold_and_wait(snib_lock *lock, snib_queue *queue)
     return good;
 }
 
-/* Acquire, wait, hand over, release, beside another hold; returns whether all went well. */
-static bool scenario(const struct program *program, const char *url)
+/* Acquire, wait, hand over, release, beside another hold; returns whether all went well.  Short: lease and
+ * patience end soon after a failure; long: nothing can go wrong but by a failure. */
+static bool scenario(const struct program *program, const char *url, int64_t lease_ms)
 {
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
-    options.lease_ms = LEASE_MS;
-    options.patience_ms = 500;
+    options.lease_ms = lease_ms;
+    options.patience_ms = lease_ms;
     options.recheck_ms = 100;
     snib_client *client = NULL;
     snib_lock *lock = NULL, *free_lock = NULL;
@@ -131,9 +132,9 @@ static bool scenario(const struct program *program, const char *url)
     good = good && snib_queue_new(client, &queue, NULL) == SNIB_OK;
     good = good && (lock = program_lock(program, client, "taken")) != NULL;
     good = good && snib_lock_new(client, SNIB_MUTEX, "free", 4, NULL, &free_lock, NULL) == SNIB_OK;
-    good = good && snib_lock_acquire(free_lock, 0, 1000, &hold, NULL) == SNIB_OK;
+    good = good && snib_lock_acquire(free_lock, 0, WAIT_MS, &hold, NULL) == SNIB_OK;
     if (program->kind == SNIB_LATCH)
-        good = good && snib_latch_wait(lock, 1000, NULL) == SNIB_OK;
+        good = good && snib_latch_wait(lock, WAIT_MS, NULL) == SNIB_OK;
     else
         good = good && hold_and_wait(lock, queue);
     good = good && snib_hold_release(hold, NULL) == SNIB_OK;
@@ -153,17 +154,17 @@ static int child(const struct program *program, struct server *server, long n, b
     memory_seen = 0;
     memory_fail_on = on;
     memory_fail_at = n;
-    bool good = scenario(program, server->url);
+    bool good = scenario(program, server->url, SHORT_MS);
     memory_fail_at = 0;
-    if (memory_seen < n)
-        return good ? DONE_ALL : LIED;     /* nothing failed, so all must go well */
+    if (memory_seen < n) /* nothing failed, so all must go well, unless time has run out */
+        return good || scenario(program, server->url, LONG_MS) ? DONE_ALL : LIED;
     if (program->kind == SNIB_SEMAPHORE) { /* what it had taken may be gone: put it back */
         redisContext *redis = redisConnectUnix(server->socket);
         freeReplyObject(redisCommand(redis, "SET taken 1"));
         redisFree(redis);
     }
-    return scenario(program, server->url) ? (good ? ENDED_WELL : ENDED_WITH_ERROR)
-                                          : AFTERWARDS_BROKEN;
+    return scenario(program, server->url, LONG_MS) ? (good ? ENDED_WELL : ENDED_WITH_ERROR)
+                                                   : AFTERWARDS_BROKEN;
 }
 
 /* Nothing is left but what the program is not to delete: numbers and counters of tokens. */
@@ -193,7 +194,7 @@ static void fail_each(const struct program *program, struct server *server, bool
         if (WEXITSTATUS(status) > ENDED_WITH_ERROR)
             fail_msg("%s, allocation %ld: outcome %d", program->name, n, WEXITSTATUS(status));
         WEXITSTATUS(status) == ENDED_WITH_ERROR ? errors++ : endured++;
-        AWAIT(all_given_back(server) && server_channels(server) == 0, 2 * LEASE_MS);
+        AWAIT(all_given_back(server) && server_channels(server) == 0, 2 * SHORT_MS);
         if (program->kind == SNIB_PERMITS)
             assert_int_equal(server_integer(server, "INCRBY taken 0"), 1); /* none is lost */
     }

@@ -111,7 +111,7 @@ static void chase(struct world *world, int64_t delay_ms, int pairs)
     }
     for (int i = 0; i < CHASERS; i++)
         pthread_join(threads[i], NULL);
-    EXPECT(snib_client_close(client, 3000, err), SNIB_OK);
+    EXPECT(snib_client_close(client, patient_ms(3000), err), SNIB_OK);
     assert_true(server_is_empty(&world->server));
     int renewals = 0;
     for (int i = 0; i < CHASERS; i++)
@@ -150,7 +150,7 @@ static void over_a_reconnect(void **state)
         int code = snib_hold_release(hold, NULL);
         assert_true(code == SNIB_OK || code == SNIB_LOST);
         proxy_cut(world->proxy, TO_CLIENT, INT64_MAX, CUT_FIN); /* if both replies came before it */
-        EXPECT(snib_client_close(client, 3000, err), SNIB_OK);
+        EXPECT(snib_client_close(client, patient_ms(3000), err), SNIB_OK);
         expect_free(&world->server, "reconnect");
         renewals_before_release(world, owner, code == SNIB_OK);
         snib_client_free(client);
@@ -167,7 +167,7 @@ static void fixed_lease_is_not_renewed(void **state)
     snib_hold *hold = must_acquire(must_lock_lease(client, "fixed", 400, 0), 0);
     char owner[128];
     EXPECT(snib_hold_owner(hold, owner, err), SNIB_OK);
-    EXPECT(snib_hold_wait(hold, 2000, NULL, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(hold, patient_ms(2000), NULL, err), SNIB_LOST);
     assert_int_equal(renewals_before_release(world, owner, false), 0);
     snib_hold_free(hold);
     snib_client_free(client);

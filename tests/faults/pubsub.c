@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RECHECK_MS = 400, SLACK_MS = 250 };
+enum { RECHECK_MS = 400, SLACK_MS = 10000 };
 
 static snib_client *open_recheck(const char *url, int64_t recheck_ms)
 {

@@ -31,6 +31,10 @@ struct world {
     struct holder holders[HOLDS];
 };
 
+/* Where a thread that only sleeps oversleeps for longer than this, nobody can be told in time: then only
+ * what a hold says of itself is judged, which is a matter of the clock alone. */
+enum { QUIET_NS = 2000000 };
+
 static atomic_bool canary_stop;
 static int64_t canary_stall_ns; /* the longest oversleep; read after the join */
 
@@ -49,7 +53,7 @@ static void *canary_run(void *argument)
 static void *holder_wait(void *argument)
 {
     struct holder *holder = argument;
-    if (snib_hold_wait(holder->hold, 10000, &holder->reason[BY_WAIT], NULL) == SNIB_LOST)
+    if (snib_hold_wait(holder->hold, 60000, &holder->reason[BY_WAIT], NULL) == SNIB_LOST)
         holder->told_ns[BY_WAIT] = now_ns();
     return NULL;
 }
@@ -130,10 +134,14 @@ static void watch_all(struct world *world, int64_t limit_ms)
     for (int told = 0; told < 2 * HOLDS && now_ms() < end_ms; nap_us(300)) {
         for (int i = 0; i < HOLDS; i++) {
             struct holder *holder = &world->holders[i];
-            if (holder->told_ns[BY_STATE] == 0 &&
-                snib_hold_state(holder->hold, &holder->reason[BY_STATE]) == SNIB_HOLD_LOST) {
+            if (holder->told_ns[BY_STATE] != 0)
+                continue;
+            int64_t asked_ns = now_ns();
+            if (snib_hold_state(holder->hold, &holder->reason[BY_STATE]) == SNIB_HOLD_LOST) {
                 holder->told_ns[BY_STATE] = now_ns();
                 told++;
+            } else if (asked_ns >= holder->end_ns) {
+                fail_msg("%s still says that it is held", holder->name);
             }
         }
         for (int c = 0; c < CLIENTS; c++)
@@ -141,7 +149,8 @@ static void watch_all(struct world *world, int64_t limit_ms)
     }
 }
 
-static void check_all(struct world *world, int32_t reason, int64_t *least_ns)
+/* Returns whether the machine was quiet enough to judge who was told when. */
+static bool check_all(struct world *world, int32_t reason, int64_t *least_ns)
 {
     for (int i = 0; i < HOLDS; i++) {
         struct holder *holder = &world->holders[i];
@@ -149,6 +158,8 @@ static void check_all(struct world *world, int32_t reason, int64_t *least_ns)
         for (enum way way = BY_WAIT; way < WAYS; way++) {
             assert_true(holder->told_ns[way] > 0);
             assert_int_equal(holder->reason[way], reason);
+            if (canary_stall_ns > QUIET_NS)
+                continue;
             int64_t early_ns = holder->end_ns - holder->told_ns[way];
             if (early_ns + canary_stall_ns < 0)
                 fail_msg("told %d us after the lease's end, way %d, with stalls of %d us",
@@ -158,15 +169,17 @@ static void check_all(struct world *world, int32_t reason, int64_t *least_ns)
         EXPECT(snib_hold_check(holder->hold, err), SNIB_LOST);
         assert_int_equal(snib_hold_remaining_ms(holder->hold), 0);
     }
+    return canary_stall_ns <= QUIET_NS;
 }
 
-/* Leases of 300 to 1000 ms; renewed ones are stopped at a random moment of their renewals. */
+/* Leases of 500 to 1200 ms; renewed ones are stopped at a random moment of their renewals. */
 static void told_before_the_end(bool renewed, int runs)
 {
     static struct world world;
     int64_t least_ns = INT64_MAX;
+    int judged = 0;
     for (int run = 0; run < runs; run += HOLDS) {
-        int64_t lease_ms = 300 + random() % 701;
+        int64_t lease_ms = 500 + random() % 701;
         server_start(&world.server, NULL);
         for (int c = 0; c < CLIENTS; c++) {
             world.clients[c] = must_open_lease(world.server.url, renewed ? lease_ms : 0);
@@ -179,10 +192,11 @@ static void told_before_the_end(bool renewed, int runs)
         pthread_t canary;
         canary_stop = false;
         assert_int_equal(pthread_create(&canary, NULL, canary_run, NULL), 0);
-        watch_all(&world, lease_ms + 2000);
+        watch_all(&world, lease_ms + patient_ms(2000));
         canary_stop = true;
         pthread_join(canary, NULL);
-        check_all(&world, renewed ? SNIB_REASON_UNREACHABLE : SNIB_REASON_EXPIRED, &least_ns);
+        judged += HOLDS * check_all(&world, renewed ? SNIB_REASON_UNREACHABLE : SNIB_REASON_EXPIRED,
+                                    &least_ns);
         server_continue(&world.server);
         for (int i = 0; i < HOLDS; i++)
             snib_hold_free(world.holders[i].hold);
@@ -191,8 +205,11 @@ static void told_before_the_end(bool renewed, int runs)
         AWAIT(server_is_empty(&world.server), 2000);
         server_stop(&world.server);
     }
-    print_message("          %d holds lost, told at least %d us early\n", runs,
-                  (int)(least_ns / 1000));
+    if (judged > 0)
+        print_message("          %d holds lost, %d of them told at least %d us early\n", runs,
+                      judged, (int)(least_ns / 1000));
+    else
+        print_message("          %d holds lost; the machine was too busy to say when\n", runs);
 }
 
 static void renewed_holds(void **state)

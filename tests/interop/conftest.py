@@ -25,7 +25,7 @@ from peer import JavaClient, Jvm  # noqa: E402
 from versions import SINCE, VERSIONS  # noqa: E402
 
 import snib  # noqa: E402
-from support import Server, eventually  # noqa: E402
+from support import TIDY, Server, eventually  # noqa: E402
 
 BUILD = Path(os.environ.get("SNIB_BUILD", ROOT / "build"))
 JARS = BUILD / "interop"
@@ -97,7 +97,7 @@ def name(server: SharedServer) -> Iterator[str]:
     name = f"n{next(_numbers):05}"
     yield name
     try:
-        eventually(lambda: server.keys_of(name) == [])
+        eventually(lambda: server.keys_of(name) == [], TIDY)
     except AssertionError:
         pytest.fail(f"left behind: {server.keys_of(name)}")
 

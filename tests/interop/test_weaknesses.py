@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from ours import Waiting, counted_waits, make, ours_waits
+from ours import Waiting, counted_waits, make, ours_waits, taking
 
 import snib
 import snib.aio
 from conftest import NewServer, SharedServer
-from support import Program, eventually
+from support import TIDY, Program, eventually
+
+# Sooner than the queue of a waiter that has left without a word would end by itself.
+LEAVES = 8.0
 
 STRANGER = "11111111-2222-4333-8444-555555555555:7"
 OTHER = "99999999-2222-4333-8444-555555555555:8"
@@ -198,8 +202,53 @@ def test_a5_the_cancelled_leave(
                 await task
 
     asyncio.run(wait_and_be_cancelled())
-    eventually(lambda: queue.members() == [])
+    eventually(lambda: queue.members() == [], LEAVES)
     hold.release()
+
+
+INTERRUPTED = """
+client = snib.connect(URL)
+try:
+    client.fair_lock(sys.argv[2]).acquire()
+except KeyboardInterrupt:
+    say("interrupted")
+sys.stdin.read()
+"""
+
+
+def test_a5_the_interrupted_leave(
+    server: SharedServer, client: snib.Client, queue: Queue, name: str
+) -> None:
+    hold = client.fair_lock(name).hold()
+    program = Program(INTERRUPTED, server.url, name)
+    try:
+        eventually(lambda: len(queue.members()) == 1)
+        program.process.send_signal(signal.SIGINT)
+        assert program.hear() == "interrupted"
+        eventually(lambda: queue.members() == [], LEAVES)
+        assert program.process.poll() is None, "it lives, and its client is open"
+    finally:
+        program.process.kill()
+        program.process.communicate()
+    hold.release()
+
+
+def test_a5_whoever_meets_an_error_leaves(
+    server: SharedServer, client: snib.Client, queue: Queue, name: str
+) -> None:
+    """Other data has taken the name: that is an error, and no reason to stay in the line."""
+    hold = client.fair_lock(name).hold()
+    with snib.connect(server.url) as other:
+        taker = ours_waits(other, other.fair_lock(name))
+        eventually(lambda: len(queue.members()) == 1)
+        server.admin.set(name, "precious")
+        with pytest.raises(snib.WrongType):
+            taker.get()
+        eventually(lambda: queue.members() == [], LEAVES)
+        assert server.admin.get(name) == "precious"
+        server.admin.delete(name)
+    with pytest.raises(snib.Lost):
+        hold.release()
 
 
 def test_a5_a_closed_client_leaves(
@@ -212,7 +261,7 @@ def test_a5_a_closed_client_leaves(
     other.close()
     with pytest.raises(snib.Error):
         taker.get()
-    eventually(lambda: queue.members() == [])
+    eventually(lambda: queue.members() == [], LEAVES)
     hold.release()
 
 
@@ -232,6 +281,39 @@ def test_a6_a_long_holder_keeps_the_order(
     hold.release()
 
 
+def test_a7_no_clock_of_ours_counts(
+    server: SharedServer, client: snib.Client, queue: Queue, name: str
+) -> None:
+    """Nothing that we send is a time of day, so a clock that is wrong cannot throw anybody out."""
+    with server.admin.monitor() as monitor, snib.connect(server.url) as other:
+        hold = client.fair_lock(name).hold()
+        taker = ours_waits(other, other.fair_lock(name))
+        eventually(lambda: len(queue.members()) == 1)
+        assert not other.fair_lock(name).acquire(timeout=0.1)
+        hold.release()
+        taker.get().release()
+        server.admin.echo("the end")
+        words: list[str] = []
+        for request in monitor.listen():
+            if request["command"] == "ECHO the end":
+                break
+            if request["client_type"] != "lua":
+                words += request["command"].split()
+    assert any(word.startswith("EVALSHA") for word in words)
+    day = 86_400
+    for unit in (1, 1_000, 1_000_000):
+        now = queue.now() / 1_000 * unit
+        times = [word for word in words if abs(float_or_0(word) - now) < 1_000 * day * unit]
+        assert not times, f"{times} may be times"
+
+
+def float_or_0(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
 def test_a8_the_next_is_told_when_the_head_was_stale(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
@@ -241,6 +323,24 @@ def test_a8_the_next_is_told_when_the_head_was_stale(
         assert not client.fair_lock(name).acquire(timeout=0.3)
         assert hear() == "0"
     assert queue.members() == [OTHER]
+
+
+def test_a8_ours_listens_where_redisson_tells(
+    server: SharedServer, client: snib.Client, queue: Queue, name: str
+) -> None:
+    """Redisson's release tells the first in the line on a channel of its own."""
+    server.admin.hset(name, STRANGER, 1)
+    server.admin.pexpire(name, 60_000)
+    taker = ours_waits(client, client.fair_lock(name))
+    eventually(lambda: len(queue.members()) == 1)
+    channel = queue.channel(queue.members()[0])
+    eventually(lambda: server.admin.pubsub_numsub(channel)[0][1] == 1)
+    messages = client.stats().messages
+    server.admin.delete(name)
+    server.admin.publish(channel, "0")
+    taker.get().release()
+    assert client.stats().messages > messages
+    eventually(lambda: server.admin.pubsub_numsub(channel)[0][1] == 0)
 
 
 def test_a9_a_head_without_a_score_is_no_waiter(
@@ -258,6 +358,19 @@ def test_a11_releasing_an_absent_lock_is_no_success(
     server.admin.delete(name)
     with pytest.raises(snib.Lost):
         hold.release()
+
+
+def test_a12_a_queue_ends_by_itself(
+    server: SharedServer, client: snib.Client, queue: Queue, name: str
+) -> None:
+    hold = client.fair_lock(name).hold()
+    with snib.connect(server.url) as other:
+        taker = ours_waits(other, other.fair_lock(name))
+        eventually(lambda: len(queue.members()) == 1)
+        assert 0 < server.admin.pttl(queue.list) < 60_000
+        assert 0 < server.admin.pttl(queue.scores) < 60_000
+        hold.release()
+        taker.get().release()
 
 
 # ---- B: read and write ---------------------------------------------------------------------------
@@ -322,6 +435,21 @@ def test_b5_a_read_release_leaves_the_writers_watchdog(
         assert server.admin.hget(name, "mode") == "write"
 
 
+def test_b5_one_readers_release_leaves_the_others_watchdog(
+    server: SharedServer, quick: snib.Client, name: str
+) -> None:
+    """Two reads of one process have a lease each; one's end is not the other's."""
+    stays, goes = quick.rwlock(name).read.hold(), taking(quick.rwlock(name).read).get()
+    assert stays.owner != goes.owner
+    goes.release()
+    own = f"{{{name}}}:{stays.owner}:rwlock_timeout:1"
+    renewals = quick.stats().renewals
+    eventually(lambda: quick.stats().renewals >= renewals + 6)
+    stays.check()
+    assert 0 < server.admin.pttl(own) <= 600
+    stays.release()
+
+
 def test_b7_reentry_does_not_add_leases_up(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
@@ -342,6 +470,18 @@ def test_b8_releasing_a_vanished_read_is_a_loss(
         hold.release()
 
 
+def test_b9_an_inner_release_leaves_the_outer_lease(
+    server: SharedServer, client: snib.Client, name: str
+) -> None:
+    """Redisson numbers a reader's holds, and a release ends the last number, whosever it is."""
+    outer, inner = client.rwlock(name, lease=30.0).read, client.rwlock(name, lease=1.0).read
+    assert outer.acquire() and inner.acquire()
+    inner.release()
+    (own,) = server.admin.keys(f"*{name}*:rwlock_timeout:*")
+    assert server.admin.pttl(own) > 25_000 and server.admin.pttl(name) > 25_000
+    outer.release()
+
+
 def test_b11_writers_need_not_starve(server: SharedServer, client: snib.Client, name: str) -> None:
     reader = client.rwlock(name).read.hold()
     with snib.connect(server.url) as other, snib.connect(server.url) as third:
@@ -351,6 +491,14 @@ def test_b11_writers_need_not_starve(server: SharedServer, client: snib.Client, 
         reader.release()
         writer.get().release()
         third.rwlock(name).read.hold(timeout=5).release()
+
+
+@pytest.mark.parametrize("side", ["read", "write"])
+def test_b12_each_side_answers_for_itself(client: snib.Client, name: str, side: str) -> None:
+    other = {"read": "write", "write": "read"}[side]
+    with make(client, side, name).hold():
+        assert make(client, side, name).locked() and make(client, side, name).info().held
+        assert not make(client, other, name).locked() and not make(client, other, name).info().held
 
 
 # ---- C: all locks --------------------------------------------------------------------------------
@@ -399,6 +547,30 @@ def test_c2_also_for_counters(server: SharedServer, client: snib.Client, gone: s
         assert opened.get(5)
 
 
+SILENT = ["semaphore", "permits", "latch"]
+
+
+@pytest.mark.parametrize("kind", SILENT)
+def test_c2_a_change_without_a_message(
+    kind: str, server: SharedServer, client: snib.Client, gone: str
+) -> None:
+    """Redisson's waiters that miss the message sleep for ever; ours ask again in time."""
+    thing = getattr(client, kind)(gone)
+    thing.init(1)
+    hold = None if kind == "latch" else thing.hold()
+    with snib.connect(server.url, recheck=0.3) as other:
+        same = getattr(other, kind)(gone)
+        call = (lambda: same.wait(30)) if kind == "latch" else (lambda: same.hold(timeout=30))
+        taker = counted_waits(other, call)
+        eventually(lambda: server.listeners(gone) == 1)
+        if kind == "latch":
+            server.admin.delete(gone)
+        else:
+            server.admin.incr(gone)
+        assert taker.get(10)
+    del hold
+
+
 def test_c5_renewal_ends_with_the_release(server: SharedServer, name: str) -> None:
     """Releases just when a renewal is due: the key never comes back, nor does it stay."""
     with snib.connect(server.url, lease=0.1) as client:
@@ -426,6 +598,20 @@ def test_c7_leases_out_of_range_send_nothing(
     assert client.stats().commands == commands
 
 
+@pytest.mark.parametrize("name", ["a{b", "a}b", "{}a", "{a", "}{", "a{}{b}"])
+def test_c8_names_with_stray_braces_are_refused(name: str, client: snib.Client) -> None:
+    """Their companion keys could lie in other slots of a cluster."""
+    client.ping()
+    commands = client.stats().commands
+    for kind in ["mutex", "fair", "read", "write", "fenced", "spin", "plain"]:
+        with pytest.raises(snib.InvalidName):
+            make(client, kind, name).hold(timeout=0)
+    for kind in SILENT:
+        with pytest.raises(snib.InvalidName):
+            getattr(client, kind)(name).init(1)
+    assert client.stats().commands == commands
+
+
 def test_c9_a_silent_release_costs_one_recheck(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
@@ -435,6 +621,25 @@ def test_c9_a_silent_release_costs_one_recheck(
         taker = ours_waits(other, other.lock(name))
         hold.release()
         taker.get(5).release()
+
+
+def test_c9_spinning_is_bounded_and_jittered(
+    server: SharedServer, client: snib.Client, name: str
+) -> None:
+    """The pauses grow, not without end, and no two are the same: nobody marches in step."""
+    hold = client.spin_lock(name).hold()
+    with snib.connect(server.url) as other:
+        taker = ours_waits(other, other.spin_lock(name))
+        eventually(lambda: other.stats().rechecks >= 10)
+        pauses = []
+        for _ in range(12):
+            rechecks, begun = other.stats().rechecks, time.monotonic()
+            eventually(lambda n=rechecks: other.stats().rechecks > n)
+            pauses.append(time.monotonic() - begun)
+        hold.release()
+        taker.get(5).release()
+    # Twelve of between 64 and 192 ms.
+    assert max(pauses[1:]) - min(pauses[1:]) > 0.03, pauses
 
 
 def test_c12_a_shorter_reentry_does_not_shorten(
@@ -532,7 +737,7 @@ def test_f4_a_grant_nobody_heard_of_is_taken_back(new_server: NewServer) -> None
         with server.stopped(), pytest.raises(snib.Error):
             client.fenced_lock("f").hold(timeout=5)
         eventually(lambda: int(server.admin.get("redisson_lock_token:{f}")) >= 2)
-        eventually(lambda: not server.admin.exists("f"))
+        eventually(lambda: not server.admin.exists("f"), TIDY)
         with client.fenced_lock("f").hold(timeout=0) as hold:
             assert hold.token >= 3
 

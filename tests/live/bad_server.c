@@ -12,14 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 400 };
+enum { PATIENCE_MS = 1000 };
 
 static snib_client *open_with(const char *url, const char *username, const char *password)
 {
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.patience_ms = PATIENCE_MS;
-    options.lease_ms = 600;
+    options.lease_ms = 1500;
     options.recheck_ms = 100;
     options.username = username;
     options.password = password;
@@ -40,7 +40,7 @@ static void acquire_refused(snib_client *client, const char *name, int want, cha
     assert_null(hold);
     assert_int_equal(error.code, want);
     assert_true(strlen(error.text) > 10 && !strpbrk(error.text, "\r\n"));
-    assert_true(now_ms() - start < PATIENCE_MS + 1500);
+    assert_true(now_ms() - start < patient_ms(PATIENCE_MS));
     print_message("          %s: %s\n", snib_code_name(got), error.text);
     if (out_text)
         memcpy(out_text, error.text, sizeof error.text);
@@ -405,7 +405,7 @@ static void scripts_flushed(void **state)
         must_release(hold);
     }
     snib_hold *hold = must_acquire(lock, 0);
-    int64_t end = now_ms() + 1300; /* two leases of 600 ms: renewals meet flushed scripts too */
+    int64_t end = now_ms() + 3200; /* two leases: renewals meet flushed scripts too */
     while (now_ms() < end) {
         server_do(server, "SCRIPT FLUSH");
         assert_int_not_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);
@@ -415,6 +415,69 @@ static void scripts_flushed(void **state)
     EXPECT(snib_lock_force_release(lock, err), SNIB_OK);
     EXPECT(snib_hold_wait(hold, 1000, NULL, err), SNIB_LOST);
     snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+struct releaser {
+    snib_hold *hold;
+    int result;
+};
+
+static void *release_in_thread(void *argument)
+{
+    struct releaser *releaser = argument;
+    releaser->result = snib_hold_release(releaser->hold, NULL);
+    return NULL;
+}
+
+/* A client that is closed while the server does not answer leaves nobody waiting for a release. */
+static void closed_while_releasing(void **state)
+{
+    struct server *server = *state;
+    pthread_t thread;
+    snib_client *client = must_open(server->url); /* more patient than this test */
+    struct releaser releaser = {.hold = must_acquire(must_lock(client, "a"), 0)};
+    snib_queue *queue = must_queue(client);
+    snib_hold *other = must_acquire(must_lock(client, "b"), 0);
+    server_pause(server);
+    EXPECT(snib_hold_release_submit(other, queue, 5, NULL, err), SNIB_OK);
+    assert_int_equal(pthread_create(&thread, NULL, release_in_thread, &releaser), 0);
+    AWAIT(snib_hold_state(releaser.hold, NULL) == SNIB_HOLD_RELEASED, 5000);
+    EXPECT(snib_client_close(client, 50, err), SNIB_TIMEDOUT);
+    pthread_join(thread, NULL);
+    assert_int_equal(releaser.result, SNIB_EUNREACHABLE);
+    snib_event event = must_event(queue, 5000);
+    assert_int_equal(event.kind, SNIB_EVENT_DONE);
+    assert_int_equal(event.token, 5);
+    assert_int_equal(event.code, SNIB_EUNREACHABLE);
+    server_continue(server);
+    snib_hold_free(releaser.hold);
+    snib_hold_free(other);
+    snib_queue_free(queue);
+    snib_client_free(client);
+}
+
+/* The right to one lock is taken away: it is lost, and those that were renewed with it are not. */
+static void right_taken_away(void **state)
+{
+    struct server *server = *state;
+    server_do(server, "ACL SETUSER limited on >right +@all ~* &*");
+    snib_client *client = open_with(server->url, "limited", "right");
+    snib_hold *bad = must_acquire(must_lock(client, "bad"), 0), *good[3];
+    const char *const names[] = {"good 1", "good 2", "good 3"};
+    for (int i = 0; i < 3; i++)
+        good[i] = must_acquire(must_lock(client, names[i]), 0);
+    server_do(server, "ACL SETUSER limited resetkeys ~good*");
+    int32_t reason;
+    EXPECT(snib_hold_wait(bad, 20000, &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    uint64_t before = must_stats(client).renewals;
+    AWAIT(must_stats(client).renewals > before + 9, 20000);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(snib_hold_check(good[i], err), SNIB_OK);
+        must_release(good[i]);
+    }
+    snib_hold_free(bad);
     snib_client_free(client);
 }
 
@@ -444,11 +507,23 @@ static void restarted_under_waiters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(other_types),       TEST(no_redis),        TEST(nobody_answers),
-        TEST(no_such_database),  TEST(wrong_password),  TEST(missing_rights),
-        TEST(sufficient_rights), TEST(loading),         TEST(out_of_memory),
-        TEST(read_only_replica), TEST(cannot_save),     TEST(too_few_replicas),
-        TEST(too_many_clients),  TEST(scripts_flushed), TEST(restarted_under_waiters),
+        TEST(other_types),
+        TEST(no_redis),
+        TEST(nobody_answers),
+        TEST(no_such_database),
+        TEST(wrong_password),
+        TEST(missing_rights),
+        TEST(sufficient_rights),
+        TEST(loading),
+        TEST(out_of_memory),
+        TEST(read_only_replica),
+        TEST(cannot_save),
+        TEST(too_few_replicas),
+        TEST(too_many_clients),
+        TEST(scripts_flushed),
+        TEST(restarted_under_waiters),
+        TEST(right_taken_away),
+        TEST(closed_while_releasing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

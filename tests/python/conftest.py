@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("support")
 
 import snib  # noqa: E402
-from support import Server, eventually  # noqa: E402
+from support import TIDY, Server, eventually  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def server(shared_server: Server) -> Iterator[Server]:
     """A server that each test must leave without a key and without a subscription."""
     yield shared_server
     try:
-        eventually(shared_server.clean)
+        eventually(shared_server.clean, TIDY)
     except AssertionError:
         left = shared_server.left()
         shared_server.admin.flushall()

@@ -17,7 +17,14 @@ from pathlib import Path
 import redis
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+# How long a test waits for what must come.  Generous, for a machine may be slow or busy; what must not
+# come late is compared with something that would take longer than this.
+PATIENCE = 30.0
+# The same for a key of a default lease that must not stay: less than what is left of such a lease.
+TIDY = 15.0
+
+
+def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Wait until the condition is true; fail with what it last was."""
     end = time.monotonic() + seconds
     while True:
@@ -140,7 +147,7 @@ class Program:
     def hear(self) -> str:
         line = self.output.readline().strip()
         if not line:
-            _, errors = self.process.communicate(timeout=10)
+            _, errors = self.process.communicate(timeout=PATIENCE)
             raise AssertionError(f"the program ended: {self.process.returncode}\n{errors}")
         return line
 
@@ -153,7 +160,7 @@ class Program:
         status = Path(f"/proc/{self.process.pid}/stat").read_text()
         return status.rpartition(")")[2].split()[0] == "S"
 
-    def end(self, seconds: float = 10.0) -> str:
+    def end(self, seconds: float = PATIENCE) -> str:
         """Wait for a clean end; gives the rest of the output."""
         try:
             output, errors = self.process.communicate(timeout=seconds)

@@ -16,7 +16,7 @@ import uvloop
 
 import snib
 from snib import _core, aio
-from support import Server, eventually, thread_count
+from support import PATIENCE, Server, eventually, thread_count
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -35,7 +35,7 @@ def run(request: pytest.FixtureRequest):
     return in_new_loop
 
 
-async def soon(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def soon(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -136,11 +136,11 @@ def test_another_task_may_release(server: Server, run) -> None:
 
 def test_each_task_gives_back_its_own_hold(server: Server, run) -> None:
     async def main() -> None:
-        async with aio.connect(server.url, lease=0.6) as client:
+        async with aio.connect(server.url, lease=2) as client:
             lock = client.lock("own")
 
             async def other() -> None:
-                assert await lock.acquire(timeout=5)
+                assert await lock.acquire(timeout=PATIENCE)
                 await lock.release()
 
             await lock.acquire()
@@ -174,11 +174,12 @@ def test_rlock_belongs_to_its_task(server: Server, run) -> None:
 def test_a_loss_is_awaited(server: Server, run) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            hold = await client.lock("lost", lease=0.3).hold()
+            hold = await client.lock("lost", lease=1).hold()
             waits = [asyncio.ensure_future(hold.lost.wait()) for _ in range(3)]
             assert not hold.lost.is_set()
+            await soon(lambda: not server.admin.exists("lost"))
+            assert hold.lost.is_set(), "the key has ended before the hold"
             assert await asyncio.gather(*waits) == [True, True, True]
-            assert server.admin.exists("lost"), "told too late"
             assert hold.reason == "expired"
             assert await hold.lost.wait() is True
             with pytest.raises(snib.Lost):
@@ -205,11 +206,11 @@ def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
 
 
 def test_a_blocked_loop_keeps_the_lock(server: Server, run) -> None:
-    """Three leases without a turn of the loop: the watchdog needs none."""
+    """Two leases without a turn of the loop: the watchdog needs none."""
 
     async def main() -> None:
-        async with aio.connect(server.url, lease=0.3) as client, client.lock("block") as hold:
-            time.sleep(0.9)
+        async with aio.connect(server.url, lease=1) as client, client.lock("block") as hold:
+            time.sleep(2)
             hold.check()
             assert server.admin.pttl("block") > 0
 
@@ -248,7 +249,8 @@ def test_cancel_at_every_await(server: Server, run) -> None:
                 task = asyncio.ensure_future(work(f"name{dice.randrange(5)}"))
                 for _ in range(dice.randrange(12)):
                     await asyncio.sleep(0 if dice.randrange(4) else 0.001)
-                task.cancel()
+                if dice.randrange(8):  # else it may finish, however slow the server is
+                    task.cancel()
                 try:
                     await task
                     ended["finished"] += 1
@@ -259,7 +261,7 @@ def test_cancel_at_every_await(server: Server, run) -> None:
                 for number in range(count):
                     await one(number)
 
-            await asyncio.wait_for(asyncio.gather(*(several(500) for _ in range(20))), 120)
+            await asyncio.wait_for(asyncio.gather(*(several(500) for _ in range(20))), 600)
             await soon(lambda: client.stats().held == client.stats().waiting == 0)
             await soon(server.clean)
 
@@ -291,7 +293,7 @@ def test_cancel_when_the_result_is_there(server: Server, run) -> None:
             await asyncio.sleep(0)
             loop = client._loop()
             (future,) = loop.waiting.values()
-            assert select.select([_core.queue_fd(loop.queue)], [], [], 5)[0]
+            assert select.select([_core.queue_fd(loop.queue)], [], [], PATIENCE)[0]
             assert loop._drain() == 1
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -421,8 +423,8 @@ def test_ten_thousand_waiting_tasks_need_no_thread(server: Server, run) -> None:
             lock = client.lock("crowd")
             hold = await lock.hold()
             before = thread_count()
-            tasks = [asyncio.ensure_future(lock.hold(60).__aenter__()) for _ in range(10_000)]
-            await soon(lambda: client.stats().waiting == 10_000, 30)
+            tasks = [asyncio.ensure_future(lock.hold(600).__aenter__()) for _ in range(10_000)]
+            await soon(lambda: client.stats().waiting == 10_000)
             assert thread_count() <= before
             for task in tasks[:9_900]:
                 task.cancel()

@@ -12,7 +12,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import aio
-from support import Server, eventually
+from support import PATIENCE, Server, eventually
 from test_aio import run, soon  # noqa: F401
 
 Make = Callable[..., aio.Lock | aio.RLock]
@@ -69,7 +69,7 @@ def test_each_kind(server: Server, run, kind: str) -> None:  # noqa: F811
                     await rival.hold(0.02)
                 waiter = asyncio.ensure_future(rival.acquire())
                 await soon(lambda: other.stats().waiting)
-            assert await asyncio.wait_for(waiter, 10) is True
+            assert await asyncio.wait_for(waiter, PATIENCE) is True
             if kind in ("rlock", "read", "write"):
                 with pytest.raises(snib.NotHeld):
                     await rival.release()  # it belongs to the waiter's task
@@ -85,7 +85,7 @@ def test_each_kind(server: Server, run, kind: str) -> None:  # noqa: F811
 def test_each_kind_is_lost(server: Server, run, kind: str) -> None:  # noqa: F811
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            hold = await KINDS[kind](client, "lost", lease=0.3).hold()
+            hold = await KINDS[kind](client, "lost", lease=0.6).hold()
             assert await hold.lost.wait() is True
             assert hold.reason == "expired"
             with pytest.raises(snib.Lost):
@@ -117,9 +117,9 @@ def test_cancel_leaves_nothing(server: Server, run, kind: str) -> None:  # noqa:
                     with contextlib.suppress(asyncio.CancelledError):
                         await task
 
-            await asyncio.wait_for(asyncio.gather(*(several() for _ in range(10))), 60)
-            await soon(lambda: client.stats().held == client.stats().waiting == 0, 10)
-            await soon(lambda: not server.admin.keys("name*"), 10)
+            await asyncio.wait_for(asyncio.gather(*(several() for _ in range(10))), 600)
+            await soon(lambda: client.stats().held == client.stats().waiting == 0)
+            await soon(lambda: not server.admin.keys("name*"))
 
     run(main())
 
@@ -141,7 +141,7 @@ def test_readers_and_writers(server: Server, run) -> None:  # noqa: F811
                     while readers < 3:
                         await asyncio.sleep(0.001)
 
-            await asyncio.wait_for(asyncio.gather(*(read() for _ in range(3))), 10)
+            await asyncio.wait_for(asyncio.gather(*(read() for _ in range(3))), PATIENCE)
             async with rwlock.write as hold:
                 assert hold.token > 0
                 async with rwlock.write as inner:
@@ -174,7 +174,7 @@ def test_fair_is_first_come_first_served(server: Server, run) -> None:  # noqa: 
                     tasks.append(asyncio.ensure_future(work(who, number)))
                     while len((await client.describe("fair")).waiters) <= number:
                         await asyncio.sleep(0.002)
-            await asyncio.wait_for(asyncio.gather(*tasks), 10)
+            await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
             assert order == [0, 1]
 
     run(main())
@@ -200,7 +200,7 @@ def test_permits(server: Server, run, kind: str) -> None:  # noqa: F811
                         await pool.hold(timeout=0)
                     waiter = asyncio.ensure_future(pool.acquire(2))
                     await soon(lambda: client.stats().waiting)
-                assert await asyncio.wait_for(waiter, 10) is True
+                assert await asyncio.wait_for(waiter, PATIENCE) is True
                 await pool.release()  # also what another task took
             assert await pool.available() == 3
             with pytest.raises(snib.NotHeld):
@@ -277,7 +277,7 @@ def test_cancel_gives_permits_back(server: Server, run, kind: str) -> None:  # n
                 await asyncio.sleep(0.002)
             await pool.force_release()
 
-    run(asyncio.wait_for(main(), 60))
+    run(asyncio.wait_for(main(), 600))
 
 
 def test_a_latch(server: Server, run) -> None:  # noqa: F811
@@ -287,7 +287,7 @@ def test_a_latch(server: Server, run) -> None:  # noqa: F811
             assert await latch.count() == 0 and await latch.wait() is True
             assert await latch.init(2) is True and await latch.init(2) is False
             assert await latch.wait(0) is False and await latch.wait(0.02) is False
-            waiters = [asyncio.ensure_future(latch.wait(10)) for _ in range(3)]
+            waiters = [asyncio.ensure_future(latch.wait(PATIENCE)) for _ in range(3)]
             cancelled = asyncio.ensure_future(latch.wait())
             await soon(lambda: client.stats().waiting == 4)
             cancelled.cancel()
@@ -338,7 +338,7 @@ def test_a_quorum(new_server: NewServer, run) -> None:  # noqa: F811
 
             async def quorum() -> aio.QuorumLock:
                 clients = [
-                    await stack.enter_async_context(aio.connect(each.url, patience=1))
+                    await stack.enter_async_context(aio.connect(each.url, patience=3))
                     for each in servers
                 ]
                 members = [client.lock("vault") for client in clients]
@@ -351,7 +351,7 @@ def test_a_quorum(new_server: NewServer, run) -> None:  # noqa: F811
                 assert await two.locked()
                 waiter = asyncio.ensure_future(two.acquire())
                 await asyncio.sleep(0.05)
-            assert await asyncio.wait_for(waiter, 10) is True
+            assert await asyncio.wait_for(waiter, PATIENCE) is True
             await two.release()
             assert not await one.locked()
 

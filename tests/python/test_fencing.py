@@ -11,7 +11,7 @@ import pytest
 
 import snib
 from snib import fencing
-from support import Server
+from support import PATIENCE, Server
 
 Check = Callable[[int, str], None]
 
@@ -115,7 +115,7 @@ def test_guard_keeps_others_out() -> None:
     thread = threading.Thread(target=newer)
     with fence.guard(1, "a"):
         thread.start()
-        assert passed.wait(5)
+        assert passed.wait(PATIENCE)
         assert fence.token == 1
         written.append(1)
     thread.join()

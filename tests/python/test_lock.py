@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import snib
-from support import Server, eventually
+from support import PATIENCE, Server, eventually
 
 
 def in_thread(call):
@@ -67,7 +67,7 @@ def test_acquire_has_the_habits_of_threading_lock(client: snib.Client) -> None:
     assert other.acquire(blocking=False) is False
     start = time.monotonic()
     assert other.acquire(timeout=0.2) is False
-    assert 0.19 < time.monotonic() - start < 1
+    assert time.monotonic() - start > 0.19
     assert lock.acquire(True, 0.001) is False, "the same object waits for itself"
     lock.release()
     with pytest.raises(RuntimeError):
@@ -110,12 +110,12 @@ def test_one_object_excludes_threads(client: snib.Client) -> None:
 
 def test_each_thread_gives_back_its_own_hold(server: Server) -> None:
     """A thread whose hold was lost must not release the hold of the thread that came after it."""
-    with snib.connect(server.url, lease=0.6) as client:
+    with snib.connect(server.url, lease=2) as client:
         lock = client.lock("own")
         assert lock.acquire()
         server.admin.delete("own")
-        in_thread(lambda: (lock.acquire(timeout=5), lock.release()))
-        assert in_thread(lambda: lock.acquire(timeout=5))
+        in_thread(lambda: (lock.acquire(timeout=PATIENCE), lock.release()))
+        assert in_thread(lambda: lock.acquire(timeout=PATIENCE))
         with pytest.raises(snib.Lost):
             lock.release()
         assert lock.locked()
@@ -172,11 +172,11 @@ def test_lock_and_hold_have_a_repr(server: Server, client: snib.Client) -> None:
 
 
 def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) -> None:
-    hold = client.lock("fixed", lease=0.4).hold()
-    assert 0.3 < hold.remaining() < 0.4
-    assert hold.lost.wait(2) is True
-    assert server.admin.exists("fixed"), "told too late"
-    assert hold.lost.is_set()
+    hold = client.lock("fixed", lease=1).hold()
+    assert 0 < hold.remaining() < 1
+    eventually(lambda: not server.admin.exists("fixed"))
+    assert hold.lost.is_set(), "the key has ended before the hold"
+    assert hold.lost.wait() is True
     assert hold.state is snib.State.LOST
     assert hold.reason == "expired"
     assert hold.remaining() == 0
@@ -188,13 +188,13 @@ def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) 
 
 def test_with_raises_lost_at_its_end(server: Server, client: snib.Client) -> None:
     with pytest.raises(snib.Lost), client.lock("end", lease=0.1) as hold:
-        assert hold.lost.wait(2)
+        assert hold.lost.wait(PATIENCE)
     eventually(server.clean)
 
 
 def test_an_exception_in_flight_is_not_replaced(server: Server, client: snib.Client) -> None:
     with pytest.raises(ZeroDivisionError), client.lock("flight", lease=0.1) as hold:
-        assert hold.lost.wait(2)
+        assert hold.lost.wait(PATIENCE)
         raise ZeroDivisionError
     eventually(server.clean)
 
@@ -205,24 +205,24 @@ def test_waiting_for_the_loss_ends_with_time_and_release(client: snib.Client) ->
     assert hold.lost.wait(0.05) is False
     timer = threading.Timer(0.05, hold.release)
     timer.start()
-    assert hold.lost.wait(5) is False
+    assert hold.lost.wait(PATIENCE) is False
     timer.join()
 
 
 def test_a_deleted_key_is_noticed_at_the_next_renewal(server: Server) -> None:
-    with snib.connect(server.url, lease=0.6) as client:
+    with snib.connect(server.url, lease=2) as client:
         hold = client.lock("deleted").hold()
         server.admin.delete("deleted")
-        assert hold.lost.wait(2) is True
+        assert hold.lost.wait(PATIENCE) is True
         assert hold.reason == "deleted"
 
 
 def test_max_hold_ends_renewal(server: Server) -> None:
-    with snib.connect(server.url, lease=0.3) as client:
-        hold = client.lock("long", max_hold=0.6).hold()
+    with snib.connect(server.url, lease=1) as client:
         start = time.monotonic()
-        assert hold.lost.wait(5)
-        assert 0.4 < time.monotonic() - start < 0.8
+        hold = client.lock("long", max_hold=1.5).hold()
+        assert hold.lost.wait(PATIENCE)
+        assert time.monotonic() - start > 1.2
         assert hold.reason == "max hold"
     eventually(server.clean)
 
@@ -239,12 +239,12 @@ def test_close_loses_holds_and_releases_them(server: Server) -> None:
 
 def test_holding_the_gil_keeps_the_lock(server: Server) -> None:
     """Code that never lets another thread run loses no lock: the watchdog needs no Python."""
-    with snib.connect(server.url, lease=0.4) as client, client.lock("gil") as hold:
+    with snib.connect(server.url, lease=1) as client, client.lock("gil") as hold:
         # PyDLL keeps the GIL during the call.
-        ctypes.PyDLL(None).usleep(1_000_000)
+        ctypes.PyDLL(None).usleep(2_000_000)
         hold.check()
         assert server.admin.pttl("gil") > 0
-        assert client.stats().renewals >= 4
+        assert client.stats().renewals >= 3
 
 
 # ---- RLock ---------------------------------------------------------------------------------------
@@ -324,25 +324,24 @@ def test_info_tells_who_holds(server: Server, client: snib.Client) -> None:
 
 
 def test_force_release_takes_from_anybody(server: Server, client: snib.Client) -> None:
-    with snib.connect(server.url, lease=0.6) as other:
+    with snib.connect(server.url, lease=2) as other:
         hold = other.lock("forced").hold()
         lock = client.lock("forced")
         assert lock.force_release() is True
         assert lock.force_release() is False
-        assert hold.lost.wait(2)
+        assert hold.lost.wait(PATIENCE)
         assert hold.reason == "deleted"
 
 
 def test_force_release_wakes_a_waiter(server: Server, client: snib.Client) -> None:
     with snib.connect(server.url, recheck=60) as other:
-        stuck = other.lock("woken").hold()
-        waiter = threading.Thread(target=lambda: client.lock("woken").hold(20).release())
+        stuck = client.lock("woken").hold()
+        waiter = threading.Thread(target=lambda: other.lock("woken").hold(600).release())
         waiter.start()
         eventually(lambda: client.lock("woken").info().waiting)
-        start = time.monotonic()
         assert client.lock("woken").force_release()
-        waiter.join()
-        assert time.monotonic() - start < 1
+        waiter.join(PATIENCE)
+        assert not waiter.is_alive()
         with pytest.raises(snib.Lost):
             stuck.release()
 
@@ -381,7 +380,7 @@ def test_stats_are_those_of_the_header() -> None:
 
 def test_ping(client: snib.Client) -> None:
     assert client.ping() is None
-    client.ping(timeout=1)
+    client.ping(timeout=PATIENCE)
 
 
 def test_version_and_names() -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import snib
-from support import Server
+from support import PATIENCE, Server
 
 
 def test_submit_watch_drain(client: snib.Client) -> None:
@@ -19,13 +19,13 @@ def test_submit_watch_drain(client: snib.Client) -> None:
     first, second = queue.acquire(lock), queue.acquire(lock, timeout=0.05)
     events: dict[int, snib.Event] = {}
     while len(events) < 2:
-        assert select.select([queue.fileno()], [], [], 5)[0]
+        assert select.select([queue.fileno()], [], [], PATIENCE)[0]
         events.update((event.ticket, event) for event in queue.drain())
     hold = events[first].result
     assert isinstance(hold, snib.Hold)
     assert isinstance(events[second].result, snib.Timeout)
     done = queue.release(hold)
-    assert select.select([queue.fileno()], [], [], 5)[0]
+    assert select.select([queue.fileno()], [], [], PATIENCE)[0]
     assert queue.drain() == [snib.Event(done, None, False)]
     with pytest.raises(snib.NotHeld):
         hold.release()
@@ -33,10 +33,10 @@ def test_submit_watch_drain(client: snib.Client) -> None:
 
 def test_a_loss_is_an_event(client: snib.Client) -> None:
     queue = snib.Queue(client)
-    ticket = queue.acquire(client.lock("lost", lease=0.2))
+    ticket = queue.acquire(client.lock("lost", lease=0.6))
     events: list[snib.Event] = []
     while len(events) < 2:
-        assert select.select([queue.fileno()], [], [], 5)[0]
+        assert select.select([queue.fileno()], [], [], PATIENCE)[0]
         events += queue.drain()
     assert [event.ticket for event in events] == [ticket, ticket]
     assert [event.lost for event in events] == [False, True]
@@ -49,7 +49,7 @@ def test_cancel_ends_as_cancelled(client: snib.Client) -> None:
         ticket = queue.acquire(client.lock("busy"))
         assert queue.cancel(ticket) is True
         assert queue.cancel(ticket) is False
-        assert select.select([queue.fileno()], [], [], 5)[0]
+        assert select.select([queue.fileno()], [], [], PATIENCE)[0]
         (event,) = queue.drain()
         assert isinstance(event.result, snib.Cancelled)
     assert queue.cancel(ticket) is False
@@ -71,7 +71,7 @@ def test_each_event_comes_once_though_threads_drain_together(client: snib.Client
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert len(seen) == 500 and {event.ticket for event in seen} == tickets
 
 

@@ -102,7 +102,7 @@ static bool kinds_at_base(struct kinds_world *world)
 
 void kinds_expect_base(struct kinds_world *world, int64_t limit_ms)
 {
-    int64_t end = now_ms() + limit_ms;
+    int64_t end = now_ms() + patient_ms(limit_ms);
     while (!kinds_at_base(world) && now_ms() < end)
         nap_us(1000);
     char *keys = server_keys(&world->server);
@@ -139,7 +139,7 @@ snib_op *must_submit(snib_lock *lock, int64_t wait_ms, snib_queue *queue, uint64
 void expect_hold_lost(snib_hold *hold, int32_t reason, int64_t limit_ms)
 {
     int32_t told = SNIB_REASON_NONE;
-    EXPECT(snib_hold_wait(hold, limit_ms, &told, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(hold, patient_ms(limit_ms), &told, err), SNIB_LOST);
     if (told != reason)
         fail_msg("lost by \"%s\", not \"%s\"", snib_reason_text(told), snib_reason_text(reason));
     assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_LOST);

@@ -115,6 +115,15 @@ class Scripts:
     def full(self) -> None:
         self.redis.config_set("maxmemory", 1)
 
+    def calls(self) -> dict[str, int]:
+        """How often each command ran since the last call, those of scripts included."""
+        stats = self.redis.info("commandstats")
+        self.redis.config_resetstat()
+        ran = {word.removeprefix("cmdstat_"): one["calls"] for word, one in stats.items()}
+        for own in ("config|resetstat", "info", "eval"):
+            ran.pop(own, None)
+        return ran
+
     def gone(self, key: str) -> None:
         eventually(lambda: not self.redis.exists(key))
 

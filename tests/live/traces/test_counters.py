@@ -202,6 +202,19 @@ def test_permits_by_the_thousand(run: Scripts) -> None:
     assert give(run, 8999) == TOLD
 
 
+def test_permits_are_taken_back_by_the_thousand(run: Scripts) -> None:
+    """By whoever asks for one, all of them and with one message."""
+    permits(run, INIT, 9000)
+    for start in range(0, 9000, 1000):
+        take(run, *range(start, start + 1000))
+    expire(run, *range(9000))
+    run.heard()
+    assert take(run, 9000) is None
+    assert run.heard() == [(SC, "8999")]
+    assert run.state() == {"k": "8999", TAKEN: run.state()[TAKEN]}
+    assert list(run.state()[TAKEN]) == [ident(9000)]
+
+
 def test_permits_count(run: Scripts) -> None:
     assert permits(run, TOTAL) == 0
     assert permits(run, SET, 3) == 3

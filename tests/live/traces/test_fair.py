@@ -87,6 +87,99 @@ def test_redisson_waits(run: Scripts) -> None:
     assert run.state() == {}
 
 
+def stranger_waits(run: Scripts, ms: float, owner: str = JAVA) -> None:
+    """As a Redisson client queues: with the time at which it gives up."""
+    run.redis.rpush(QUEUE, owner)
+    run.redis.zadd(PLACES, {owner: now(run) + ms})
+
+
+def now(run: Scripts) -> float:
+    seconds, micros = run.redis.time()
+    return float(seconds * 1000 + micros / 1000)
+
+
+def patience(run: Scripts, owner: str) -> int:
+    return int(run.redis.zscore(PLACES, owner) - now(run))
+
+
+def test_a_beat_pushes_all_behind(run: Scripts) -> None:
+    """The first of ours keeps its place by pushing it, and so do those who count on it."""
+    acquire(run, A)
+    stranger_waits(run, 20000)
+    acquire(run, B)
+    stranger_waits(run, 60000, JAVA + "2")
+    acquire(run, C)
+    before = run.state()[PLACES]
+    run.redis.hincrby(BEATS, "push", -1000)
+    acquire(run, C)
+    assert run.state()[PLACES] == before, "C is not the first of ours, and B lives"
+    acquire(run, B)
+    pushed = {owner: score - before[owner] for owner, score in run.state()[PLACES].items()}
+    assert pushed.pop(JAVA) == 0, "it is ahead, and what it counts on is not ours to move"
+    assert set(pushed) == {B, C, JAVA + "2"} and len(set(pushed.values())) == 1
+    assert 1000 <= pushed[B] <= 2500, "what has passed, but not more than a client may be silent"
+
+
+def test_leaving_takes_off_what_was_added(run: Scripts) -> None:
+    """Behind a stranger our place adds to the next one's: patience, or what is left of it."""
+    acquire(run, A)
+    stranger_waits(run, 20000)
+    acquire(run, B)
+    stranger_waits(run, 20000 + 4000 + 6000, JAVA + "2")
+    assert release(run, B)[0] == 2
+    near(patience(run, JAVA + "2"), 26000)
+    assert patience(run, JAVA + "2") > 25000
+    acquire(run, B)
+    # The stranger gets the lock and takes its wait off all places, as Redisson does: B has 1 s left.
+    run.redis.lpop(QUEUE)
+    run.redis.zrem(PLACES, JAVA)
+    run.redis.zadd(PLACES, {JAVA + "2": now(run) - 1000, B: now(run) + 1000.5})
+    run.redis.zadd(PLACES, {JAVA + "3": now(run) + 1000 + 6000})
+    run.redis.rpush(QUEUE, JAVA + "3")
+    assert release(run, B)[0] == 2
+    near(patience(run, JAVA + "3"), 6000 + 50)
+    assert patience(run, JAVA + "3") > 5500, "not 4 s less"
+
+
+def test_leaving_a_free_lock_tells_the_next(run: Scripts) -> None:
+    """The holder's lease ended, and the head goes without a look at it: nobody else would tell."""
+    acquire(run, A)
+    acquire(run, B)
+    stranger_waits(run, 60000)
+    run.redis.delete("k")
+    assert release(run, B)[0] == 2
+    assert run.heard() == [(f"{MUTEX}:{JAVA}", "0")]
+    acquire(run, C)
+    run.heard()
+    run.redis.lrem(QUEUE, 0, JAVA)
+    run.redis.zrem(PLACES, JAVA)
+    acquire(run, D)
+    granted(run, C, 0)
+
+
+def test_a_queue_ends_by_itself(run: Scripts) -> None:
+    """Unlike Redisson's: whatever happens to all who are in it."""
+    acquire(run, A)
+    for owner in (B, C):
+        acquire(run, owner)
+        assert all(0 < run.redis.pttl(key) < 20000 for key in (QUEUE, PLACES, BEATS))
+
+
+def test_a_long_queue_costs_nobody_more(run: Scripts) -> None:
+    """Among hundreds, one that joins, leaves, is granted the lock or confirms it."""
+    acquire(run, A)
+    for number in range(300):
+        acquire(run, f"{B[:36]}:{number}")
+    run.calls()
+    acquire(run, C)
+    assert release(run, f"{B[:36]}:200")[0] == 2
+    assert release(run, A)[0] == 1
+    assert acquire(run, f"{B[:36]}:0") == "0"
+    cost = run.calls()
+    assert sum(cost.values()) <= 60, cost
+    assert "lrange" not in cost, "one call, but a look at all"
+
+
 def test_a_head_without_a_place(run: Scripts) -> None:
     """It would block Redisson for ever."""
     run.redis.rpush(QUEUE, JAVA, C)
@@ -102,6 +195,22 @@ def test_tokens(run: Scripts) -> None:
     granted(run, B, 2)
     assert acquire(run, B, fenced=1) == "2"
     assert run("fair_info", ["k", QUEUE, TOKEN])[1:] == [B, 1, 0, "2"]
+
+
+def test_tokens_are_exact(run: Scripts) -> None:
+    """Above 2^53, where numbers of Lua skip every other one; by each way to get the lock."""
+    run.redis.set(TOKEN, 2**53)
+    assert acquire(run, A, fenced=1) == str(2**53 + 1)
+    assert acquire(run, A, fenced=1) == str(2**53 + 1), "a repeat"
+    brother = B[:36] + ":77"
+    for owner in (B, brother):
+        acquire(run, owner, fenced=1)
+    run.redis.incr(TOKEN)
+    release(run, A)
+    granted(run, B, 2**53 + 3)
+    run.redis.incr(TOKEN)
+    assert release(run, B) == [1, 77, FIRST, str(2**53 + 5)]
+    assert run("fair_info", ["k", QUEUE, TOKEN])[4] == str(2**53 + 5)
 
 
 def test_renew_and_force(run: Scripts) -> None:

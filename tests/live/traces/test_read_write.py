@@ -163,6 +163,19 @@ def test_crowd_of_expired_readers(run: Scripts) -> None:
     assert run.heard() == TOLD_TWICE
 
 
+def test_a_crowd_costs_nobody_more(run: Scripts) -> None:
+    """Among a thousand readers, one that comes, is renewed or leaves, and a writer that asks."""
+    crowd(run, 1000, 30000)
+    run.calls()
+    read(run, A)
+    assert run("read_renew", ["k", own(A)], 30000, A) == []
+    assert unread(run, A) == 1
+    near(write(run, C), 30000)
+    cost = run.calls()
+    assert sum(cost.values()) <= 30, cost
+    assert not {"hgetall", "hkeys", "hvals"} & set(cost), "one call, but a look at all"
+
+
 def test_read_renew(run: Scripts) -> None:
     read(run, A, 20000)
     read(run, B, 60000)
@@ -216,6 +229,14 @@ def test_write_fenced(run: Scripts) -> None:
     assert run("write_transfer", ["k", TOKEN], A, B, 30000, RW) == ["2"]
     assert run("write_transfer", ["k", TOKEN], A, B, 30000, RW) == ["2"], "a repeat"
     assert run("write_info", ["k", TOKEN], RW)[1:] == [B, 1, 0, "2"]
+    run.redis.set(TOKEN, 2**53)
+    assert run("write_transfer", ["k", TOKEN], B, A, 30000, RW) == [str(2**53 + 1)], "exact"
+    unwrite(run, A)
+    run.heard()
+    run.redis.incr(TOKEN)
+    assert run("write_acquire", keys, B, 30000, 0) == [str(2**53 + 3)]
+    assert run("write_acquire", keys, B, 30000, 0) == [str(2**53 + 3)], "a repeat"
+    assert run("write_info", ["k", TOKEN], RW)[4] == str(2**53 + 3)
     run.redis.set(TOKEN, 2**63 - 1)
     assert run("write_transfer", ["k", TOKEN], B, C, 30000, RW) == 2
     assert run.heard() == TOLD_TWICE
