@@ -87,7 +87,7 @@ func TestPools(t *testing.T) {
 			_, err = other.Acquire(short, 4)
 			expect(t, "a short wait", err, snib.ErrTimeout)
 			four := locking(func(ctx context.Context) (*snib.Hold, error) { return other.Acquire(ctx, 4) })
-			await(t, 5*time.Second, func() bool { return rival.Stats().Waiting == 1 })
+			await(t, func() bool { return rival.Stats().Waiting == 1 })
 			must(t, two.Unlock(background))
 			hold := soon(t, four)
 			number(t, "after four", 1)(mine.Available(background))
@@ -143,7 +143,7 @@ func TestPoolsGrow(t *testing.T) {
 			hold, err := p.Acquire(background, 1)
 			must(t, err)
 			second := locking(func(ctx context.Context) (*snib.Hold, error) { return p.Acquire(ctx, 1) })
-			await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 1 })
+			await(t, func() bool { return client.Stats().Waiting == 1 })
 			number(t, "one more", 1)(p.Add(background, 1))
 			must(t, soon(t, second).Unlock(background))
 			number(t, "two less", -1)(p.Add(background, -2))
@@ -244,7 +244,7 @@ func TestPermitsKnowTheirNumber(t *testing.T) {
 // What a process held that is no more comes back with its lease; a hold of permits is lost like any other.
 func TestPermitsHaveALease(t *testing.T) {
 	s := startServer(t)
-	client := open(t, s.url(), snib.WatchdogLease(300*time.Millisecond))
+	client := open(t, s.url(), snib.WatchdogLease(time.Second))
 	initialize(t, client.Permits("pool"), 2)
 	fixed, err := client.Permits("pool", snib.Lease(150*time.Millisecond)).Acquire(background, 2)
 	must(t, err)
@@ -254,7 +254,7 @@ func TestPermitsHaveALease(t *testing.T) {
 		t.Errorf("state %v, reason %v", state, reason)
 	}
 	before := client.Stats().Renewals
-	await(t, 5*time.Second, func() bool { return client.Stats().Renewals >= before+5 })
+	await(t, func() bool { return client.Stats().Renewals >= before+4 })
 	must(t, back.Check())
 	must(t, client.Permits("pool").ForceRelease(background))
 	soon(t, back.Lost())
@@ -270,7 +270,7 @@ func TestForgottenPermits(t *testing.T) {
 		initialize(t, p, 1)
 		_, err := p.Acquire(background, 1)
 		must(t, err)
-		await(t, 5*time.Second, func() bool {
+		await(t, func() bool {
 			runtime.GC()
 			n, err := p.Available(background)
 			return err == nil && n == 1
@@ -300,7 +300,7 @@ func TestCancelledAcquireTakesNothing(t *testing.T) {
 				cancel()
 			}
 		})
-		await(t, 5*time.Second, func() bool {
+		await(t, func() bool {
 			n, err := p.Available(background)
 			return err == nil && n == 3
 		})
@@ -328,7 +328,7 @@ func TestLatch(t *testing.T) {
 	for i := range 4 {
 		go func() { through <- []*snib.Latch{mine, other}[i%2].Wait(background) }()
 	}
-	await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 2 && rival.Stats().Waiting == 2 })
+	await(t, func() bool { return client.Stats().Waiting == 2 && rival.Stats().Waiting == 2 })
 	number(t, "down", 1)(other.CountDown(background))
 	number(t, "count", 1)(mine.Count(background))
 	select {
@@ -351,7 +351,7 @@ func TestForcedLatchOpens(t *testing.T) {
 	initialize(t, latch, 2)
 	through := make(chan error, 1)
 	go func() { through <- latch.Wait(background) }()
-	await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 1 })
+	await(t, func() bool { return client.Stats().Waiting == 1 })
 	must(t, latch.ForceRelease(background))
 	must(t, soon(t, through))
 	s.clean(t)

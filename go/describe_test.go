@@ -53,7 +53,7 @@ func TestDescribe(t *testing.T) {
 
 	first := lock(t, client.Fair("fair"))
 	second := locking(open(t, s.url()).Fair("fair").Lock)
-	await(t, 5*time.Second, func() bool { return s.do(t, "LLEN", "redisson_lock_queue:{fair}") == "1" })
+	await(t, func() bool { return s.do(t, "LLEN", "redisson_lock_queue:{fair}") == "1" })
 	if d := describe(t, client, "fair", "fair"); len(d.Holders) != 1 || len(d.Waiters) != 1 || d.Waiters[0].Remaining <= 0 {
 		t.Errorf("fair: %+v", d)
 	}

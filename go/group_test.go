@@ -94,7 +94,7 @@ func TestMultiInAnyOrder(t *testing.T) {
 
 func TestMultiIsLostWithAMember(t *testing.T) {
 	s, far := startServer(t), startServer(t)
-	lease := snib.WatchdogLease(300 * time.Millisecond)
+	lease := snib.WatchdogLease(time.Second)
 	client, distant := open(t, s.url(), lease), open(t, far.url(), lease)
 	group := snib.Multi(client.Mutex("a"), client.Mutex("b"), distant.Mutex("c"))
 	for _, member := range []*snib.Mutex{client.Mutex("b"), distant.Mutex("c")} {
@@ -106,7 +106,7 @@ func TestMultiIsLostWithAMember(t *testing.T) {
 		s.clean(t)
 		far.clean(t)
 	}
-	hold := lock(t, group.With(snib.Lease(150*time.Millisecond)))
+	hold := lock(t, group.With(snib.Lease(time.Second)))
 	if state, _ := hold.State(); state != snib.StateValid {
 		t.Errorf("state %v", state)
 	}
@@ -173,7 +173,7 @@ func TestGroupsEndWithTheirClients(t *testing.T) {
 			_, err := group.Lock(background)
 			ended <- err
 		}()
-		await(t, 5*time.Second, func() bool { return client.Stats().Waiting+distant.Stats().Waiting > 0 })
+		await(t, func() bool { return client.Stats().Waiting+distant.Stats().Waiting > 0 })
 		if home {
 			must(t, client.Close())
 		} else {
@@ -248,7 +248,7 @@ func quorum(t *testing.T, n int) ([]*server, func(options ...snib.LockOption) *s
 	return servers, func(options ...snib.LockOption) *snib.Group {
 		var locks []snib.Locker
 		for _, s := range servers {
-			locks = append(locks, open(t, s.url(), snib.WatchdogLease(time.Second), snib.Patience(time.Second)).Mutex("orders"))
+			locks = append(locks, open(t, s.url(), snib.WatchdogLease(3*time.Second), snib.Patience(3*time.Second)).Mutex("orders"))
 		}
 		return snib.Quorum(locks...).With(append(options, snib.NoQuarantine())...)
 	}
@@ -265,7 +265,7 @@ func TestQuorum(t *testing.T) {
 	must(t, hold.Unlock(background))
 	must(t, soon(t, second).Unlock(background))
 	for _, s := range servers {
-		await(t, 5*time.Second, func() bool { return s.do(t, "EXISTS", "orders") == "0" })
+		await(t, func() bool { return s.do(t, "EXISTS", "orders") == "0" })
 	}
 }
 
@@ -319,7 +319,7 @@ func TestQuarantine(t *testing.T) {
 	servers, _ := quorum(t, 3)
 	var locks []snib.Locker
 	for _, s := range servers {
-		locks = append(locks, open(t, s.url(), snib.WatchdogLease(500*time.Millisecond)).Mutex("orders"))
+		locks = append(locks, open(t, s.url(), snib.WatchdogLease(time.Second)).Mutex("orders"))
 	}
 	if _, err := snib.Quorum(locks...).TryLock(background); err == nil {
 		t.Error("servers vote that nobody knows")

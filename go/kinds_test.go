@@ -72,7 +72,7 @@ func TestEveryKind(t *testing.T) {
 			_, err := other.Lock(short)
 			expect(t, "short wait", err, snib.ErrTimeout)
 			near, far := locking(mine.Lock), locking(other.Lock)
-			await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 1 && rival.Stats().Waiting == 1 })
+			await(t, func() bool { return client.Stats().Waiting == 1 && rival.Stats().Waiting == 1 })
 			must(t, hold.Unlock(background))
 			select {
 			case hold = <-near:
@@ -127,7 +127,7 @@ func TestEveryKindIsLost(t *testing.T) {
 		t.Run(k.kind, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
-			client := open(t, s.url(), snib.WatchdogLease(300*time.Millisecond))
+			client := open(t, s.url(), snib.WatchdogLease(time.Second))
 			rival := open(t, s.url())
 			hold := lock(t, k.make(client, "forced"))
 			must(t, k.make(rival, "forced").ForceRelease(background))
@@ -148,7 +148,7 @@ func TestEveryKindIsLost(t *testing.T) {
 			}
 			renewed := lock(t, k.make(client, "renewed"))
 			before := client.Stats().Renewals
-			await(t, 5*time.Second, func() bool { return client.Stats().Renewals >= before+5 })
+			await(t, func() bool { return client.Stats().Renewals >= before+4 })
 			must(t, renewed.Check())
 			must(t, renewed.Unlock(background))
 			s.clean(t, left(k.stays, "forced", "fixed", "long", "renewed")...)
@@ -237,7 +237,7 @@ func TestFairIsFirstComeFirstServed(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		await(t, 5*time.Second, func() bool { return s.do(t, "LLEN", "redisson_lock_queue:{counter}") == fmt.Sprint(i+1) })
+		await(t, func() bool { return s.do(t, "LLEN", "redisson_lock_queue:{counter}") == fmt.Sprint(i+1) })
 	}
 	info, err := fair.Info(background)
 	must(t, err)
@@ -277,7 +277,7 @@ func TestSpinSubscribesToNothing(t *testing.T) {
 	hold := lock(t, client.Spin("round"))
 	second := locking(rival.Spin("round").Lock)
 	before := rival.Stats().Commands
-	await(t, 10*time.Second, func() bool { return rival.Stats().Commands >= before+3 })
+	await(t, func() bool { return rival.Stats().Commands >= before+3 })
 	if channels := s.do(t, "PUBSUB", "CHANNELS"); channels != "0" {
 		t.Errorf("%s channels", channels)
 	}

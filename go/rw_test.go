@@ -30,7 +30,7 @@ func TestReadersShare(t *testing.T) {
 	_, err = mine.TryLock(background)
 	expect(t, "write beside readers", err, snib.ErrBusy)
 	writer := locking(other.Lock)
-	await(t, 5*time.Second, func() bool { return rival.Stats().Waiting == 1 })
+	await(t, func() bool { return rival.Stats().Waiting == 1 })
 	for _, reader := range readers {
 		must(t, reader.Check())
 		must(t, reader.Unlock(background))
@@ -43,7 +43,7 @@ func TestReadersShare(t *testing.T) {
 		expect(t, "write beside a writer", err, snib.ErrBusy)
 	}
 	waiting := []<-chan *snib.Hold{locking(mine.RLock), locking(mine.RLock), locking(other.RLock)}
-	await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 2 && rival.Stats().Waiting == 1 })
+	await(t, func() bool { return client.Stats().Waiting == 2 && rival.Stats().Waiting == 1 })
 	must(t, hold.Unlock(background))
 	var all []*snib.Hold // all are in before the first is unlocked
 	for _, reader := range waiting {
@@ -91,7 +91,7 @@ func TestDowngrade(t *testing.T) {
 	write := lock(t, mine)
 	work := write.Context()
 	writer, reader := locking(other.Lock), locking(mine.RLock)
-	await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 1 && rival.Stats().Waiting == 1 })
+	await(t, func() bool { return client.Stats().Waiting == 1 && rival.Stats().Waiting == 1 })
 	read, err := write.Downgrade(background)
 	must(t, err)
 	if <-work.Done(); context.Cause(work) != context.Canceled {
@@ -118,7 +118,7 @@ func TestDowngrade(t *testing.T) {
 
 func TestDowngradeOfWhatIsNoWriteHold(t *testing.T) {
 	s := startServer(t)
-	client := open(t, s.url(), snib.WatchdogLease(300*time.Millisecond))
+	client := open(t, s.url(), snib.WatchdogLease(time.Second))
 	rw := client.RW("page")
 	for what, hold := range map[string]*snib.Hold{"mutex": lock(t, client.Mutex("m")), "reader": rlock(t, rw)} {
 		_, err := hold.Downgrade(background)
@@ -188,7 +188,7 @@ func TestPreferWriter(t *testing.T) {
 	mine, other := client.RW("page", snib.PreferWriter()), rival.RW("page", snib.PreferWriter())
 	read := rlock(t, mine)
 	writer := locking(other.Lock)
-	await(t, 5*time.Second, func() bool {
+	await(t, func() bool {
 		second, err := mine.TryRLock(background)
 		if err == nil { // the writer is not in place yet
 			must(t, second.Unlock(background))

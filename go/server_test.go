@@ -55,7 +55,7 @@ func launch(arguments ...string) (*server, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("unix", s.path)
 		if err == nil {
 			return s, conn.Close()
@@ -82,12 +82,15 @@ func startServer(t testing.TB, arguments ...string) *server {
 	return s
 }
 
+// How long a test waits for what must come: the machine may be slow or busy.
+const patience = 30 * time.Second
+
 // await polls a condition until it holds.
-func await(t testing.TB, limit time.Duration, condition func() bool) {
+func await(t testing.TB, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !condition(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not so after %v", limit)
+			t.Fatalf("still not so after %v", patience)
 		}
 	}
 }
@@ -120,7 +123,8 @@ func (s *server) do(t testing.TB, words ...string) string {
 	return strings.TrimRight(line[1:], "\r\n")
 }
 
-// clean awaits that nothing of ours is left: no key but these, no channel.
+// clean awaits that nothing of ours is left: no key but these, no channel.  It waits for less than is left of a
+// default lease, which must not do the work.
 func (s *server) clean(t testing.TB, but ...string) {
 	t.Helper()
 	for _, key := range but {
@@ -129,7 +133,7 @@ func (s *server) clean(t testing.TB, but ...string) {
 		}
 	}
 	var keys, channels string
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience / 2); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		keys, channels = s.do(t, "DBSIZE"), s.do(t, "PUBSUB", "CHANNELS")
 		if keys == "0" && channels == "0" {
 			return
@@ -142,7 +146,7 @@ func (s *server) clean(t testing.TB, but ...string) {
 func (s *server) free(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		await(t, 5*time.Second, func() bool { return s.do(t, "EXISTS", name) == "0" })
+		await(t, func() bool { return s.do(t, "EXISTS", name) == "0" })
 	}
 }
 
@@ -185,7 +189,7 @@ func soon[T any](t testing.TB, values <-chan T) T {
 	select {
 	case value := <-values:
 		return value
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing comes")
 		panic("unreachable")
 	}

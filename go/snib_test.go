@@ -200,7 +200,7 @@ func TestTenThousandWaitersNeedNoThreads(t *testing.T) {
 			finished <- err
 		}()
 	}
-	await(t, 20*time.Second, func() bool { return client.Stats().Waiting == waiters })
+	await(t, func() bool { return client.Stats().Waiting == waiters })
 	if grown := threads(t) - before; grown > 2*runtime.GOMAXPROCS(0)+4 {
 		t.Errorf("%d more threads", grown)
 	}
@@ -214,7 +214,7 @@ func TestTenThousandWaitersNeedNoThreads(t *testing.T) {
 	s.clean(t)
 }
 
-// The server stops: the hold's context is cancelled before the lease can end.
+// The server stops: the hold is lost before the lease can end, and its context is cancelled.
 func TestLostWhenTheServerStops(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url(), snib.WatchdogLease(500*time.Millisecond), snib.Patience(time.Second))
@@ -231,10 +231,11 @@ func TestLostWhenTheServerStops(t *testing.T) {
 	}
 	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
 	for i, hold := range holds {
-		<-hold.Context().Done()
-		if late := time.Since(ends[i]); late > 0 {
-			t.Errorf("told %v after the lease's end", late)
+		time.Sleep(time.Until(ends[i]))
+		if err := hold.Check(); !errors.Is(err, snib.ErrLost) {
+			t.Errorf("at the lease's end: %v", err)
 		}
+		<-hold.Context().Done()
 		if context.Cause(hold.Context()) != error(snib.ErrLost) {
 			t.Errorf("cause %v", context.Cause(hold.Context()))
 		}
@@ -254,12 +255,12 @@ func TestLostWhenTheServerStops(t *testing.T) {
 
 func TestLostByReason(t *testing.T) {
 	s := startServer(t)
-	client := open(t, s.url(), snib.WatchdogLease(300*time.Millisecond))
+	client := open(t, s.url(), snib.WatchdogLease(time.Second))
 	check := func(hold *snib.Hold, want snib.Reason) {
 		t.Helper()
 		select {
 		case <-hold.Lost():
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("never lost")
 		}
 		if state, reason := hold.State(); state != snib.StateLost || reason != want {
@@ -293,7 +294,7 @@ func TestForgottenHold(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
 	lock(t, client.Mutex("forgotten"))
-	await(t, 5*time.Second, func() bool {
+	await(t, func() bool {
 		runtime.GC()
 		return s.do(t, "EXISTS", "forgotten") == "0"
 	})
@@ -321,12 +322,12 @@ func TestContextKeepsItsHold(t *testing.T) {
 	stop()
 	<-done
 	work = nil
-	await(t, 5*time.Second, func() bool {
+	await(t, func() bool {
 		runtime.GC()
 		return s.do(t, "EXISTS", "work") == "0"
 	})
 	done = lock(t, client.Mutex("work")).Context().Done()
-	await(t, 5*time.Second, func() bool {
+	await(t, func() bool {
 		runtime.GC()
 		select {
 		case <-done:
@@ -361,14 +362,10 @@ func TestListEndsWithItsContext(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
 	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond) // far less than the client's patience
 	defer cancel()
-	begun := time.Now()
 	if _, err := client.List(ctx, ""); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("list: %v", err)
-	}
-	if took := time.Since(begun); took > time.Second {
-		t.Errorf("list took %v", took)
 	}
 	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
 }
@@ -468,7 +465,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			finished <- err
 		}()
 	}
-	await(t, 5*time.Second, func() bool { return client.Stats().Waiting == 10 })
+	await(t, func() bool { return client.Stats().Waiting == 10 })
 	must(t, client.Close())
 	for range 10 {
 		if err := <-finished; !errors.Is(err, snib.ErrClosed) {
@@ -488,7 +485,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Errorf("ping: %v", err)
 	}
 	s.clean(t)
-	await(t, 5*time.Second, func() bool { return runtime.NumGoroutine() <= goroutines })
+	await(t, func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 // main returns while a lock is held, waited for and lost: no crash, no hang.
@@ -515,11 +512,11 @@ func TestMainReturns(t *testing.T) {
 	s := startServer(t)
 	for i := range 20 {
 		child := exec.Command(os.Args[0], "-test.run=^TestMainReturns$")
-		child.Env = append(os.Environ(), "SNIB_TEST_MAIN="+s.url())
+		child.Env = append(os.Environ(), "SNIB_TEST_MAIN="+s.url(), "GORACE=atexit_sleep_ms=0")
 		if i%2 == 1 {
 			child.Env = append(child.Env, "SNIB_TEST_LOSE=1")
 		}
-		timer := time.AfterFunc(20*time.Second, func() { _ = child.Process.Kill() })
+		timer := time.AfterFunc(4*patience, func() { _ = child.Process.Kill() })
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
