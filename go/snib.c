@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9790580c52483a27"
+#define SNIB_BUILD_ID "567c560ebf6fe179"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10237,7 +10237,7 @@ static void node_pack(struct snib__node *node)
         if (node->todo[i].subject)
             node->todo[kept++] = node->todo[i];
     node->todo_n = kept;
-    node->todo_gaps = 0;
+    node->todo_first = node->todo_gaps = 0;
 }
 
 static int node_later(struct snib__engine *e, const struct snib__request *request)
@@ -11591,22 +11591,30 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 
 /* ---- requests without an answer ---- */
 
+/* An attempt of which nothing remains.  Who waits is looked after when the link is back. */
+static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    gate->trying--;
+    snib__gate_forget_hold(e, hold);
+    if (gate->trying == 0)
+        snib__wait_rest(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
 /* What must not be repeated ends here: nobody knows whether it was done. */
 static void release_unknown(struct snib__engine *e, const struct snib__request *request,
                             snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    struct snib__gate *gate = hold->gate;
-    snib__gate_ref(gate);
     if (request->kind == SNIB__REQ_RELEASE) {
         snib__gate_released(e, hold, SNIB_EUNREACHABLE, now);
-    } else {
-        gate->trying--;
-        if (hold->op)
-            snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
-        snib__gate_forget_hold(e, hold);
+        return;
     }
-    snib__gate_put(e, gate);
+    if (hold->op)
+        snib__gate_end_op(e, hold->op, SNIB_EUNREACHABLE);
+    release_untry(e, hold, now);
 }
 
 static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
@@ -11651,8 +11659,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     hold->flags &= (uint16_t)~SNIB__PROMISED;
     int kind = request->kind;
     if (!hold->op && (gate->kind->traits & SNIB__NO_HOLD)) {
-        gate->trying--;
-        snib__gate_forget_hold(e, hold);
+        release_untry(e, hold, now);
         return;
     }
     if (kind == SNIB__REQ_ACQUIRE && !hold->op) {

@@ -96,7 +96,7 @@ static void node_pack(struct snib__node *node)
         if (node->todo[i].subject)
             node->todo[kept++] = node->todo[i];
     node->todo_n = kept;
-    node->todo_gaps = 0;
+    node->todo_first = node->todo_gaps = 0;
 }
 
 static int node_later(struct snib__engine *e, const struct snib__request *request)
