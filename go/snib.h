@@ -309,8 +309,10 @@ SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock
 /* snib_quorum_new - a lock on most of several independent servers, for whom one server is not enough.
  *
  * All nodes are asked at once and the call returns with the majority's answer; the lease counts from the
- * first request, less the drift; what a minority granted is taken back everywhere.  Independent means:
- * no replicas, no two on one machine.  After: "Distributed Locks with Redis", the Redlock algorithm.
+ * first request, less the drift; what a minority granted is taken back everywhere.  A release goes to all
+ * and returns with the majority's answers; a node that is gone keeps its vote until the lease ends.
+ * Independent means: no replicas, no two on one machine.  After: "Distributed Locks with Redis", the
+ * Redlock algorithm.
  *
  * A node that was restarted, or lost its data, does not vote until every lease it may have forgotten has
  * ended; so does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives that).
