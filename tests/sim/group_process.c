@@ -172,7 +172,7 @@ static void new_peer(struct world_process *process, int node)
                                   .ops_max = 1000,
                                   .home = &peer->client};
     snprintf(config.uuid, sizeof config.uuid, "%08x-%04x-8000-8000-%012llx", process->id,
-             (unsigned)node, (unsigned long long)(world.seed & 0xffffffffffff));
+             (unsigned)(node & 0xff), (unsigned long long)(world.seed & 0xffffffffffff));
     memcpy(peer->client.uuid, config.uuid, sizeof config.uuid);
     peer->client.driver.engine = snib__engine_new(&config);
     char all[64];
