@@ -196,8 +196,8 @@ Every ratio is taken between subjects that take turns on the same private server
 same five) within one round, and the table gives the median over the rounds with the lowest and the
 highest.  Rows marked *pinned* run the server and the clients on one core, because waking a thread
 on another core costs more at some times than at others.  Servers run in a session of their own, as
-services do, so that the scheduler does not weigh them as one of 64 client threads.  Compare ratios; absolute figures belong to
-this machine alone.  Where threads contend for a lock, a counter of its holders is shared by all
+services do, so that the scheduler does not weigh them as one of 64 client threads.  Compare ratios;
+absolute figures belong to this machine alone.  Where threads contend for a lock, a counter of its holders is shared by all
 processes and watched: had it ever exceeded one, the row would have no figures.  *Others took* says
 how much of the machine went to processes outside the benchmark, where that was not negligible.
 
