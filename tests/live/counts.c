@@ -1,6 +1,6 @@
-/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read, and where a
- * figure depends on who runs when, the limit is half of what it would be without batching: so they hold
- * on any machine, and somebody who breaks the batching sees it here at once.
+/* counts.c - how many system calls, wakes and commands a lock costs.  No clock is read.  Where a figure
+ * depends on who runs when, the best of some tries counts: a busy machine spoils one or another, somebody
+ * who breaks the batching all of them.
  */
 #include "../support/support.h"
 
@@ -21,6 +21,8 @@ static snib_client_stats_data difference(snib_client_stats_data after,
     after.reentries -= before.reentries;
     return after;
 }
+
+enum { TRIES = 10 };
 
 static double per(uint64_t count, uint64_t whole)
 {
@@ -99,18 +101,28 @@ static snib_client_stats_data many_threads(struct server *server, int threads, b
 
 static void sixty_four_threads(void **state)
 {
-    snib_client_stats_data cost = many_threads(*state, 64, false, 500);
-    assert_true(per(cost.writes, cost.acquisitions) <= 1.0);
-    assert_true(per(cost.reads, cost.acquisitions) <= 1.0);
-    assert_true(per(cost.wakes, cost.acquisitions) <= 2.0);
+    snib_client_stats_data cost;
+    bool batched = false;
+    for (int tries = 0; !batched && tries < TRIES; tries++) {
+        cost = many_threads(*state, 64, false, 500);
+        assert_true(per(cost.wakes, cost.acquisitions) <= 2.0);
+        batched = per(cost.writes, cost.acquisitions) <= 0.5 && /* idle: 0.2; without: 2 */
+                  per(cost.reads, cost.acquisitions) <= 0.15;
+    }
+    assert_true(batched);
 }
 
 /* Sixteen threads of a process that want one lock pass it on by one command. */
 static void one_lock_for_sixteen(void **state)
 {
-    snib_client_stats_data cost = many_threads(*state, 16, true, 500);
-    assert_true(per(cost.commands, cost.acquisitions) <= 1.5);
-    assert_true(cost.handovers > 0);
+    snib_client_stats_data cost;
+    bool passed_on = false;
+    for (int tries = 0; !passed_on && tries < TRIES; tries++) {
+        cost = many_threads(*state, 16, true, 500);
+        assert_true(cost.handovers > 0);
+        passed_on = per(cost.commands, cost.acquisitions) <= 1.1;
+    }
+    assert_true(passed_on);
 }
 
 static void reentry_is_free(void **state)
