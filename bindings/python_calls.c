@@ -588,6 +588,19 @@ static PyObject *call_hold_drop(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
+/* hold_abandon(hold) - for a hold that was forgotten: it is not released, and its lease runs out. */
+static PyObject *call_hold_abandon(PyObject *module, PyObject *object)
+{
+    snib_hold *hold = snib__py_hold_get(object);
+
+    (void)module;
+    if (hold) {
+        snib_hold_abandon(hold);
+        PyCapsule_SetDestructor(object, NULL); /* which would give the handle back once more */
+    }
+    Py_RETURN_NONE;
+}
+
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
 static PyObject *numbers_tuple(const uint64_t *numbers, size_t count)
@@ -632,6 +645,7 @@ PyMethodDef snib__py_calls[] = {
     {"queue_uncork", call_queue_uncork, METH_O, NULL},
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
+    {"hold_abandon", call_hold_abandon, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},
     {"set_errors", call_set_errors, METH_O, NULL},
     {NULL, NULL, 0, NULL},

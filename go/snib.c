@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a5b0c583e378bcfb"
+#define SNIB_BUILD_ID "f277a88ca5e7b991"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -252,6 +252,7 @@ typedef struct snib_client_stats_data {
     uint64_t lost_unreachable;
     uint64_t lost_max_hold;
     uint64_t lost_closed;
+    uint64_t abandoned; /* holds that were forgotten, see snib_hold_abandon() */
     uint64_t rechecks; /* attempts of waiters that no message caused */
     uint64_t messages; /* wake-up messages received */
     uint64_t polling;  /* waits without a subscription because it was refused */
@@ -625,6 +626,18 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
  * its holders: each success of acquire wants one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
+
+/* snib_hold_abandon - give the handle back of a hold that was forgotten, not given back.
+ *
+ * For bindings whose collector finds a hold that is still held: somebody may work under it, so nothing is
+ * released.  Renewal ends at once, no SNIB_EVENT_LOST comes any more, and the lock is free when the lease has
+ * ended at the server; until then everybody waits for it, this client too.  A semaphore has no lease: its
+ * permits stay taken.  A record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
+ *
+ * A multi or quorum lock: so it goes with all members.  A hold that is lost or released: as
+ * snib_hold_free().  After a re-entry the hold lives on as long as others have it, and is then abandoned
+ * where snib_hold_free() would release it.  NULL is fine. */
+SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 /* ---- Operations --------------------------------------------------------------------------------- */
 
@@ -1340,8 +1353,13 @@ struct snib__hold {
     struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
-/* Drop the caller's interest; a hold that is still held is released in the background. */
+/* Drop the caller's interest; a hold that is still held is released in the background, or, if it was
+ * abandoned, left to its lease. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+/* One of its users has forgotten it without giving it back, and it must not be free before its lease has ended.
+ * Without further users (hold->users) it ends here: no renewal, no loss, and for those who want the lock it is a
+ * stranger's. */
+void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
@@ -1365,7 +1383,8 @@ struct snib__outer {
     snib__time span;         /* the longest it was safe for, ahead */
     int32_t reason;          /* of its loss */
     bool listed;
-    bool ended; /* the hold is not his any more: lost, or ended by himself */
+    bool ended;     /* the hold is not his any more: lost, abandoned, or ended by himself */
+    bool abandoned; /* and its members go the same way */
 };
 
 /* The next carrier to whose hold something has happened: acquired for, left, timed, released, lost. */
@@ -1548,7 +1567,7 @@ struct snib__lock {
 
 struct snib__log_record {
     int32_t level;
-    char text[160];
+    char text[248];
 };
 
 struct snib__queue {
@@ -2735,6 +2754,7 @@ struct carrier {
     uint32_t debts;       /* references to be given back by the next step, outside of all clients */
     bool listed, stepping, again;
     bool finished;          /* the home's hold is not ours any more */
+    bool abandoned;         /* what the members hold is left to its leases */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
@@ -2946,13 +2966,16 @@ static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
     struct snib__engine *engine = c->parts->part[i].client->driver.engine;
     pthread_mutex_lock(&c->mutex);
     struct snib__hold *hold = c->members[i].hold;
+    bool abandoned = c->abandoned;
     c->members[i].hold = NULL;
     pthread_mutex_unlock(&c->mutex);
     if (!hold)
         return;
     int32_t code;
     hold->sink = NULL;
-    if (hold->phase == SNIB__LOST) /* the server may still have it */
+    if (abandoned)
+        snib__hold_abandon(engine, hold, now);
+    else if (hold->phase == SNIB__LOST) /* the server may still have it */
         snib__engine_release(engine, hold, now, &code);
     snib__hold_drop(engine, hold, now);
     carrier_unref(c, 1); /* never the last: the step has one */
@@ -3056,6 +3079,7 @@ static void carrier_fix_leases(struct carrier *c)
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
+    c->abandoned = c->outer.abandoned;
     if (c->outer.ended)
         snib__group_abandon(group);
     else if (snib__outer_releasing(&c->outer))
@@ -3461,15 +3485,18 @@ void snib__hold_destroy(void *object)
     snib__client_unref(client);
 }
 
-void snib_hold_free(snib_hold *handle)
+/* One user less; the last takes the hold along. */
+static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
-    int32_t code;
+    int32_t code = SNIB_OK;
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     bool last = code == SNIB_EFORKED;
     if (hold) {
         last = hold->users <= 1;
         hold->users -= hold->users > 0;
+        if (abandoned)
+            snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
             hold->owner = 0; /* nobody gets again what is about to go */
         held_leave(client, handle);
@@ -3478,6 +3505,16 @@ void snib_hold_free(snib_hold *handle)
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);
+}
+
+void snib_hold_free(snib_hold *handle)
+{
+    held_give_back(handle, false);
+}
+
+void snib_hold_abandon(snib_hold *handle)
+{
+    held_give_back(handle, true);
 }
 
 /* The reason as of now: the clock may have passed the deadline before the thread has noticed. */
@@ -6524,9 +6561,10 @@ enum {
         512, /* fair: held by the short first lease that the granter gave; to be confirmed */
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
-    SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096, /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192    /* read: its number is that of the write hold of the same owner */
+    SNIB__QUEUES = 2048,    /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,    /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192,      /* read: its number is that of the write hold of the same owner */
+    SNIB__ABANDONED = 16384 /* one of its users has forgotten it: it must not be released */
 };
 
 /* op->place */
@@ -6678,7 +6716,7 @@ enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
     int32_t level;
-    char text[160];
+    char text[248];
 };
 
 struct
@@ -10018,16 +10056,17 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     }
 }
 
-static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
+/* lock "name" was ... */
+static void hold_log(struct snib__engine *e, const struct snib__gate *gate, const char *what,
+                     const char *why)
 {
     bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
     const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
     int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was lost: %s", shown, name,
-                     shown < length ? "..." : "", many ? " and its others" : "",
-                     snib_reason_text(reason));
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was %s: %s", shown, name,
+                     shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
@@ -10042,7 +10081,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    hold_log_loss(e, gate, reason);
+    hold_log(e, gate, "lost", snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;
@@ -10129,13 +10168,45 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
+/* Nobody has the hold any more, and the server keeps it to the end of its lease. */
+static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__hold_stop(e, hold);
+    hold->phase = SNIB__GONE;
+    e->moves++;
+    if (snib__outer_is(gate))
+        snib__outer_tell(e, hold);
+    e->stats.held--;
+    e->stats.abandoned++;
+    hold_log(e, gate, "forgotten, not released",
+             gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
+                                                : "it is free when its lease ends");
+    snib__gate_ref(gate);
+    snib__gate_part(hold);
+    snib__hold_settle(e, hold);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
+void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD)
+        return;
+    hold->flags |= SNIB__ABANDONED;
+    if (hold->users == 0)
+        hold_leave(e, hold, now);
+}
+
 void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
     if (hold->flags & SNIB__UNTOLD)
         hold_told(e, hold);
-    if (hold->phase == SNIB__HELD)
+    if (hold->phase == SNIB__HELD && (hold->flags & SNIB__ABANDONED))
+        hold_leave(e, hold, now);
+    else if (hold->phase == SNIB__HELD)
         snib__gate_release(e, hold, now);
     else
         snib__hold_settle(e, hold);
@@ -10953,8 +11024,9 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     struct snib__outer *outer = hold->outer;
     if (!outer)
         return;
-    if (hold->phase == SNIB__LOST) { /* from here on it is the caller's alone */
+    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) { /* it is the caller's alone */
         outer->ended = true;
+        outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;
         hold->outer = NULL;
     }

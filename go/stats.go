@@ -9,11 +9,11 @@ import "C"
 
 // Stats are a client's counters; see snib_client_stats_data in snib.h for what each means.
 type Stats struct {
-	Acquisitions, Reentries, Releases, Waits, Handovers, Timeouts, Cancels  uint64
-	Renewals, RenewalCommands, RenewalFailures                              uint64
-	LostExpired, LostTaken, LostDeleted, LostUnreachable, LostMaxHold       uint64
-	LostClosed, Rechecks, Messages, Polling, Connects, Reconnects, Commands uint64
-	Writes, Reads, Wakes, WatchdogLateMicros, Held, Waiting, Memory         uint64
+	Acquisitions, Reentries, Releases, Waits, Handovers, Timeouts, Cancels             uint64
+	Renewals, RenewalCommands, RenewalFailures                                         uint64
+	LostExpired, LostTaken, LostDeleted, LostUnreachable, LostMaxHold                  uint64
+	LostClosed, Abandoned, Rechecks, Messages, Polling, Connects, Reconnects, Commands uint64
+	Writes, Reads, Wakes, WatchdogLateMicros, Held, Waiting, Memory                    uint64
 
 	// WaitTime and HoldTime are histograms: bucket i counts times from 2^i to 2^(i+1) microseconds.
 	WaitTime, HoldTime [C.SNIB_HISTOGRAM_BUCKETS]uint64
@@ -33,7 +33,7 @@ func (c *Client) Stats() Stats {
 		RenewalFailures: uint64(raw.renewal_failures), LostExpired: uint64(raw.lost_expired),
 		LostTaken: uint64(raw.lost_taken), LostDeleted: uint64(raw.lost_deleted),
 		LostUnreachable: uint64(raw.lost_unreachable), LostMaxHold: uint64(raw.lost_max_hold),
-		LostClosed: uint64(raw.lost_closed), Rechecks: uint64(raw.rechecks), Messages: uint64(raw.messages),
+		LostClosed: uint64(raw.lost_closed), Abandoned: uint64(raw.abandoned), Rechecks: uint64(raw.rechecks), Messages: uint64(raw.messages),
 		Polling: uint64(raw.polling), Connects: uint64(raw.connects), Reconnects: uint64(raw.reconnects),
 		Commands: uint64(raw.commands), Writes: uint64(raw.writes), Reads: uint64(raw.reads), Wakes: uint64(raw.wakes),
 		WatchdogLateMicros: uint64(raw.watchdog_late_us), Held: uint64(raw.held), Waiting: uint64(raw.waiting),

@@ -37,6 +37,7 @@ struct carrier {
     uint32_t debts;       /* references to be given back by the next step, outside of all clients */
     bool listed, stepping, again;
     bool finished;          /* the home's hold is not ours any more */
+    bool abandoned;         /* what the members hold is left to its leases */
     bool fixed;             /* the members' leases are what the caller wants */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
@@ -248,13 +249,16 @@ static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
     struct snib__engine *engine = c->parts->part[i].client->driver.engine;
     pthread_mutex_lock(&c->mutex);
     struct snib__hold *hold = c->members[i].hold;
+    bool abandoned = c->abandoned;
     c->members[i].hold = NULL;
     pthread_mutex_unlock(&c->mutex);
     if (!hold)
         return;
     int32_t code;
     hold->sink = NULL;
-    if (hold->phase == SNIB__LOST) /* the server may still have it */
+    if (abandoned)
+        snib__hold_abandon(engine, hold, now);
+    else if (hold->phase == SNIB__LOST) /* the server may still have it */
         snib__engine_release(engine, hold, now, &code);
     snib__hold_drop(engine, hold, now);
     carrier_unref(c, 1); /* never the last: the step has one */
@@ -358,6 +362,7 @@ static void carrier_fix_leases(struct carrier *c)
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
+    c->abandoned = c->outer.abandoned;
     if (c->outer.ended)
         snib__group_abandon(group);
     else if (snib__outer_releasing(&c->outer))

@@ -42,15 +42,18 @@ void snib__hold_destroy(void *object)
     snib__client_unref(client);
 }
 
-void snib_hold_free(snib_hold *handle)
+/* One user less; the last takes the hold along. */
+static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
-    int32_t code;
+    int32_t code = SNIB_OK;
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     bool last = code == SNIB_EFORKED;
     if (hold) {
         last = hold->users <= 1;
         hold->users -= hold->users > 0;
+        if (abandoned)
+            snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
             hold->owner = 0; /* nobody gets again what is about to go */
         held_leave(client, handle);
@@ -59,6 +62,16 @@ void snib_hold_free(snib_hold *handle)
     }
     if (last && snib__handle_take(SNIB__HOLD, handle))
         snib__handle_put(handle);
+}
+
+void snib_hold_free(snib_hold *handle)
+{
+    held_give_back(handle, false);
+}
+
+void snib_hold_abandon(snib_hold *handle)
+{
+    held_give_back(handle, true);
 }
 
 /* The reason as of now: the clock may have passed the deadline before the thread has noticed. */

@@ -37,7 +37,7 @@ struct snib__lock {
 
 struct snib__log_record {
     int32_t level;
-    char text[160];
+    char text[248];
 };
 
 struct snib__queue {

@@ -226,8 +226,13 @@ struct snib__hold {
     struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
-/* Drop the caller's interest; a hold that is still held is released in the background. */
+/* Drop the caller's interest; a hold that is still held is released in the background, or, if it was
+ * abandoned, left to its lease. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
+/* One of its users has forgotten it without giving it back, and it must not be free before its lease has ended.
+ * Without further users (hold->users) it ends here: no renewal, no loss, and for those who want the lock it is a
+ * stranger's. */
+void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
@@ -251,7 +256,8 @@ struct snib__outer {
     snib__time span;         /* the longest it was safe for, ahead */
     int32_t reason;          /* of its loss */
     bool listed;
-    bool ended; /* the hold is not his any more: lost, or ended by himself */
+    bool ended;     /* the hold is not his any more: lost, abandoned, or ended by himself */
+    bool abandoned; /* and its members go the same way */
 };
 
 /* The next carrier to whose hold something has happened: acquired for, left, timed, released, lost. */

@@ -124,16 +124,17 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     }
 }
 
-static void hold_log_loss(struct snib__engine *e, const struct snib__gate *gate, int reason)
+/* lock "name" was ... */
+static void hold_log(struct snib__engine *e, const struct snib__gate *gate, const char *what,
+                     const char *why)
 {
     bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
     const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
     int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was lost: %s", shown, name,
-                     shown < length ? "..." : "", many ? " and its others" : "",
-                     snib_reason_text(reason));
+    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was %s: %s", shown, name,
+                     shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
@@ -148,7 +149,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    hold_log_loss(e, gate, reason);
+    hold_log(e, gate, "lost", snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;
@@ -235,13 +236,45 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
+/* Nobody has the hold any more, and the server keeps it to the end of its lease. */
+static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__hold_stop(e, hold);
+    hold->phase = SNIB__GONE;
+    e->moves++;
+    if (snib__outer_is(gate))
+        snib__outer_tell(e, hold);
+    e->stats.held--;
+    e->stats.abandoned++;
+    hold_log(e, gate, "forgotten, not released",
+             gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
+                                                : "it is free when its lease ends");
+    snib__gate_ref(gate);
+    snib__gate_part(hold);
+    snib__hold_settle(e, hold);
+    snib__gate_advance(e, gate, now);
+    snib__gate_put(e, gate);
+}
+
+void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD)
+        return;
+    hold->flags |= SNIB__ABANDONED;
+    if (hold->users == 0)
+        hold_leave(e, hold, now);
+}
+
 void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     hold->flags &= (uint16_t)~SNIB__HANDED;
     hold->tell = 0;
     if (hold->flags & SNIB__UNTOLD)
         hold_told(e, hold);
-    if (hold->phase == SNIB__HELD)
+    if (hold->phase == SNIB__HELD && (hold->flags & SNIB__ABANDONED))
+        hold_leave(e, hold, now);
+    else if (hold->phase == SNIB__HELD)
         snib__gate_release(e, hold, now);
     else
         snib__hold_settle(e, hold);

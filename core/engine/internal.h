@@ -41,9 +41,10 @@ enum {
         512, /* fair: held by the short first lease that the granter gave; to be confirmed */
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
-    SNIB__QUEUES = 2048, /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096, /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192    /* read: its number is that of the write hold of the same owner */
+    SNIB__QUEUES = 2048,    /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,    /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192,      /* read: its number is that of the write hold of the same owner */
+    SNIB__ABANDONED = 16384 /* one of its users has forgotten it: it must not be released */
 };
 
 /* op->place */
@@ -195,7 +196,7 @@ enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
     int32_t level;
-    char text[160];
+    char text[248];
 };
 
 struct

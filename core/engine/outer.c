@@ -16,8 +16,9 @@ void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
     struct snib__outer *outer = hold->outer;
     if (!outer)
         return;
-    if (hold->phase == SNIB__LOST) { /* from here on it is the caller's alone */
+    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) { /* it is the caller's alone */
         outer->ended = true;
+        outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;
         hold->outer = NULL;
     }

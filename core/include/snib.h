@@ -209,6 +209,7 @@ typedef struct snib_client_stats_data {
     uint64_t lost_unreachable;
     uint64_t lost_max_hold;
     uint64_t lost_closed;
+    uint64_t abandoned; /* holds that were forgotten, see snib_hold_abandon() */
     uint64_t rechecks; /* attempts of waiters that no message caused */
     uint64_t messages; /* wake-up messages received */
     uint64_t polling;  /* waits without a subscription because it was refused */
@@ -582,6 +583,18 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
  * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
  * its holders: each success of acquire wants one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
+
+/* snib_hold_abandon - give the handle back of a hold that was forgotten, not given back.
+ *
+ * For bindings whose collector finds a hold that is still held: somebody may work under it, so nothing is
+ * released.  Renewal ends at once, no SNIB_EVENT_LOST comes any more, and the lock is free when the lease has
+ * ended at the server; until then everybody waits for it, this client too.  A semaphore has no lease: its
+ * permits stay taken.  A record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
+ *
+ * A multi or quorum lock: so it goes with all members.  A hold that is lost or released: as
+ * snib_hold_free().  After a re-entry the hold lives on as long as others have it, and is then abandoned
+ * where snib_hold_free() would release it.  NULL is fine. */
+SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 /* ---- Operations --------------------------------------------------------------------------------- */
 

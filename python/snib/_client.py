@@ -46,6 +46,7 @@ class Stats:
     lost_unreachable: int
     lost_max_hold: int
     lost_closed: int
+    abandoned: int
     rechecks: int
     messages: int
     polling: int

@@ -680,6 +680,29 @@ static void quarantine(void **state)
     snib_lock_free(group);
 }
 
+/* What is forgotten is not released: each member's lease runs out. */
+static void abandoned(void **state)
+{
+    struct world *world = *state;
+    world_open(world, 2 * LEASE_MS, NULL);
+    for (EACH_TEAM(world, team)) {
+        snib_hold *hold = must_acquire(team->group, PROMPT_MS), *other = NULL;
+        int64_t start = now_ms();
+        snib_hold_abandon(hold);
+        assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
+        if (snib_lock_acquire(team->their_group, 0, 0, &other, NULL) == SNIB_OK)
+            assert_true(now_ms() - start > 2 * LEASE_MS - 100); /* a machine that slept meanwhile */
+        if (other)
+            must_release(other);
+        must_release(must_acquire(team->group, PROMPT_MS));
+        if (now_ms() - start < LEASE_MS)
+            fail_msg("%s: free after %d ms", team->is->name, (int)(now_ms() - start));
+    }
+    for (int i = 0; i < SERVERS; i++)
+        AWAIT(must_stats(world->ours[i]).held == 0, PROMPT_MS);
+    world_close(world);
+}
+
 static int start(void **state)
 {
     static struct world world;
@@ -719,6 +742,7 @@ int main(void)
         cmocka_unit_test(quorum_completes_itself),
         cmocka_unit_test(slow_nodes),
         cmocka_unit_test(quarantine),
+        cmocka_unit_test(abandoned),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -347,16 +347,101 @@ static void forced(void **state)
     }
 }
 
+/* ---- Abandoned ------------------------------------------------------------------------------- */
+
+static int abandoned_new(void **state)
+{
+    kinds_open(*state, (struct kinds_options){.lease_ms = 1500, .recheck_ms = RECHECK_MS});
+    return 0;
+}
+
+/* What is forgotten is not released, for nobody and by nobody: it is renewed no more, and its lease runs out. */
+static void abandoned(void **state)
+{
+    struct kinds_world *world = *state;
+    snib_client_stats_data before = must_stats(world->ours);
+    for (EACH_KIND(world, pair)) {
+        must_submit(pair->ours, 0, world->queue, 1);
+        snib_hold *hold = must_event(world->queue, PROMPT_MS).hold;
+        int64_t start = now_ms();
+        snib_hold_abandon(hold);
+        snib_hold_abandon(hold); /* the handle has ended */
+        assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
+        if (!(pair->kind->traits & LEASED)) { /* its permits stay taken */
+            expect_kept_out(pair->own_rival);
+            must_count(pair->kind->kind, pair->same, SNIB_COUNT_RELEASE, 1);
+        }
+        must_release(must_acquire(pair->own_rival, PROMPT_MS)); /* waits as for a stranger's */
+        if ((pair->kind->traits & LEASED) && now_ms() - start < 900)
+            fail_msg("%s: free after %d ms", pair->kind->name, (int)(now_ms() - start));
+    }
+    snib_event event;
+    assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* and nobody is told */
+    snib_client_stats_data after = must_stats(world->ours);
+    assert_int_equal(after.abandoned, before.abandoned + KINDS);
+    assert_int_equal(after.held, 0);
+}
+
+/* Who has entered again keeps the hold, as long as he has it; then it is nobody's to release. */
+static void abandoned_by_one_of_two(void **state)
+{
+    enum { OWNER = 42 };
+    struct kinds_world *world = *state;
+    snib_lock *lock = must_lock_lease(world->ours, "two", 400, -1);
+    for (int first = 0; first < 2; first++) {
+        snib_hold *hold = must_acquire_as(lock, OWNER, PROMPT_MS);
+        int64_t start = now_ms();
+        assert_ptr_equal(must_acquire_as(lock, OWNER, 0), hold);
+        if (first) {
+            snib_hold_abandon(hold);
+            EXPECT(snib_hold_release(hold, err), SNIB_OK);
+            snib_hold_free(hold);
+        } else {
+            EXPECT(snib_hold_release(hold, err), SNIB_OK);
+            snib_hold_free(hold);
+            snib_hold_abandon(hold);
+        }
+        assert_int_equal(snib_hold_state(hold, NULL), SNIB_EHANDLE);
+        must_release(must_acquire_as(lock, OWNER, PROMPT_MS)); /* the owner again: a new hold */
+        assert_true(now_ms() - start >= 380);
+    }
+    snib_lock_free(lock);
+}
+
+static void abandoned_is_logged(void **state)
+{
+    struct kinds_world *world = *state;
+    EXPECT(snib_client_log(world->ours, world->queue, SNIB_LOG_WARNING, err), SNIB_OK);
+    snib_hold_abandon(must_acquire(world->pairs[0].ours, 0));
+    snib_event event = must_event(world->queue, PROMPT_MS);
+    assert_int_equal(event.kind, SNIB_EVENT_LOG);
+    assert_int_equal(event.reason, SNIB_LOG_WARNING);
+    assert_string_equal(event.text,
+                        "lock \"kind:mutex\" was forgotten, not released: it is free when "
+                        "its lease ends");
+    EXPECT(snib_client_log(world->ours, NULL, SNIB_LOG_NONE, err), SNIB_OK);
+    kinds_expect_base(world, PROMPT_MS);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
+#define ABANDON(name) cmocka_unit_test_setup_teardown(name, abandoned_new, world_free)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(exclusion),     TEST(info),
-        TEST(release_wakes), TEST(everybody_is_served),
-        TEST(leaving),       TEST(cancel_meets_release),
-        TEST(reentry),       TEST(counters_know_no_owners),
-        TEST(forced),        TEST(closed_client_gives_back),
+        TEST(exclusion),
+        TEST(info),
+        TEST(release_wakes),
+        TEST(everybody_is_served),
+        TEST(leaving),
+        TEST(cancel_meets_release),
+        TEST(reentry),
+        TEST(counters_know_no_owners),
+        TEST(forced),
+        TEST(closed_client_gives_back),
+        ABANDON(abandoned),
+        ABANDON(abandoned_by_one_of_two),
+        ABANDON(abandoned_is_logged),
     };
     return cmocka_run_group_tests(tests, kinds_server_start, kinds_server_stop);
 }
