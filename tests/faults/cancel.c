@@ -143,7 +143,7 @@ static void by_queue_free_and_close(void **state)
         nap_us(random() % 2000);
         if (run % 2)
             snib_queue_free(queue);
-        EXPECT(snib_client_close(client, 1000, err), SNIB_OK);
+        EXPECT(snib_client_close(client, patient_ms(1000), err), SNIB_OK);
         snib_client_free(client);
     }
     nothing_is_left(server);

@@ -205,11 +205,12 @@ static void told_before_the_end(bool renewed, int runs)
         AWAIT(server_is_empty(&world.server), 2000);
         server_stop(&world.server);
     }
-    if (judged > 0)
-        print_message("          %d holds lost, %d of them told at least %d us early\n", runs,
-                      judged, (int)(least_ns / 1000));
-    else
-        print_message("          %d holds lost; the machine was too busy to say when\n", runs);
+    if (judged == 0) {
+        print_message("          %d holds lost; the machine was too busy to judge when\n", runs);
+        skip();
+    }
+    print_message("          %d holds lost, %d of them told at least %d us early\n", runs, judged,
+                  (int)(least_ns / 1000));
 }
 
 static void renewed_holds(void **state)

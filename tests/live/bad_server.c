@@ -269,11 +269,10 @@ static void sufficient_rights(void **state)
         expect_free(server, "lock:x");
         snib_hold *theirs = must_acquire(must_lock(other, "lock:x"), 0);
         snib_op *op = NULL;
-        EXPECT(snib_lock_acquire_submit(lock, 0, 3000, NULL, 0, &op, err), SNIB_OK);
+        EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
         nap_us(150000); /* long enough to be refused a subscription and to ask again */
         must_release(theirs);
-        snib_event event = {.size = sizeof event};
-        EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+        snib_event event = must_end(op, 3000);
         assert_int_equal(event.code, SNIB_OK);
         must_release(event.hold);
         assert_int_equal(must_stats(client).polling > 0, users[i].polls);
@@ -413,7 +412,7 @@ static void scripts_flushed(void **state)
     }
     server_do(server, "SCRIPT FLUSH");
     EXPECT(snib_lock_force_release(lock, err), SNIB_OK);
-    EXPECT(snib_hold_wait(hold, 1000, NULL, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(hold, patient_ms(1000), NULL, err), SNIB_LOST);
     snib_hold_free(hold);
     snib_client_free(client);
 }
@@ -489,13 +488,12 @@ static void restarted_under_waiters(void **state)
                 *other = open_with(server->url, NULL, NULL);
     snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
     snib_op *op = NULL;
-    EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, 10000, NULL, 0, &op, err), SNIB_OK);
+    EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, -1, NULL, 0, &op, err), SNIB_OK);
     AWAIT(server_channels(server) == 1, 1000);
     server_restart(server);
-    snib_event event = {.size = sizeof event};
-    EXPECT(snib_op_wait(op, 3000, &event, err), SNIB_OK);
+    snib_event event = must_end(op, 3000);
     assert_int_equal(event.code, SNIB_OK); /* the server forgot the other's lock */
-    EXPECT(snib_hold_wait(theirs, 2000, NULL, err), SNIB_LOST);
+    EXPECT(snib_hold_wait(theirs, patient_ms(2000), NULL, err), SNIB_LOST);
     snib_hold_free(theirs);
     must_release(event.hold);
     snib_client_free(client);

@@ -423,23 +423,36 @@ static void must_rob(struct world *world, int server)
               "return redis.call('pexpire', KEYS[1], 60000)");
 }
 
-/* One member is gone: the whole is lost, and the other members are given back.  A quorum lives on with a
- * majority. */
+/* Delete the team's member i at the server, and for a quorum as many as cannot be got again. */
+static void strike(struct world *world, struct team *team, int i)
+{
+    must_force(world, team, i);
+    if (team->is->quorum) {
+        must_rob(world, i);
+        must_rob(world, (i + 1) % 3);
+    }
+}
+
+/* Each in turn of all teams' members is lost: its holder is told, and the others are given back. */
 static void member_lost(void **state)
 {
+    enum { LONG_MS = 6000 };
     struct world *world = *state;
-    world_open(world, 2 * LEASE_MS, NULL);
-    for (EACH_TEAM(world, team))
-        for (int i = 0; i < team->is->n; i++) {
-            snib_hold *hold = must_acquire(team->group, PROMPT_MS);
-            must_force(world, team, i);
-            if (team->is->quorum) { /* one that went is asked again; others have taken two */
-                EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
-                must_rob(world, i);
-                must_rob(world, (i + 1) % 3);
-            }
+    world_open(world, LONG_MS, NULL);
+    for (int i = 0; i < MEMBERS; i++) {
+        snib_hold *holds[COMPOSITIONS];
+        for (EACH_TEAM(world, team))
+            if (i < team->is->n)
+                holds[team - world->teams] = must_acquire(team->group, PROMPT_MS);
+        for (EACH_TEAM(world, team))
+            if (i < team->is->n)
+                strike(world, team, i);
+        for (EACH_TEAM(world, team)) {
+            if (i >= team->is->n)
+                continue;
+            snib_hold *hold = holds[team - world->teams];
             int32_t reason = 0;
-            EXPECT(snib_hold_wait(hold, PROMPT_MS, &reason, err), SNIB_LOST);
+            EXPECT(snib_hold_wait(hold, patient_ms(LONG_MS), &reason, err), SNIB_LOST);
             assert_true(reason == SNIB_REASON_DELETED || reason == SNIB_REASON_TAKEN);
             for (int other = 0; other < team->is->n; other++) {
                 if (team->is->quorum && other != (i + 2) % 3)
@@ -451,6 +464,24 @@ static void member_lost(void **state)
             EXPECT(snib_hold_release(hold, err), SNIB_LOST);
             snib_hold_free(hold);
         }
+    }
+    world_close(world);
+}
+
+/* A quorum's member that went is asked for again, and the hold goes on. */
+static void quorum_member_returns(void **state)
+{
+    struct world *world = *state;
+    world_open(world, 2 * LEASE_MS, NULL);
+    struct team *team = &world->teams[COMPOSITIONS - 1];
+    assert_true(team->is->quorum);
+    for (int i = 0; i < team->is->n; i++) {
+        snib_hold *hold = must_acquire(team->group, PROMPT_MS);
+        must_force(world, team, i);
+        EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+        AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
+        must_release(hold);
+    }
     world_close(world);
 }
 
@@ -614,8 +645,14 @@ static void slow_nodes(void **state)
     options.flags = SNIB_LOCK_NO_QUARANTINE;
     EXPECT(snib_quorum_new(locks, NODES, &options, &group, err), SNIB_OK);
     must_release(must_acquire(group, 0)); /* all are connected */
+    /* An acquire or release whose answer is held back would keep its node's client from asking again: a ping's answer
+     * comes after theirs. */
+    for (int i = 0; i < NODES; i++)
+        EXPECT(snib_client_ping(nodes[i].client, -1, err), SNIB_OK);
     for (int i = 0; i < SERVERS; i++)
         AWAIT(server_is_empty(&world->servers[i]), PROMPT_MS);
+    for (int i = 0; i < NODES; i++)
+        EXPECT(snib_client_ping(nodes[i].client, -1, err), SNIB_OK);
 
     snib_queue *queue = must_queue(nodes[0].client);
     for (int i = 0; i < NODES; i++) {
@@ -736,6 +773,7 @@ int main(void)
         cmocka_unit_test(fixed_lease_ends),
         cmocka_unit_test(max_hold_ends),
         cmocka_unit_test(member_lost),
+        cmocka_unit_test(quorum_member_returns),
         cmocka_unit_test(loss_is_told_once),
         cmocka_unit_test(client_closed),
         cmocka_unit_test(quorum_servers_stop),

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,8 @@ snib_lock *must_lock(snib_client *client, const char *name)
 snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms)
 {
     snib_hold *hold = NULL;
-    EXPECT(snib_lock_acquire(lock, owner, wait_ms, &hold, err), SNIB_OK);
+    int64_t wait = wait_ms > 0 ? patient_ms(wait_ms) : wait_ms;
+    EXPECT(snib_lock_acquire(lock, owner, wait, &hold, err), SNIB_OK);
     return hold;
 }
 
@@ -142,18 +144,35 @@ snib_queue *must_queue(snib_client *client)
     return queue;
 }
 
+/* One way to wait and the other in turn; an event that is only found when the limit has passed woke nobody. */
 snib_event must_event(snib_queue *queue, int64_t limit_ms)
 {
+    static _Atomic unsigned turns;
+    bool by_descriptor = turns++ % 2 == 0;
     snib_event event = {.size = sizeof event};
-    snib_error error = {0, 0, ""};
+    snib_error error = {.code = 0};
     int64_t end = now_ms() + patient_ms(limit_ms);
     int got;
     do {
         int64_t left = end - now_ms();
-        got = snib_queue_wait(queue, &event, 1, left > 0 ? left : 0, &error);
+        left = left > 0 ? left : 0;
+        if (by_descriptor) {
+            struct pollfd fd = {.fd = snib_queue_fd(queue, &error), .events = POLLIN};
+            (void)poll(&fd, 1, (int)left);
+        }
+        got = snib_queue_wait(queue, &event, 1, by_descriptor ? 0 : left, &error);
     } while (got == 0 && now_ms() < end);
     if (got != 1)
         fail_msg("no event within %d ms: %d \"%s\"", (int)limit_ms, got, error.text);
+    if (now_ms() >= end)
+        fail_msg("an event was there and woke nobody within %d ms", (int)limit_ms);
+    return event;
+}
+
+snib_event must_end(snib_op *op, int64_t limit_ms)
+{
+    snib_event event = {.size = sizeof event};
+    EXPECT(snib_op_wait(op, patient_ms(limit_ms), &event, err), SNIB_OK);
     return event;
 }
 
