@@ -7,6 +7,14 @@ if(CMAKE_VERSION VERSION_LESS 3.26)
     message(FATAL_ERROR "The Python extension needs CMake 3.26; `pip install .` brings it.")
 endif()
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.SABIModule)
+# Handles and their locks count on one thread at a time in Python, and there is no stable ABI without it.
+execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+            "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
+    OUTPUT_VARIABLE free_threaded OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT free_threaded STREQUAL "0")
+    message(FATAL_ERROR "Snib does not support free-threaded Python; use a build with the GIL.")
+endif()
 find_program(SWIG_EXECUTABLE NAMES swig REQUIRED)
 
 set(snib_bindings ${CMAKE_CURRENT_LIST_DIR})
@@ -22,8 +30,10 @@ add_custom_command(
 
 Python_add_library(_core MODULE USE_SABI 3.10 WITH_SOABI
     ${snib_wrapper} ${snib_bindings}/python_calls.c ${snib_bindings}/python_family.c)
-# Generated code keeps to rules of its own.
-set_source_files_properties(${snib_wrapper} PROPERTIES COMPILE_OPTIONS "-w")
+# Generated code keeps to rules of its own, but not about references.
+set_source_files_properties(${snib_wrapper} PROPERTIES
+    COMPILE_OPTIONS "-w;-include;${snib_bindings}/python_refs.h"
+    OBJECT_DEPENDS ${snib_bindings}/python_refs.h)
 target_include_directories(_core PRIVATE ${snib_bindings} ${snib_include})
 target_compile_definitions(_core PRIVATE SWIG_TYPE_TABLE=snib SNIB_STATIC)
 set_target_properties(_core PROPERTIES C_VISIBILITY_PRESET hidden)

@@ -7,8 +7,7 @@
 #ifndef SNIB_PYTHON_CALLS_H
 #define SNIB_PYTHON_CALLS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python_refs.h"
 
 #include "snib.h"
 

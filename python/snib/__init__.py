@@ -17,7 +17,11 @@ snib.Error.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if "t" in getattr(sys, "abiflags", ""):
+    raise ImportError("snib does not support free-threaded Python; use a build with the GIL")
 
 from . import _codes, _core, _errors
 from ._client import Stats

@@ -481,6 +481,16 @@ def test_crash_leaves_the_lease(new_server: NewServer) -> None:
     eventually(server.clean)
 
 
+def test_free_threaded_pythons_are_refused() -> None:
+    """One sentence, before anything could go wrong."""
+    source = "import sys; sys.abiflags += 't'; import snib"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: snib does not support free-threaded Python; use a build with the GIL"
+    )
+
+
 def test_sub_interpreters_are_refused() -> None:
     try:
         import _xxsubinterpreters as interpreters

@@ -1,0 +1,297 @@
+"""Every call of the private module takes and gives back as many references as it should.
+
+Until 3.11 None, True and False are counted as any other object, and newer headers write as if they
+were not: a call that forgets a reference to None ends the interpreter some thousand calls later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import select
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import snib
+import snib.aio
+from snib import _core
+from support import PATIENCE, Server
+
+CALLS = 1000
+PAIRS = 200_000 if os.environ.get("SNIB_TEST_ALL") else 2_000
+
+
+Call = Callable[[], object]
+
+SINGLETONS = [None, True, False, (), "", *range(-5, 20)]
+
+
+def our_types() -> list[type]:
+    """Every class of the package, and what the module hands out."""
+    found: dict[int, type] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "snib":
+            for value in vars(module).values():
+                if isinstance(value, type) and value.__module__.partition(".")[0] == "snib":
+                    found[id(value)] = value
+    return list(found.values())
+
+
+def counts() -> dict[str, int]:
+    gc.collect()
+    counted: dict[str, int] = {repr(value): sys.getrefcount(value) for value in SINGLETONS}
+    for kind in our_types():
+        counted[f"{kind.__module__}.{kind.__qualname__}"] = sys.getrefcount(kind)
+    counted["memory blocks"] = sys.getallocatedblocks()
+    return counted
+
+
+def growth(before: dict[str, int], after: dict[str, int], calls: int = CALLS) -> dict[str, int]:
+    """What came or went.  A part of the calls is no leak: caches grow, and a dict sometimes."""
+    changes = {name: after[name] - before[name] for name in before}
+    few = {"memory blocks": max(calls // 2, 400)}
+    return {name: by for name, by in changes.items() if abs(by) > few.get(name, calls // 2)}
+
+
+def check(name: str, call: Call, calls: int = CALLS) -> None:
+    for _ in range(20):  # what is made once
+        with contextlib.suppress(Exception):
+            call()
+    before = counts()
+    for _ in range(calls):
+        with contextlib.suppress(Exception):
+            call()
+    after = counts()
+    assert growth(before, after, calls) == {}, f"references after {calls} calls of {name}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen():
+    """What is there already need not be looked at by each collection."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def drained(queue: _core.QueueHandle, submit: Callable[[], int]) -> Call:
+    """Submit, and take the event from the queue."""
+
+    def call() -> None:
+        submit()
+        drain(queue)
+
+    return call
+
+
+def drain(queue: _core.QueueHandle) -> None:
+    assert select.select([_core.queue_fd(queue)], [], [], PATIENCE)[0]
+    assert _core.queue_drain(queue)
+
+
+def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
+    """Every function, with arguments that it likes: by name, so that a new one must be added."""
+    c = client._handle
+    queue = _core.queue_new(c)
+    free = client.lock("free")._handle
+    busy = client.lock("busy")._handle
+    owned = client.lock("owned")._handle
+    keep = _core.acquire(busy, 0, -1)
+    permits, semaphore = client.permits("permits"), client.semaphore("semaphore")
+    latch = client.latch("latch")
+    permits.init(1000)
+    semaphore.init(1000)
+    latch.init(1)
+    opened = client.latch("opened")._handle
+    fixed = client.lock("f", lease=60.0)._handle
+    wrong = client.lock("wrong")._handle
+    server.admin.set("wrong", "text")
+    p, s, w = permits._handle, semaphore._handle, latch._handle
+    token = iter(range(1, 10**9)).__next__
+
+    def pair() -> None:
+        _core.release(_core.acquire(free, 0, -1))
+
+    def again() -> None:
+        """A hold that is not kept for long, in every way of giving it back."""
+        hold = _core.acquire(owned, 7, -1)
+        _core.hold_release_submit(hold, queue, token())
+        drain(queue)
+
+    def abandoned() -> None:
+        _core.hold_abandon(_core.permits_acquire(p, 1, -1))
+        permits.add(1)
+
+    def dropped() -> None:
+        _core.hold_drop(_core.acquire(free, 0, -1))
+
+    def submitted(take: Callable[[_core.QueueHandle, int], int]) -> Call:
+        return drained(queue, lambda: take(queue, token()))
+
+    def cancelled() -> None:
+        _core.op_cancel(_core.lock_acquire_submit(busy, 0, -1, queue, token()))
+        drain(queue)
+
+    return {
+        "acquire": [
+            pair,
+            lambda: _core.acquire(busy, 0, 0),
+            lambda: _core.acquire(wrong, 0, 0),
+        ],
+        "client_close": [],  # by test_connections
+        "client_describe": [lambda: _core.client_describe(c, "busy")],
+        "client_id": [lambda: _core.client_id(c)],
+        "client_list": [lambda: _core.client_list(c, "*", 0)],
+        "client_open": [],  # by test_connections
+        "client_ping_submit": [submitted(lambda q, t: _core.client_ping_submit(c, -1, q, t))],
+        "client_stats": [lambda: _core.client_stats(c)],
+        "close_at_exit": [],  # it is for the end of a process
+        "code_is": [lambda: _core.code_is(1, 1), lambda: _core.code_is(-3, 1)],
+        "code_name": [lambda: _core.code_name(1)],
+        "code_text": [lambda: _core.code_text(1)],
+        "build_id": [_core.build_id],
+        "features": [_core.features],
+        "version_number": [_core.version_number],
+        "version_string": [_core.version_string],
+        "reason_text": [lambda: _core.reason_text(1)],
+        "hold_abandon": [abandoned, lambda: _core.hold_abandon(None)],
+        "hold_check": [lambda: _core.hold_check(keep)],
+        "hold_drop": [dropped, lambda: _core.hold_drop(None)],
+        "hold_id": [lambda: _core.hold_id(keep)],
+        "hold_owner": [lambda: _core.hold_owner(keep)],
+        "hold_release_submit": [again],
+        "hold_remaining_ms": [lambda: _core.hold_remaining_ms(keep)],
+        "hold_state": [lambda: _core.hold_state(keep)],
+        "hold_token": [lambda: _core.hold_token(keep)],
+        "hold_wait": [lambda: _core.hold_wait(keep, 0)],
+        "latch_count": [lambda: _core.latch_count(w, 0, 0), lambda: _core.latch_count(p, 0, 0)],
+        "latch_count_submit": [submitted(lambda q, t: _core.latch_count_submit(w, 0, 0, q, t))],
+        "latch_wait": [lambda: _core.latch_wait(w, 0), lambda: _core.latch_wait(opened, -1)],
+        "latch_wait_submit": [submitted(lambda q, t: _core.latch_wait_submit(w, 0, q, t))],
+        "lock_acquire_submit": [
+            submitted(lambda q, t: _core.lock_acquire_submit(free, 0, -1, q, t)),
+            submitted(lambda q, t: _core.lock_acquire_submit(busy, 0, 0, q, t)),
+            submitted(lambda q, t: _core.lock_acquire_submit(wrong, 0, 0, q, t)),
+        ],
+        "lock_force_release": [lambda: _core.lock_force_release(free)],
+        "lock_force_release_submit": [
+            submitted(lambda q, t: _core.lock_force_release_submit(free, q, t))
+        ],
+        "lock_info": [lambda: _core.lock_info(busy), lambda: _core.lock_info(free)],
+        "lock_info_submit": [
+            submitted(lambda q, t: _core.lock_info_submit(busy, q, t)),
+            submitted(lambda q, t: _core.lock_info_submit(free, q, t)),
+            submitted(lambda q, t: _core.lock_info_submit(wrong, q, t)),
+        ],
+        "lock_new": [lambda: _core.lock_new(c, 1, "new", 0, 0, 0)],
+        "multi_new": [lambda: _core.multi_new((free, busy), 0, 0)],
+        "op_cancel": [cancelled, lambda: _core.op_cancel(12345)],
+        "permits_acquire": [lambda: _core.release(_core.permits_acquire(p, 2, -1))],
+        "permits_acquire_submit": [
+            submitted(lambda q, t: _core.permits_acquire_submit(p, 2, -1, q, t)),
+            submitted(lambda q, t: _core.permits_acquire_submit(p, 5000, 0, q, t)),
+        ],
+        "permits_count": [lambda: _core.permits_count(p, 0, 0)],
+        "permits_count_submit": [
+            submitted(lambda q, t: _core.permits_count_submit(p, 0, 0, q, t))
+        ],
+        "ping": [lambda: _core.ping(c, -1)],
+        "queue_cork": [lambda: _core.queue_cork(queue)],
+        "queue_uncork": [lambda: _core.queue_uncork(queue)],
+        "queue_drain": [lambda: _core.queue_drain(queue)],
+        "queue_fd": [lambda: _core.queue_fd(queue)],
+        "queue_new": [lambda: _core.queue_new(c)],
+        "quorum_new": [lambda: _core.quorum_new((free, busy, fixed), 0, 0, 0)],
+        "release": [pair, lambda: _core.release(keep_released)],
+        "semaphore_acquire": [lambda: _core.release(_core.semaphore_acquire(s, 2, -1))],
+        "semaphore_acquire_submit": [
+            submitted(lambda q, t: _core.semaphore_acquire_submit(s, 2, -1, q, t))
+        ],
+        "semaphore_count": [lambda: _core.semaphore_count(s, 0, 0)],
+        "semaphore_count_submit": [
+            submitted(lambda q, t: _core.semaphore_count_submit(s, 0, 0, q, t))
+        ],
+        "set_errors": [lambda: _core.set_errors(snib._errors.make)],
+    }
+
+
+NAMES = sorted(name for name in dir(_core) if not name.startswith(("_", "SWIG")))
+
+keep_released: _core.HoldHandle
+
+
+@pytest.fixture
+def calls(server: Server, client: snib.Client):
+    global keep_released
+    keep_released = _core.acquire(client.lock("over")._handle, 0, -1)  # type: ignore[assignment]
+    _core.release(keep_released)
+    yield good_calls(server, client)
+    client.close()
+    server.admin.flushall()
+
+
+def test_good_calls(calls: dict[str, list[Call]]) -> None:
+    assert sorted(calls) == NAMES
+    for name, given in calls.items():
+        for call in given:
+            with contextlib.suppress(snib.Error):
+                call()  # anything else is a mistake of the table
+            check(name, call)
+
+
+def test_wrong_calls(calls: dict[str, list[Call]]) -> None:
+    """With too few arguments, and with objects of another kind in all places."""
+    for name in NAMES:
+        function = getattr(_core, name)
+        if name in ("set_errors", "close_at_exit"):
+            continue
+        wrong = [[junk] * count for junk in (object(), None, 2**70, "\ud800") for count in range(6)]
+
+        def call() -> None:
+            for arguments in wrong:
+                with contextlib.suppress(Exception):
+                    function(*arguments)
+
+        check(f"{name} with what it does not want", call, CALLS // 10)
+
+
+def test_connections(server: Server) -> None:
+    def use() -> None:
+        with snib.connect(server.url) as client, client.lock("short"):
+            pass
+
+    check("connect", use, CALLS // 4)
+    check("connect to nonsense", lambda: snib.connect("bad://"))
+
+
+def test_many_pairs(server: Server, client: snib.Client) -> None:
+    lock = client.lock("pairs")
+    before = counts()
+    for _ in range(PAIRS):
+        with lock:
+            pass
+    assert growth(before, counts()) == {}
+
+
+def test_many_pairs_of_tasks(server: Server) -> None:
+    async def work(client: snib.aio.Client, number: int, pairs: int) -> None:
+        lock = client.lock(f"pairs{number % 3}")
+        for _ in range(pairs):
+            async with lock:
+                pass
+            with contextlib.suppress(snib.Busy):
+                await lock.hold(timeout=0)
+            await lock.info()
+
+    async def main() -> dict[str, int]:
+        async with snib.aio.Client(server.url) as client:
+            await asyncio.gather(*(work(client, i, 20) for i in range(10)))
+            before = counts()
+            await asyncio.gather(*(work(client, i, PAIRS // 20) for i in range(10)))
+            return growth(before, counts())
+
+    assert asyncio.run(main()) == {}
