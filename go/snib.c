@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f277a88ca5e7b991"
+#define SNIB_BUILD_ID "3d790e092ef9395d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -57,7 +57,9 @@
  * Strings     that come with a length need no terminator and are copied before the call returns.
  * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
  * Threads     every function may be called from any thread unless it says otherwise, and none is
- *             async-signal-safe.  A function does not block unless it says so.
+ *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
+ *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
+ *             signal handler, or is stopped, inside a call keeps no other hold from being renewed.
  * Fork        the child inherits handles that answer SNIB_EFORKED and send nothing; freeing them is
  *             safe, the parent's locks are untouched, and the child may open a client of its own.
  */
@@ -173,7 +175,8 @@ typedef struct snib_client_options {
     uint32_t size;
     uint32_t flags;             /* must be 0 */
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms; /* one attempt to connect; default 3000 */
+    int64_t connect_timeout_ms; /* one attempt to connect, with all addresses of the name, and as
+                                   long again to resolve it; default 3000 */
     int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
@@ -596,7 +599,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1 no limit).
- * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT, or an error. */
+ * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT at the end of that time,
+ *          SNIB_AGAIN when a signal handler ran, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 
@@ -832,6 +836,13 @@ int snib__fork_init(void);
  * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
  * and reads the command link only while asynchronous work is in flight and no caller reads.
  *
+ * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
+ * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
+ * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
+ * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
+ * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
+ * caller, whatever its signal handlers do.
+ *
  * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
  * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
  * come back, that is while answers are outstanding.
@@ -1064,6 +1075,7 @@ int32_t snib__conn_classify(const char *text, uint32_t n);
 #endif
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* snib__now - nanoseconds on a clock that counts suspended time (CLOCK_BOOTTIME). */
@@ -1071,7 +1083,8 @@ snib__time snib__now(void);
 
 enum snib__park { SNIB__PARKED_NO = 0, SNIB__PARKED_TIMEOUT = 1, SNIB__PARKED_SIGNAL = 2 };
 
-/* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit). */
+/* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit).  It may return
+ * SNIB__PARKED_NO for no reason, and does so once a second: look and park again. */
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
 
 /* snib__unpark - wake one thread (or all) that sleeps on the word.  The word's owner may be gone already:
@@ -1088,37 +1101,144 @@ void snib__unpark_all(_Atomic uint32_t *word);
  * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
  * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
  * calls, and closed by the last of them, so that a descriptor is never reused under a sleeping thread.
+ *
+ * The roles of reader and writer belong to the socket and end with it: a thread that sits in a signal
+ * handler, or is stopped, with a role is left behind with the dead socket, and the next socket is free.
+ *
+ * A name can have several addresses.  They are tried as RFC 8305 has it: the one that worked last, then
+ * by turns of family in the resolver's order, the next one when the one before has failed or has taken its
+ * time; the first that answers wins.
  */
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
 
 
+/* ---- driver/sys.h -----------------------------------------------------------------------------*/
+
+/* sys.h - what the driver asks of the system: all that may block, fail, do half of it or tell the time.
+ *
+ * One seam with two sides: sys.c (and park.c) is the system's; tests/driver puts a world of its own in its
+ * place, where a seed decides which thread runs and what each of these calls returns.
+ *
+ * None of them is a cancellation point.  A thread that is cancelled inside the library goes on to the end
+ * of its call, so it never leaves with a role, a reference or the mutex.
+ */
+#ifndef SNIB__SYS_H
+#define SNIB__SYS_H
+
+
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* A recv() that waits returns after this time at the latest. */
+#define SNIB__SOCK_NAP_MS 50
+
+void snib__sys_lock(pthread_mutex_t *mutex);
+void snib__sys_unlock(pthread_mutex_t *mutex);
+
+/* A thread with all signals blocked: they are for the program's own.  out_thread NULL: nobody joins it.
+ * 0 or errno. */
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
+void snib__sys_join(pthread_t thread);
+
+/* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
+int snib__sys_bell(void);
+void snib__sys_ring(int bell);
+void snib__sys_hush(int bell);
+
+/* An alarm is a descriptor that is readable some time after alarm_set, a suspend counted in, until hush.
+ * SNIB__NEVER: not at all. */
+int snib__sys_alarm(void);
+void snib__sys_alarm_set(int alarm, snib__time in);
+
+/* As poll(), for at most `left`; -1 with errno. */
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
+/* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
+
+/* Begin to connect a socket of its own, which is *out_fd unless the result is an error: 0 connected,
+ * EINPROGRESS, or errno. */
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
+int snib__sys_connected(int fd);  /* how it is getting on: the same results */
+void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
+void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
+void snib__sys_close(int fd);
+
+/* As getaddrinfo() for a stream with a numeric port; `numeric`: the host is an address, nobody is asked. */
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
+void snib__sys_resolve_free(struct addrinfo *addresses);
+
+#endif
+
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A recv() without MSG_DONTWAIT returns after this time at the latest. */
-#define SNIB__SOCK_NAP_MS 50
+#define SNIB__SOCK_TRIES 4 /* addresses under way at once */
+#define SNIB__SOCK_ADDRESSES 16
 
 struct snib__resolve;
 
+/* The way to the server, for all sockets of a client. */
+struct snib__way {
+    struct snib__url url;
+    snib__time timeout; /* for resolving the name, and again for connecting */
+    struct sockaddr_storage worked;
+    socklen_t worked_n;              /* 0: none has */
+    struct snib__resolve *resolving; /* the one lookup at a time, finished or not */
+};
+
+struct snib__op;
+
+enum snib__reader {
+    SNIB__READER_NOBODY,
+    SNIB__READER_CALLER,
+    SNIB__READER_THREAD,
+    SNIB__READER_TRANSIT
+};
+
 struct snib__sock {
-    int fd; /* -1 while the name is being resolved */
+    int fd; /* -1 while it is not connected */
     int users;
     bool open; /* connected */
     bool dead;
+    /* on the way there */
+    struct snib__way *way;
     struct snib__resolve *resolve;
-    void *address_now; /* struct addrinfo of the attempt, then its successors */
+    const struct addrinfo *addresses[SNIB__SOCK_ADDRESSES]; /* in the order of trying */
+    uint32_t addresses_n, begun;
+    struct {
+        int fd;
+        const struct addrinfo *at;
+    } tries[SNIB__SOCK_TRIES];
+    uint32_t tries_n;
+    snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    /* once it is open: the roles */
+    int reader;               /* enum snib__reader */
+    struct snib__op *nominee; /* in transit to it */
+    snib__time nominated_at;
+    bool writing;
+    struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
-struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno);
+void snib__way_free(struct snib__way *way);
 
-/* snib__sock_fd - which descriptor and events to poll for while it is not open. */
-int snib__sock_fd(const struct snib__sock *sock, short *out_events);
+/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+                                  int *out_errno);
+
+/* snib__sock_polls - what to poll for while it is not open, and until when; returns how many. */
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+                          snib__time *out_until);
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
-int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno);
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */
@@ -1430,36 +1550,39 @@ enum snib__word {
     SNIB__WORD_LEAD = 2,
     SNIB__WORD_DONE = 3
 };
-enum snib__reader {
-    SNIB__READER_NOBODY,
-    SNIB__READER_CALLER,
-    SNIB__READER_THREAD,
-    SNIB__READER_TRANSIT
+#define SNIB__WAKES_MAX 128
+#define SNIB__BELLS_MAX 8
+
+/* The descriptor of a queue.  Who is about to ring it keeps it open. */
+struct snib__bell {
+    _Atomic uint32_t refs;
+    int fd;
 };
 
-#define SNIB__WAKES_MAX 128
+struct snib__bell *snib__bell_new(void); /* NULL with errno */
+void snib__bell_put(struct snib__bell *bell);
 
 /* Threads and queues to be woken once the mutex is free. */
 struct snib__wakes {
     uint32_t n;
     _Atomic uint32_t *words[SNIB__WAKES_MAX];
-    uint32_t fds_n;
-    int fds[8];
-    void *carriers; /* of group locks, to be stepped */
+    uint32_t bells_n;
+    struct snib__bell *bells[SNIB__BELLS_MAX]; /* with a reference each */
+    void *carriers;                            /* of group locks, to be stepped */
     bool thread;
     bool hold_watchers;
 };
 
 static inline void snib__wakes_begin(struct snib__wakes *wakes)
 {
-    wakes->n = wakes->fds_n = 0;
+    wakes->n = wakes->bells_n = 0;
     wakes->carriers = NULL;
     wakes->thread = wakes->hold_watchers = false;
 }
 
 static inline bool snib__wakes_any(const struct snib__wakes *wakes)
 {
-    return wakes->n || wakes->fds_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
+    return wakes->n || wakes->bells_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
@@ -1470,22 +1593,18 @@ struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded b
 struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
-    struct snib__url url;
-    snib__time connect_timeout;
+    struct snib__way way;
+    snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__sock *socks[2];
-    snib__time connect_by[2];
-    int reader; /* enum snib__reader */
-    struct snib__op *nominee;
-    bool writing;
-    struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
     uint64_t commands_taken;
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
     snib__time sleep_until; /* the thread's; 0 while it is awake */
-    int wake_fd;
+    int wake_fd, alarm_fd;
+    snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
@@ -1524,7 +1643,11 @@ bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__ti
 /* Wake lists, for the API's callbacks. */
 void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
                      _Atomic uint32_t *word);
-void snib__wake_fd(struct snib__driver *driver, struct snib__wakes *wakes, int fd);
+void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
+                     struct snib__bell *bell);
+
+/* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
+void snib__driver_forked(struct snib__driver *driver);
 
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
@@ -1537,7 +1660,10 @@ void snib__driver_receive(struct snib__driver *driver, int link, struct snib__so
                           const char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
 void snib__driver_drop_sock(struct snib__driver *driver, int link);
+/* The command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+struct snib__sock *snib__driver_command(const struct snib__driver *driver);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__driver_ring(struct snib__wakes *wakes);
 void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */
 
@@ -1573,7 +1699,7 @@ struct snib__log_record {
 struct snib__queue {
     struct snib__client *client;
     void *handle;
-    int fd;
+    struct snib__bell *bell;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool corked;       /* what is submitted waits for the uncork */
     bool woken;
@@ -1706,7 +1832,6 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 #include <uuid/uuid.h>
 
 #define CLIENT_LEASE_MIN 100
@@ -1809,6 +1934,12 @@ static void client_uuid(char out[37])
     uuid_unparse_lower(uuid, out);
 }
 
+/* How long the driver's thread may sleep without a look: a small part of a lease, a second at most. */
+static snib__time client_nap(snib__time lease)
+{
+    return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -1816,8 +1947,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     struct snib__config config = {
-        .login = {client->driver.url.username, client->driver.url.password,
-                  client->driver.url.database},
+        .login = {client->driver.way.url.username, client->driver.way.url.password,
+                  client->driver.way.url.database},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -1832,7 +1963,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms;
-    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
@@ -1863,7 +1995,7 @@ static int client_credentials(struct snib__url *url, const snib_client_options *
 static void client_free(struct snib__client *client)
 {
     snib__engine_free(client->driver.engine);
-    snib__url_free(&client->driver.url);
+    snib__way_free(&client->driver.way);
     free(client);
 }
 
@@ -1884,9 +2016,9 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     client->fork_generation = atomic_load(&snib__fork_generation);
     atomic_store(&client->refs, 1);
-    code = snib__url_parse(url, &client->driver.url, err);
+    code = snib__url_parse(url, &client->driver.way.url, err);
     if (!code)
-        code = client_credentials(&client->driver.url, &o, err);
+        code = client_credentials(&client->driver.way.url, &o, err);
     if (!code)
         code = client_build(client, &o, err);
     if (code) {
@@ -1994,10 +2126,7 @@ void snib__client_destroy(void *object)
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
     else
-        for (int link = 0; link < 2;
-             link++) /* close our copies; the parent's connections live on */
-            if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
-                close(client->driver.socks[link]->fd);
+        snib__driver_forked(&client->driver); /* the parent's connections live on */
     snib__client_unref(client);
 }
 
@@ -2035,7 +2164,9 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
-    stats.memory += sizeof *client + client->driver.sending.cap;
+    stats.memory += sizeof *client;
+    if (client->driver.socks[SNIB__COMMAND])
+        stats.memory += client->driver.socks[SNIB__COMMAND]->sending.cap;
     snib__driver_leave(&client->driver);
     memcpy(out, &stats, out->size);
     snib__handle_put(handle);
@@ -3629,7 +3760,7 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     if (state == SNIB_HOLD_RELEASED)
         return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
     if (state != SNIB_HOLD_LOST)
-        return snib__fail(err, SNIB_TIMEDOUT, 0, NULL);
+        return snib__fail(err, how == SNIB__PARKED_SIGNAL ? SNIB_AGAIN : SNIB_TIMEDOUT, 0, NULL);
     if (out_reason)
         *out_reason = reason;
     return held_lost(reason, err);
@@ -4157,7 +4288,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
             members_leave(members, i);
             return NULL;
         }
-        const struct snib__url *url = &lock->client->driver.url;
+        const struct snib__url *url = &lock->client->driver.way.url;
         members[i].handle = locks[i];
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
@@ -4719,12 +4850,9 @@ int snib_client_describe(snib_client *client, const char *name, size_t name_len,
  */
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
 {
@@ -4749,7 +4877,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     code = SNIB_OK;
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    } else if ((queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+    } else if (!(queue->bell = snib__bell_new())) {
         code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
         free(queue);
     } else {
@@ -4775,7 +4903,7 @@ static bool queue_empty(const struct snib__queue *queue)
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
     if (was_empty)
-        snib__wake_fd(&queue->client->driver, wakes, queue->fd);
+        snib__wake_bell(&queue->client->driver, wakes, queue->bell);
 }
 
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
@@ -4902,11 +5030,8 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
             break;
         }
     }
-    if (queue_empty(queue)) {
-        uint64_t count;
-        ssize_t got = read(queue->fd, &count, sizeof count);
-        (void)got; /* empty already is fine */
-    }
+    if (queue_empty(queue))
+        snib__sys_hush(queue->bell->fd);
     return (int)n;
 }
 
@@ -4951,6 +5076,20 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
+/* Until there is an event, that time, or a signal handler.  The kernel's clock of sleeps stops in a suspend,
+ * so it is looked at once a second. */
+static void queue_sleep(struct snib__queue *queue, snib__time until)
+{
+    snib__time nap = 1000 * SNIB__MS;
+    struct pollfd ready = {.fd = queue->bell->fd, .events = POLLIN};
+    for (;;) {
+        snib__time now = snib__now();
+        snib__time left = until > now ? until - now : 0;
+        if (snib__sys_poll(&ready, 1, left < nap ? left : nap) != 0 || left <= nap)
+            return;
+    }
+}
+
 int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms,
                     snib_error *err)
 {
@@ -4966,8 +5105,7 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     } else {
         code = queue_drain(queue, events, cap, err);
         if (code == 0) {
-            struct pollfd ready = {.fd = queue->fd, .events = POLLIN};
-            poll(&ready, 1, timeout_ms < 0 ? -1 : (int)timeout_ms);
+            queue_sleep(queue, snib__until(timeout));
             code = queue_drain(queue, events, cap, err);
         }
         queue_claim(queue, false);
@@ -4979,13 +5117,12 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
 int snib_queue_wake(snib_queue *handle)
 {
     int32_t code;
-    uint64_t one = 1;
     struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
     if (!queue)
         return code;
-    ssize_t n = write(queue->fd, &one, sizeof one);
+    snib__sys_ring(queue->bell->fd);
     snib__handle_put(handle);
-    return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
+    return SNIB_OK;
 }
 
 static int queue_set_cork(snib_queue *handle, bool corked)
@@ -5017,7 +5154,7 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    int fd = queue->fd;
+    int fd = queue->bell->fd;
     snib__handle_put(handle);
     return fd;
 }
@@ -5046,7 +5183,7 @@ void snib__queue_destroy(void *object)
     struct snib__client *client = queue->client;
     snib_event events[16];
     if (snib__client_forked(client)) {
-        close(queue->fd);
+        snib__sys_close(queue->bell->fd);
         return;
     }
     snib__driver_enter(&client->driver);
@@ -5056,7 +5193,7 @@ void snib__queue_destroy(void *object)
         for (int i = 0; i < n; i++)
             if (events[i].kind == SNIB_EVENT_DONE)
                 snib_hold_free(events[i].hold);
-    close(queue->fd);
+    snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);
     snib__client_unref(client);
@@ -5578,11 +5715,8 @@ int snib__is_control(uint32_t c)
 /* driver.c - callers: entering the engine, taking the reader's role, sending, waking. */
 
 #include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define DRIVER_DEFER_ABOVE 12
 #define DRIVER_COLLECT_MAX 16
@@ -5590,21 +5724,49 @@ int snib__is_control(uint32_t c)
 
 int snib__driver_init(struct snib__driver *d)
 {
-    d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    d->sleep_until = d->alarm_at = SNIB__NEVER;
+    d->wake_fd = snib__sys_bell();
     if (d->wake_fd < 0)
         return errno;
-    d->sleep_until = SNIB__NEVER;
-    return pthread_mutex_init(&d->mutex, NULL);
+    d->alarm_fd = snib__sys_alarm();
+    int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
+    if (error) {
+        if (d->alarm_fd >= 0)
+            snib__sys_close(d->alarm_fd);
+        snib__sys_close(d->wake_fd);
+    }
+    return error;
 }
 
 void snib__driver_destroy(struct snib__driver *d)
 {
     pthread_mutex_destroy(&d->mutex);
-    snib__buf_free(&d->sending);
-    close(d->wake_fd);
+    snib__sys_close(d->alarm_fd);
+    snib__sys_close(d->wake_fd);
 }
 
 /* ---- waking ---- */
+
+struct snib__bell *snib__bell_new(void)
+{
+    struct snib__bell *bell = malloc(sizeof *bell);
+    if (!bell)
+        return NULL;
+    atomic_init(&bell->refs, 1);
+    bell->fd = snib__sys_bell();
+    if (bell->fd >= 0)
+        return bell;
+    free(bell);
+    return NULL;
+}
+
+void snib__bell_put(struct snib__bell *bell)
+{
+    if (atomic_fetch_sub(&bell->refs, 1) != 1)
+        return;
+    snib__sys_close(bell->fd);
+    free(bell);
+}
 
 void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
 {
@@ -5615,45 +5777,71 @@ void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic 
         snib__unpark(word); /* more than fit in one batch: pay for it under the mutex */
 }
 
-void snib__wake_fd(struct snib__driver *d, struct snib__wakes *wakes, int fd)
+void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
 {
     d->wakes++;
-    for (uint32_t i = 0; i < wakes->fds_n; i++)
-        if (wakes->fds[i] == fd)
+    for (uint32_t i = 0; i < wakes->bells_n; i++)
+        if (wakes->bells[i] == bell)
             return;
-    if (wakes->fds_n < sizeof wakes->fds / sizeof wakes->fds[0]) {
-        wakes->fds[wakes->fds_n++] = fd;
-    } else {
-        uint64_t one = 1;
-        ssize_t n = write(fd, &one, sizeof one);
-        (void)n;
+    if (wakes->bells_n == SNIB__BELLS_MAX) {
+        snib__sys_ring(bell->fd);
+        return;
     }
+    atomic_fetch_add(&bell->refs, 1);
+    wakes->bells[wakes->bells_n++] = bell;
 }
 
+/* Without an end to its sleep the thread depends on this wake-up: it is delivered before anything can
+ * happen to the thread of the caller.  Else a nap makes up for one that was not. */
 static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    if (!d->wake_raised && d->thread_started) {
-        d->wake_raised = true;
+    if (d->wake_raised || !d->thread_started)
+        return;
+    d->wake_raised = true;
+    if (d->sleep_until == SNIB__NEVER)
+        snib__sys_ring(d->wake_fd);
+    else
         wakes->thread = true;
+}
+
+/* The queues' events.  The background thread rings outside the mutex.  Callers ring inside: outside, a
+ * signal handler could keep them from it, and no consumer of a queue naps. */
+void snib__driver_ring(struct snib__wakes *wakes)
+{
+    for (uint32_t i = 0; i < wakes->bells_n; i++) {
+        snib__sys_ring(wakes->bells[i]->fd);
+        snib__bell_put(wakes->bells[i]);
     }
+    wakes->bells_n = 0;
 }
 
 /* Outside the mutex: system calls. */
 void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
 {
-    uint64_t one = 1;
-    ssize_t n = 0;
     for (uint32_t i = 0; i < wakes->n; i++)
         snib__unpark(wakes->words[i]);
-    for (uint32_t i = 0; i < wakes->fds_n; i++)
-        n = write(wakes->fds[i], &one, sizeof one);
     if (wakes->thread)
-        n = write(d->wake_fd, &one, sizeof one);
+        snib__sys_ring(d->wake_fd);
     if (wakes->hold_watchers)
         snib__unpark_all(&d->hold_word);
     if (wakes->carriers)
         d->steps(wakes->carriers);
-    (void)n; /* an eventfd at its limit is readable all the same */
+}
+
+/* A caller leaves the mutex and wakes whom it has listed. */
+static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    snib__driver_ring(wakes);
+    snib__sys_unlock(&d->mutex);
+    snib__driver_do_wakes(d, wakes);
+}
+
+static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    if (!snib__wakes_any(wakes))
+        return;
+    driver_unlock(d, wakes);
+    snib__sys_lock(&d->mutex);
 }
 
 /* ---- what has ended ---- */
@@ -5690,11 +5878,18 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
 }
 
+struct snib__sock *snib__driver_command(const struct snib__driver *d)
+{
+    struct snib__sock *sock = d->socks[SNIB__COMMAND];
+    return sock && sock->open ? sock : NULL;
+}
+
 /* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    bool unread =
-        d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    const struct snib__sock *sock = snib__driver_command(d);
+    bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
+                  snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
     if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
@@ -5702,7 +5897,7 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
 
 void snib__driver_enter(struct snib__driver *d)
 {
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
 }
 
 void snib__driver_leave(struct snib__driver *d)
@@ -5712,8 +5907,7 @@ void snib__driver_leave(struct snib__driver *d)
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, false);
     driver_need_thread(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
 }
 
 void snib__driver_leave_collecting(struct snib__driver *d)
@@ -5721,67 +5915,77 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
 }
 
 /* ---- sending ---- */
 
-/* Send what the engine has for the command link.  `reading`: the caller is the reader, who always writes.
- * Gives up the mutex during the system call; one writer at a time, who looks again after each write. */
+/* Take what the engine has for the command link, unless it may wait.  `reading`: the caller is the reader,
+ * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
+ * go on collecting meanwhile. */
+static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, bool reading)
+{
+    struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
+    if (snib__buf_size(out) == 0)
+        return false;
+    uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
+    uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
+    bool defer =
+        reading ? sock->reader == SNIB__READER_THREAD : sock->reader != SNIB__READER_NOBODY;
+    if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+        return false;
+    struct snib__buf empty = sock->sending;
+    sock->sending = *out;
+    *out = empty;
+    d->commands_taken += collected;
+    return true;
+}
+
+/* Send what there is for the command link.  Gives up the mutex during the system call; one writer at a
+ * time, who looks again after each write. */
 void snib__driver_flush(struct snib__driver *d, bool reading)
 {
-    while (!d->writing) {
-        struct snib__sock *sock = d->socks[SNIB__COMMAND];
-        struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
-        if (!sock || !sock->open || (snib__buf_size(&d->sending) == 0 && snib__buf_size(out) == 0))
+    struct snib__sock *sock;
+    while ((sock = snib__driver_command(d)) && !sock->writing) {
+        if (snib__buf_size(&sock->sending) > 0) {
+            if (!reading)
+                return; /* the socket was full: the reader polls for room */
+        } else if (!driver_take_output(d, sock, reading)) {
             return;
-        if (snib__buf_size(&d->sending) == 0) {
-            uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
-            uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
-             * asynchronous, and the callers go on collecting meanwhile. */
-            bool defer =
-                reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
-            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE &&
-                collected < DRIVER_COLLECT_MAX)
-                return;
-            struct snib__buf empty = d->sending;
-            d->sending = *out;
-            *out = empty;
-            d->commands_taken += collected;
-        } else if (!reading) {
-            return; /* the socket was full: the reader polls for room */
         }
-        d->writing = true;
+        const struct snib__buf *bytes = &sock->sending;
+        sock->writing = true;
         sock->users++;
-        pthread_mutex_unlock(&d->mutex);
-        ssize_t n = send(sock->fd, d->sending.data + d->sending.head, snib__buf_size(&d->sending),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        pthread_mutex_lock(&d->mutex);
-        d->writing = false;
+        snib__sys_unlock(&d->mutex);
+        ssize_t n = snib__sys_send(sock->fd, bytes->data + bytes->head, snib__buf_size(bytes));
+        snib__sys_lock(&d->mutex);
+        sock->writing = false;
         d->writes++;
-        bool current = sock == d->socks[SNIB__COMMAND];
+        if (n > 0)
+            snib__buf_consume(&sock->sending, (size_t)n);
+        bool more = n > 0 && snib__buf_size(bytes) == 0;
         snib__sock_unuse(sock);
-        if (!current)
-            d->sending.head = d->sending.len =
-                0; /* the link has gone meanwhile, and these bytes with it */
-        else if (n > 0)
-            snib__buf_consume(&d->sending, (size_t)n);
-        if (n < 0 || snib__buf_size(&d->sending) > 0)
+        if (!more)
             return; /* full, or broken: reading will tell */
     }
 }
 
 /* ---- receiving ---- */
 
+/* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
 void snib__driver_drop_sock(struct snib__driver *d, int link)
 {
-    if (d->socks[link])
-        snib__sock_drop(d->socks[link]);
+    struct snib__sock *sock = d->socks[link];
     d->socks[link] = NULL;
-    if (link == SNIB__COMMAND && !d->writing) /* else the writer sees it */
-        d->sending.head = d->sending.len = 0;
+    if (sock)
+        snib__sock_drop(sock);
+}
+
+void snib__driver_forked(struct snib__driver *d)
+{
+    for (int link = 0; link < 2; link++)
+        if (d->socks[link] && d->socks[link]->fd >= 0)
+            snib__sys_close(d->socks[link]->fd);
 }
 
 void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)
@@ -5807,8 +6011,11 @@ void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *s
 /* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    d->reader = SNIB__READER_NOBODY;
-    d->nominee = NULL;
+    struct snib__sock *sock = snib__driver_command(d);
+    if (!sock)
+        return;
+    sock->reader = SNIB__READER_NOBODY;
+    sock->nominee = NULL;
     if (snib__engine_in_flight(d->engine, SNIB__COMMAND) == 0)
         return;
     for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
@@ -5821,11 +6028,26 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
             atomic_store(&waiter->op->word, SNIB__WORD_LEAD);
             snib__wake_word(d, wakes, &waiter->op->word);
         }
-        d->reader = SNIB__READER_TRANSIT;
-        d->nominee = waiter->op;
+        sock->reader = SNIB__READER_TRANSIT;
+        sock->nominee = waiter->op;
+        sock->nominated_at = snib__now();
         return;
     }
     driver_wake(d, wakes);
+}
+
+static bool driver_nominated(const struct snib__driver *d, const struct snib__op *op)
+{
+    const struct snib__sock *sock = snib__driver_command(d);
+    return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
+}
+
+/* Whether this caller should read: its answer is to come, and nobody else reads. */
+static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
+{
+    const struct snib__sock *sock = snib__driver_command(d);
+    return sock && atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
+           (sock->reader == SNIB__READER_NOBODY || driver_nominated(d, op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
@@ -5834,50 +6056,48 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
                                  int *out_error)
 {
-    snib__time left = SNIB__NEVER;
+    snib__time nap = SNIB__SOCK_NAP_MS * SNIB__MS, left = nap;
     if (until != SNIB__NEVER) {
         snib__time now = snib__now();
-        left = until > now ? until - now : 0;
+        snib__time rest = until > now ? until - now : 0;
+        left = rest < nap ? rest : nap;
     }
-    if (unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS) {
-        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS
-                                                            : SNIB__SOCK_NAP_MS;
+    bool polls = unsent || left < nap;
+    if (polls) {
         struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-        if (poll(&ready, 1, (int)ms) < 0) {
+        if (snib__sys_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
     }
-    bool again = unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS;
-    ssize_t n = recv(fd, bytes, cap, again ? MSG_DONTWAIT : 0);
+    ssize_t n = snib__sys_recv(fd, bytes, cap, !polls);
     *out_error = errno;
     return n;
 }
 
-/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran. */
+/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
+ * may be gone meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
 {
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
-    d->reader = SNIB__READER_CALLER;
-    d->nominee = NULL;
+    struct snib__wakes wakes;
+    struct snib__sock *sock = snib__driver_command(d);
+    sock->reader = SNIB__READER_CALLER;
+    sock->nominee = NULL;
+    sock->users++;
+    snib__wakes_begin(&wakes);
     snib__driver_flush(d, true);
-    while (again) {
-        struct snib__wakes wakes;
-        snib__wakes_begin(&wakes);
-        struct snib__sock *sock = d->socks[SNIB__COMMAND];
-        if (!sock || !snib__op_in_flight(op) || atomic_load(&op->word) == SNIB__WORD_DONE)
-            break;
-        bool unsent = snib__buf_size(&d->sending) > 0 && !d->writing;
+    while (again && sock == d->socks[SNIB__COMMAND] && snib__op_in_flight(op) &&
+           atomic_load(&op->word) != SNIB__WORD_DONE) {
+        bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
         int error;
-        sock->users++;
-        pthread_mutex_unlock(&d->mutex);
+        snib__sys_unlock(&d->mutex);
         ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
-        pthread_mutex_lock(&d->mutex);
+        snib__sys_lock(&d->mutex);
         d->reads += n > 0;
         snib__driver_receive(d, SNIB__COMMAND, sock, bytes, n, error);
-        snib__sock_unuse(sock);
         if (n < 0 && error == EINTR && interruptible)
             again = false;
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
@@ -5885,26 +6105,15 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         snib__driver_settle(d, &wakes);
         snib__driver_flush(d, true); /* before anybody is woken */
         driver_need_thread(d, &wakes);
-        if (snib__wakes_any(&wakes)) {
-            bool mine =
-                atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
-            if (mine) /* one exit for the mutex: the successor is woken with the others */
-                snib__driver_pass_role(d, &wakes);
-            pthread_mutex_unlock(&d->mutex);
-            snib__driver_do_wakes(d, &wakes);
-            pthread_mutex_lock(&d->mutex);
-            if (mine)
-                return again;
-        }
+        if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again)
+            break; /* one exit for the mutex: the successor is woken with the others */
+        driver_relock(d, &wakes);
+        snib__wakes_begin(&wakes);
     }
-    struct snib__wakes wakes;
-    snib__wakes_begin(&wakes);
-    snib__driver_pass_role(d, &wakes);
-    if (snib__wakes_any(&wakes)) {
-        pthread_mutex_unlock(&d->mutex);
-        snib__driver_do_wakes(d, &wakes);
-        pthread_mutex_lock(&d->mutex);
-    }
+    if (sock == d->socks[SNIB__COMMAND])
+        snib__driver_pass_role(d, &wakes);
+    snib__sock_unuse(sock);
+    driver_relock(d, &wakes);
     return again;
 }
 
@@ -5943,13 +6152,12 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, false);
     driver_need_thread(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
     uint32_t was = SNIB__WORD_PENDING;
     if (atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_ASLEEP))
         while (how == SNIB__PARKED_NO && atomic_load(&op->word) == SNIB__WORD_ASLEEP)
             how = snib__park(&op->word, SNIB__WORD_ASLEEP, until);
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     driver_unlist(d, &waiter);
     was = SNIB__WORD_ASLEEP;
     atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_PENDING);
@@ -5964,38 +6172,26 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    if (snib__wakes_any(&wakes)) {
-        pthread_mutex_unlock(&d->mutex);
-        snib__driver_do_wakes(d, &wakes);
-        pthread_mutex_lock(&d->mutex);
-    }
+    driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        bool nominated = d->reader == SNIB__READER_TRANSIT && d->nominee == op;
-        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
-            d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (nominated || d->reader == SNIB__READER_NOBODY)) {
+        if (driver_may_lead(d, op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (nominated) { /* not ours to do any more */
+        } else if (driver_nominated(d, op)) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
             snib__driver_pass_role(d, &wakes);
-            pthread_mutex_unlock(&d->mutex);
-            snib__driver_do_wakes(d, &wakes);
-            pthread_mutex_lock(&d->mutex);
+            driver_relock(d, &wakes);
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
             return true;
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (snib__op_in_flight(op) && d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (d->reader == SNIB__READER_NOBODY ||
-             (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
+        if (driver_may_lead(d, op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
-            atomic_load(&op->word) != SNIB__WORD_DONE &&
-            !(d->reader == SNIB__READER_TRANSIT && d->nominee == op))
+            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(d, op))
             return false;
     }
 }
@@ -6017,20 +6213,22 @@ snib__time snib__now(void)
     return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
 }
 
+/* The kernel's clock of sleeps stops in a suspend, and a wake-up can be late when its thread is kept from
+ * giving it: nobody sleeps longer than this without a look. */
+#define PARK_NAP (999 * SNIB__MS)
+
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
-    struct timespec ts, *timeout = NULL;
-    if (until != SNIB__NEVER) {
-        snib__time now = snib__now();
-        snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
-                               .tv_nsec = (long)(left % 1000000000u)};
-        timeout = &ts;
-    }
-    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, NULL, 0) == 0 ||
+    snib__time now = until == SNIB__NEVER ? 0 : snib__now();
+    snib__time left = until > now ? until - now : 0;
+    bool nap = left > PARK_NAP;
+    struct timespec ts = {.tv_nsec = (long)(nap ? PARK_NAP : left)};
+    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &ts, NULL, 0) == 0 ||
         errno == EAGAIN)
         return SNIB__PARKED_NO;
-    return errno == EINTR ? SNIB__PARKED_SIGNAL : SNIB__PARKED_TIMEOUT;
+    if (errno == EINTR)
+        return SNIB__PARKED_SIGNAL;
+    return nap ? SNIB__PARKED_NO : SNIB__PARKED_TIMEOUT;
 }
 
 void snib__unpark(_Atomic uint32_t *word)
@@ -6047,28 +6245,23 @@ void snib__unpark_all(_Atomic uint32_t *word)
 
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-/* A name being resolved on a thread of its own, because getaddrinfo() can take many seconds and the
- * driver must never block.  Shared by that thread and the socket; the last one frees it. */
+#define SOCK_STAGGER (250 * SNIB__MS) /* RFC 8305, section 5 */
+
+/* ---- names ---- */
+
+/* A name being resolved on a thread of its own, because that can take many seconds and the driver must
+ * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
+ * hangs no other is begun: sockets that come meanwhile wait for the same. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
-    int fd; /* readable when done */
+    int bell; /* rings when done */
     int result;
     struct addrinfo *addresses;
     char port[8];
@@ -6077,196 +6270,284 @@ struct snib__resolve {
 
 static void sock_resolve_put(struct snib__resolve *resolve)
 {
-    if (atomic_fetch_sub(&resolve->refs, 1) != 1)
+    if (!resolve || atomic_fetch_sub(&resolve->refs, 1) != 1)
         return;
     if (resolve->addresses)
-        freeaddrinfo(resolve->addresses);
-    if (resolve->fd >= 0)
-        close(resolve->fd);
+        snib__sys_resolve_free(resolve->addresses);
+    if (resolve->bell >= 0)
+        snib__sys_close(resolve->bell);
     free(resolve);
-}
-
-static int sock_lookup(struct snib__resolve *resolve, int flags)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-    return getaddrinfo(resolve->host, resolve->port, &hints, &resolve->addresses);
 }
 
 static void *sock_resolve_main(void *argument)
 {
     struct snib__resolve *resolve = argument;
-    uint64_t one = 1;
-    resolve->result = sock_lookup(resolve, AI_ADDRCONFIG);
+    resolve->result = snib__sys_resolve(resolve->host, resolve->port, false, &resolve->addresses);
     atomic_store(&resolve->done, 1);
-    ssize_t n = write(resolve->fd, &one, sizeof one);
-    (void)n; /* the counter of a fresh eventfd cannot overflow */
+    snib__sys_ring(resolve->bell);
     sock_resolve_put(resolve);
     return NULL;
 }
 
+static struct snib__resolve *sock_resolve_new(const struct snib__url *url)
+{
+    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    if (!resolve)
+        return NULL;
+    atomic_store(&resolve->refs, 1);
+    resolve->bell = -1;
+    strcpy(resolve->host, url->host); /* sized above */
+    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
+    return resolve;
+}
+
 static int sock_resolve_start(struct snib__resolve *resolve)
 {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    resolve->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (resolve->fd < 0)
+    resolve->bell = snib__sys_bell();
+    if (resolve->bell < 0)
         return errno;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     atomic_fetch_add(&resolve->refs, 1);
-    int error = pthread_create(&thread, &attr, sock_resolve_main, resolve);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    int error = snib__sys_thread(sock_resolve_main, resolve, 0, NULL);
     if (error)
         atomic_fetch_sub(&resolve->refs, 1);
     return error;
 }
 
+void snib__way_free(struct snib__way *way)
+{
+    sock_resolve_put(way->resolving);
+    way->resolving = NULL;
+    snib__url_free(&way->url);
+}
+
+/* ---- connecting ---- */
+
+static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
+{
+    return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
+}
+
+/* The next of the resolver's addresses in the order of trying; NULL: all are taken. */
+static const struct addrinfo *sock_choose(const struct snib__sock *sock)
+{
+    const struct addrinfo *first = NULL;
+    const struct addrinfo *last = sock->addresses_n ? sock->addresses[sock->addresses_n - 1] : NULL;
+    for (const struct addrinfo *at = sock->resolve->addresses; at; at = at->ai_next) {
+        bool taken = false;
+        for (uint32_t i = 0; i < sock->addresses_n; i++)
+            taken = taken || sock->addresses[i] == at;
+        if (taken)
+            continue;
+        if (last ? at->ai_family != last->ai_family : sock_worked(sock->way, at))
+            return at;
+        first = first ? first : at;
+    }
+    return first;
+}
+
+static void sock_order(struct snib__sock *sock, snib__time now)
+{
+    const struct addrinfo *at;
+    while (sock->addresses_n < SNIB__SOCK_ADDRESSES && (at = sock_choose(sock)))
+        sock->addresses[sock->addresses_n++] = at;
+    sock->until = now + sock->way->timeout;
+    sock->begin_next = now;
+}
+
 /* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
-static void sock_opened(struct snib__sock *sock)
+static int sock_opened(struct snib__sock *sock, int fd)
 {
-    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
-    setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
-    fcntl(sock->fd, F_SETFL, fcntl(sock->fd, F_GETFL) & ~O_NONBLOCK);
+    sock->fd = fd;
+    snib__sys_may_block(fd);
     sock->open = true;
+    return 1;
 }
 
-static void sock_tune(int fd)
+static void sock_end_try(struct snib__sock *sock, uint32_t i)
 {
-    int one = 1, idle = 15, interval = 5, count = 3;
-    /* A pub/sub connection whose peer vanished is found by keep-alive; command links by their replies. */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    snib__sys_close(sock->tries[i].fd);
+    sock->tries_n--;
+    for (; i < sock->tries_n; i++)
+        sock->tries[i] = sock->tries[i + 1];
 }
 
-/* Begin with the current address, or the next that can be begun with.  1 open, 0 under way, -1 none left. */
-static int sock_attempt(struct snib__sock *sock)
+/* The first that answers wins.  1 if one has. */
+static int sock_won(struct snib__sock *sock, uint32_t i)
 {
-    for (struct addrinfo *at = sock->address_now; at; at = at->ai_next) {
-        sock->address_now = at->ai_next;
-        sock->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (sock->fd < 0) {
-            sock->last_error = errno;
+    struct snib__way *way = sock->way;
+    const struct addrinfo *at = sock->tries[i].at;
+    int fd = sock->tries[i].fd;
+    if (at->ai_addrlen <= sizeof way->worked) {
+        memcpy(&way->worked, at->ai_addr, at->ai_addrlen);
+        way->worked_n = at->ai_addrlen;
+    }
+    sock->tries[i] = sock->tries[--sock->tries_n];
+    while (sock->tries_n > 0)
+        sock_end_try(sock, 0);
+    return sock_opened(sock, fd);
+}
+
+/* Begin with the next address.  When too many are under way, the oldest has had its time. */
+static int sock_begin(struct snib__sock *sock, snib__time now)
+{
+    const struct addrinfo *at = sock->addresses[sock->begun++];
+    snib__time share = sock->way->timeout / sock->addresses_n;
+    int fd = -1;
+    if (sock->tries_n == SNIB__SOCK_TRIES) {
+        sock->last_error = ETIMEDOUT;
+        sock_end_try(sock, 0);
+    }
+    sock->begin_next = now + (share < SOCK_STAGGER ? share : SOCK_STAGGER);
+    int error = snib__sys_connect(at->ai_addr, at->ai_addrlen, &fd);
+    if (error && error != EINPROGRESS) {
+        sock->last_error = error;
+        return 0;
+    }
+    sock->tries[sock->tries_n].fd = fd;
+    sock->tries[sock->tries_n++].at = at;
+    return error == 0 ? sock_won(sock, sock->tries_n - 1) : 0;
+}
+
+static int sock_connect_step(struct snib__sock *sock, snib__time now)
+{
+    for (uint32_t i = 0; i < sock->tries_n;) {
+        int error = snib__sys_connected(sock->tries[i].fd);
+        if (error == 0)
+            return sock_won(sock, i);
+        if (error == EINPROGRESS) {
+            i++;
             continue;
         }
-        sock_tune(sock->fd);
-        if (connect(sock->fd, at->ai_addr, at->ai_addrlen) == 0) {
-            sock_opened(sock);
-            return 1;
-        }
-        if (errno == EINPROGRESS)
-            return 0;
-        sock->last_error = errno;
-        close(sock->fd);
-        sock->fd = -1;
+        sock->last_error = error;
+        sock_end_try(sock, i);
     }
+    while (sock->begun < sock->addresses_n && (sock->tries_n == 0 || now >= sock->begin_next))
+        if (sock_begin(sock, now))
+            return 1;
+    return sock->tries_n > 0 ? 0 : -1;
+}
+
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
+{
+    int step = 0;
+    *out_code = SNIB_EUNREACHABLE;
+    if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+        if (sock->resolve->result != 0) {
+            *out_code = SNIB_ERESOLVE;
+            *out_errno = 0;
+            return -1;
+        }
+        sock_order(sock, now);
+    }
+    if (sock->addresses_n > 0)
+        step = sock_connect_step(sock, now);
+    *out_errno = sock->last_error;
+    if (step != 0 || now < sock->until)
+        return step;
+    if (sock->addresses_n == 0)
+        *out_code = SNIB_ERESOLVE;
+    *out_errno = ETIMEDOUT;
     return -1;
 }
+
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+                          snib__time *out_until)
+{
+    *out_until = sock->until;
+    if (sock->addresses_n == 0) {
+        polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
+        return 1;
+    }
+    if (sock->begun < sock->addresses_n && sock->begin_next < sock->until)
+        *out_until = sock->begin_next;
+    for (uint32_t i = 0; i < sock->tries_n; i++)
+        polls[i] = (struct pollfd){.fd = sock->tries[i].fd, .events = POLLOUT};
+    return sock->tries_n;
+}
+
+/* ---- birth and end ---- */
 
 static int sock_unix(struct snib__sock *sock, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = -1;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    sock->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (sock->fd < 0)
-        return errno;
-    if (connect(sock->fd, (struct sockaddr *)&address, sizeof address) < 0)
-        return errno;
-    sock_opened(sock);
-    return 0;
+    int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
+    if (error == EINPROGRESS) { /* not of a unix socket */
+        snib__sys_close(fd);
+        return error;
+    }
+    if (!error)
+        sock_opened(sock, fd);
+    return error;
 }
 
-static int sock_tcp(struct snib__sock *sock, const struct snib__url *url, int32_t *out_code)
+/* An address is taken as it is; a name is looked up, unless a lookup is still under way. */
+static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
-    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    struct snib__way *way = sock->way;
+    struct snib__resolve *resolve = way->resolving;
+    sock->until = now + way->timeout;
+    if (resolve && !atomic_load(&resolve->done)) {
+        atomic_fetch_add(&resolve->refs, 1);
+        sock->resolve = resolve;
+        return 0;
+    }
+    sock_resolve_put(resolve);
+    way->resolving = NULL;
+    resolve = sock->resolve = sock_resolve_new(&way->url);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
     }
-    atomic_store(&resolve->refs, 1);
-    resolve->fd = -1;
-    strcpy(resolve->host, url->host); /* sized above */
-    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
-    sock->resolve = resolve;
-    if (sock_lookup(resolve, AI_NUMERICHOST) != 0)
-        return sock_resolve_start(resolve);
-    sock->address_now = resolve->addresses;
-    return sock_attempt(sock) < 0 ? sock->last_error : 0;
+    if (snib__sys_resolve(resolve->host, resolve->port, true, &resolve->addresses) != 0) {
+        int error = sock_resolve_start(resolve);
+        if (error)
+            return error;
+        atomic_fetch_add(&resolve->refs, 1);
+        way->resolving = resolve;
+        return 0;
+    }
+    sock_order(sock, now);
+    return sock_connect_step(sock, now) < 0 ? sock->last_error : 0;
 }
 
 static void sock_free(struct snib__sock *sock)
 {
-    if (sock->fd >= 0)
-        close(sock->fd);
-    if (sock->resolve)
-        sock_resolve_put(sock->resolve);
+    int fd = sock->fd;
+    sock->fd = -1; /* first: a child of a fork closes what it finds here */
+    if (fd >= 0)
+        snib__sys_close(fd);
+    while (sock->tries_n > 0)
+        sock_end_try(sock, 0);
+    sock_resolve_put(sock->resolve);
+    snib__buf_free(&sock->sending);
     free(sock);
 }
 
-struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno)
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+                                  int *out_errno)
 {
     struct snib__sock *sock = calloc(1, sizeof *sock);
     *out_code = SNIB_ENOMEM;
+    *out_errno = ENOMEM;
     if (!sock)
         return NULL;
     sock->fd = -1;
+    sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    *out_errno = url->is_unix ? sock_unix(sock, url->path) : sock_tcp(sock, url, out_code);
+    *out_errno = way->url.is_unix ? sock_unix(sock, way->url.path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);
     return NULL;
 }
 
-int snib__sock_fd(const struct snib__sock *sock, short *out_events)
-{
-    *out_events = sock->fd >= 0 ? POLLOUT : POLLIN;
-    return sock->fd >= 0 ? sock->fd : sock->resolve->fd;
-}
-
-int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno)
-{
-    *out_code = SNIB_EUNREACHABLE;
-    *out_errno = 0;
-    if (sock->fd < 0) {
-        if (!atomic_load(&sock->resolve->done))
-            return 0;
-        if (sock->resolve->result != 0) {
-            *out_code = SNIB_ERESOLVE;
-            return -1;
-        }
-        sock->address_now = sock->resolve->addresses;
-    } else {
-        int error = 0;
-        socklen_t n = sizeof error;
-        struct pollfd ready = {.fd = sock->fd, .events = POLLOUT};
-        if (poll(&ready, 1, 0) == 0)
-            return 0;
-        getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &n);
-        if (error == 0) {
-            sock_opened(sock);
-            return 1;
-        }
-        sock->last_error = error;
-        close(sock->fd);
-        sock->fd = -1;
-    }
-    int result = sock_attempt(sock);
-    *out_errno = sock->last_error;
-    return result;
-}
-
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
     if (sock->fd >= 0)
-        shutdown(sock->fd, SHUT_RDWR);
+        snib__sys_shutdown(sock->fd);
     if (sock->users == 0)
         sock_free(sock);
 }
@@ -6277,6 +6558,183 @@ void snib__sock_unuse(struct snib__sock *sock)
         sock_free(sock);
 }
 
+/* ---- driver/sys.c -----------------------------------------------------------------------------*/
+
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* syscall() is no cancellation point, as the functions of the C library are that wrap these calls. */
+
+void snib__sys_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+}
+
+void snib__sys_unlock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+}
+
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    pthread_attr_init(&attr);
+    if (stack)
+        pthread_attr_setstacksize(&attr, stack);
+    if (!out_thread)
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(out_thread ? out_thread : &thread, &attr, run, argument);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+void snib__sys_join(pthread_t thread)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    pthread_join(thread, NULL);
+    pthread_setcancelstate(old, NULL);
+}
+
+/* ---- descriptors that wake ---- */
+
+int snib__sys_bell(void)
+{
+    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+void snib__sys_ring(int bell)
+{
+    uint64_t one = 1;
+    syscall(SYS_write, bell, &one, sizeof one); /* at its limit it is readable all the same */
+}
+
+void snib__sys_hush(int bell)
+{
+    uint64_t count;
+    syscall(SYS_read, bell, &count, sizeof count);
+}
+
+int snib__sys_alarm(void)
+{
+    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+static struct timespec sys_timespec(snib__time ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+void snib__sys_alarm_set(int alarm, snib__time in)
+{
+    struct itimerspec when = {.it_value = sys_timespec(in == SNIB__NEVER ? 0 : in ? in : 1)};
+    timerfd_settime(alarm, 0, &when, NULL);
+}
+
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
+{
+    struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
+    return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- sockets ---- */
+
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
+{
+    return syscall(SYS_recvfrom, fd, bytes, cap, wait ? 0 : MSG_DONTWAIT, NULL, NULL);
+}
+
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
+{
+    return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
+/* A command link is found dead by its replies.  For the rest: a peer that vanished is found by keep-alive
+ * 10 + 3 x 3 s after the last byte, and bytes that nobody confirms after 15 s. */
+static void sys_tune(int fd)
+{
+    int one = 1, idle = 10, interval = 3, count = 3;
+    unsigned unconfirmed_ms = 15000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unconfirmed_ms, sizeof unconfirmed_ms);
+}
+
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno;
+    if (address->sa_family != AF_UNIX)
+        sys_tune(fd);
+    *out_fd = fd;
+    if (syscall(SYS_connect, fd, address, n) == 0)
+        return 0;
+    int error = errno;
+    if (error != EINPROGRESS)
+        snib__sys_close(fd);
+    return error;
+}
+
+int snib__sys_connected(int fd)
+{
+    int error = 0;
+    socklen_t n = sizeof error;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    if (snib__sys_poll(&ready, 1, 0) == 0)
+        return EINPROGRESS;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    return error;
+}
+
+void snib__sys_may_block(int fd)
+{
+    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
+
+void snib__sys_shutdown(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+}
+
+void snib__sys_close(int fd)
+{
+    syscall(SYS_close, fd);
+}
+
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags =
+                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
+    return getaddrinfo(host, port, &hints, out);
+}
+
+void snib__sys_resolve_free(struct addrinfo *addresses)
+{
+    freeaddrinfo(addresses);
+}
+
 /* ---- driver/thread.c --------------------------------------------------------------------------*/
 
 /* thread.c - the background thread of a client: connects, watches the pub/sub link and the timers, reads
@@ -6284,50 +6742,38 @@ void snib__sock_unuse(struct snib__sock *sock)
  * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
+/* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
+#define THREAD_TRANSIT (100 * SNIB__MS)
 
 int snib__driver_start(struct snib__driver *d)
 {
-    pthread_attr_t attr;
-    sigset_t all, old;
     if (d->thread_started)
         return 0;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, THREAD_STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program's threads */
     d->sleep_until = 0;
-    int error = pthread_create(&d->thread, &attr, snib__thread_main, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    int error = snib__sys_thread(snib__thread_main, d, THREAD_STACK, &d->thread);
     d->thread_started = error == 0;
     return error;
 }
 
 void snib__driver_stop(struct snib__driver *d)
 {
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     bool started = d->thread_started;
-    uint64_t one = 1;
     d->stop = true;
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
     if (started) {
-        ssize_t n = write(d->wake_fd, &one, sizeof one);
-        (void)n;
-        pthread_join(d->thread, NULL);
+        snib__sys_ring(d->wake_fd);
+        snib__sys_join(d->thread);
     }
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     d->thread_started = false;
     for (int link = 0; link < 2; link++)
         snib__driver_drop_sock(d, link);
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
 }
 
 static void thread_wishes(struct snib__driver *d, int link)
@@ -6338,8 +6784,7 @@ static void thread_wishes(struct snib__driver *d, int link)
             continue;
         int32_t code = 0;
         int os_error = 0;
-        d->socks[link] = snib__sock_new(&d->url, &code, &os_error);
-        d->connect_by[link] = snib__now() + d->connect_timeout;
+        d->socks[link] = snib__sock_new(&d->way, snib__now(), &code, &os_error);
         if (!d->socks[link])
             snib__driver_link_down(d, link, code, os_error);
         else if (d->socks[link]->open)
@@ -6351,17 +6796,15 @@ static void thread_wishes(struct snib__driver *d, int link)
 static void thread_connecting(struct snib__driver *d, int link, snib__time now)
 {
     struct snib__sock *sock = d->socks[link];
-    int32_t code = SNIB_EUNREACHABLE;
-    int os_error = 0;
+    int32_t code;
+    int os_error;
     if (!sock || sock->open)
         return;
-    int step = snib__sock_step(sock, &code, &os_error);
+    int step = snib__sock_step(sock, now, &code, &os_error);
     if (step > 0)
         snib__engine_link_up(d->engine, link, now);
     else if (step < 0)
         snib__driver_link_down(d, link, code, os_error);
-    else if (now >= d->connect_by[link])
-        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, ETIMEDOUT);
 }
 
 /* The pub/sub link has one writer, this thread, and little to write. */
@@ -6371,89 +6814,108 @@ static void thread_send_pubsub(struct snib__driver *d)
     struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
     if (!sock || !sock->open || snib__buf_size(out) == 0)
         return;
-    ssize_t n =
-        send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
 
 /* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
- * to come.  True if this thread is to read. */
+ * to come, and to another when the nominee does not come.  True if this thread is to read. */
 static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND), callers = 0;
-    struct snib__sock *sock = d->socks[SNIB__COMMAND];
-    if (d->reader == SNIB__READER_THREAD) {
+    struct snib__sock *sock = snib__driver_command(d);
+    if (!sock)
+        return false;
+    if (sock->reader == SNIB__READER_THREAD) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op);
-        if (in_flight == 0)
-            d->reader = SNIB__READER_NOBODY;
-        else if (in_flight <= callers)
+        if (in_flight <= callers)
             snib__driver_pass_role(d, wakes);
+    } else if (sock->reader == SNIB__READER_TRANSIT &&
+               snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
+        snib__driver_pass_role(d, wakes);
     }
-    if (d->reader == SNIB__READER_NOBODY && in_flight > 0 && sock && sock->open)
-        d->reader = SNIB__READER_THREAD;
-    return d->reader == SNIB__READER_THREAD && sock && sock->open;
+    if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
+        sock->reader = SNIB__READER_THREAD;
+    return sock->reader == SNIB__READER_THREAD;
 }
 
-/* What one sleep watches, and what came of it. */
+/* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
 struct thread_watch {
-    struct pollfd polls[3]; /* the wake descriptor, then the links */
+    struct pollfd polls[2 + 2 * SNIB__SOCK_TRIES];
+    uint32_t n;
     struct snib__sock *socks[2];
-    bool open[2]; /* connected before the sleep */
+    struct pollfd *ready[2]; /* of a link that is connected and watched */
+    bool open[2];            /* connected before the sleep */
     ssize_t got[2];
     int errors[2];
 };
 
+static snib__time thread_earlier(snib__time a, snib__time b)
+{
+    return a < b ? a : b;
+}
+
 /* Choose what to watch; returns until when at most. */
 static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
 {
-    snib__time until = snib__engine_deadline(d->engine);
+    snib__time until = snib__engine_deadline(d->engine), at;
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
+    watch->n = 2;
     for (int link = 0; link < 2; link++) {
         struct snib__sock *sock = watch->socks[link] = d->socks[link];
-        struct pollfd *ready = &watch->polls[1 + link];
-        *ready = (struct pollfd){.fd = -1};
         watch->open[link] = sock && sock->open;
+        watch->ready[link] = NULL;
         if (!sock)
             continue;
         sock->users++;
         if (!sock->open) {
-            ready->fd = snib__sock_fd(sock, &ready->events);
-            until = d->connect_by[link] < until ? d->connect_by[link] : until;
+            watch->n += snib__sock_polls(sock, watch->polls + watch->n, &at);
+            until = thread_earlier(until, at);
         } else if (link == SNIB__PUBSUB || reads) {
             bool unsent = link == SNIB__PUBSUB
                               ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : snib__buf_size(&d->sending) > 0;
-            *ready = (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+                              : snib__buf_size(&sock->sending) > 0;
+            watch->ready[link] = &watch->polls[watch->n++];
+            *watch->ready[link] =
+                (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         }
     }
     return until;
 }
 
-/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
-static void thread_sleep(struct thread_watch *watch, snib__time until, char *bytes)
+/* Have the alarm wake the next sleep in time; returns how long that may last beside.  An alarm that is too
+ * early does no harm, so it is set seldom.  It counts from now by a clock that a suspend does not stop; what
+ * may pass between the two calls, and whatever a clock or a wake-up may miss, the nap makes up for. */
+static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
-    struct timespec ts, *timeout = NULL;
-    if (until != SNIB__NEVER) {
-        snib__time now = snib__now();
-        snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
-                               .tv_nsec = (long)(left % 1000000000u)};
-        timeout = &ts;
+    snib__time now = snib__now();
+    if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
+        *until = thread_earlier(*until, now + d->nap);
+    if (*until <= now)
+        return 0;
+    if (*until < d->alarm_at) {
+        d->alarm_at = *until;
+        snib__sys_alarm_set(d->alarm_fd, *until - now);
     }
-    if (ppoll(watch->polls, 3, timeout, NULL) <= 0)
-        for (int i = 0; i < 3; i++)
+    return SNIB__NEVER;
+}
+
+/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
+static void thread_sleep(struct thread_watch *watch, snib__time left, char *bytes)
+{
+    if (snib__sys_poll(watch->polls, watch->n, left) <= 0)
+        for (uint32_t i = 0; i < watch->n; i++)
             watch->polls[i].revents = 0;
-    if (watch->polls[0].revents) {
-        uint64_t count;
-        ssize_t n = read(watch->polls[0].fd, &count, sizeof count);
-        (void)n;
-    }
+    for (int i = 0; i < 2; i++)
+        if (watch->polls[i].revents)
+            snib__sys_hush(watch->polls[i].fd);
     for (int link = 0; link < 2; link++)
-        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
-            watch->got[link] = recv(watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES,
-                                    THREAD_READ_BYTES, MSG_DONTWAIT);
+        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
+            watch->got[link] = snib__sys_recv(
+                watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES, THREAD_READ_BYTES, false);
             watch->errors[link] = errno;
         }
 }
@@ -6461,11 +6923,13 @@ static void thread_sleep(struct thread_watch *watch, snib__time until, char *byt
 /* Hand on what the sleep brought. */
 static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
 {
+    if (watch->polls[1].revents)
+        d->alarm_at = SNIB__NEVER;
     for (int link = 0; link < 2; link++) {
         struct snib__sock *sock = watch->socks[link];
         if (!sock)
             continue;
-        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
             d->reads += link == SNIB__COMMAND;
             snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
                                  watch->errors[link]);
@@ -6489,12 +6953,14 @@ static void thread_pass(struct snib__driver *d, char *bytes)
     thread_send_pubsub(d);
     snib__driver_flush(d, thread_reads(d, &wakes));
     snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
+    snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
     wakes.thread = false; /* that is us */
+    snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(&watch, until, bytes);
-    pthread_mutex_lock(&d->mutex);
+    thread_sleep(&watch, left, bytes);
+    snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
     d->wake_raised = false;
     thread_feed(d, &watch, bytes);
@@ -6505,12 +6971,13 @@ void *snib__thread_main(void *argument)
     struct snib__driver *d = argument;
     char bytes[2 * THREAD_READ_BYTES];
     prctl(PR_SET_NAME, "snib");
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     while (!d->stop)
         thread_pass(d, bytes);
-    if (d->reader == SNIB__READER_THREAD)
-        d->reader = SNIB__READER_NOBODY;
-    pthread_mutex_unlock(&d->mutex);
+    struct snib__sock *sock = snib__driver_command(d);
+    if (sock && sock->reader == SNIB__READER_THREAD)
+        sock->reader = SNIB__READER_NOBODY;
+    snib__sys_unlock(&d->mutex);
     return NULL;
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 #include <uuid/uuid.h>
 
 #define CLIENT_LEASE_MIN 100
@@ -109,6 +108,12 @@ static void client_uuid(char out[37])
     uuid_unparse_lower(uuid, out);
 }
 
+/* How long the driver's thread may sleep without a look: a small part of a lease, a second at most. */
+static snib__time client_nap(snib__time lease)
+{
+    return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -116,8 +121,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     struct snib__config config = {
-        .login = {client->driver.url.username, client->driver.url.password,
-                  client->driver.url.database},
+        .login = {client->driver.way.url.username, client->driver.way.url.password,
+                  client->driver.way.url.database},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -132,7 +137,8 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms;
-    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
@@ -163,7 +169,7 @@ static int client_credentials(struct snib__url *url, const snib_client_options *
 static void client_free(struct snib__client *client)
 {
     snib__engine_free(client->driver.engine);
-    snib__url_free(&client->driver.url);
+    snib__way_free(&client->driver.way);
     free(client);
 }
 
@@ -184,9 +190,9 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
     client->fork_generation = atomic_load(&snib__fork_generation);
     atomic_store(&client->refs, 1);
-    code = snib__url_parse(url, &client->driver.url, err);
+    code = snib__url_parse(url, &client->driver.way.url, err);
     if (!code)
-        code = client_credentials(&client->driver.url, &o, err);
+        code = client_credentials(&client->driver.way.url, &o, err);
     if (!code)
         code = client_build(client, &o, err);
     if (code) {
@@ -294,10 +300,7 @@ void snib__client_destroy(void *object)
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
     else
-        for (int link = 0; link < 2;
-             link++) /* close our copies; the parent's connections live on */
-            if (client->driver.socks[link] && client->driver.socks[link]->fd >= 0)
-                close(client->driver.socks[link]->fd);
+        snib__driver_forked(&client->driver); /* the parent's connections live on */
     snib__client_unref(client);
 }
 
@@ -335,7 +338,9 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
-    stats.memory += sizeof *client + client->driver.sending.cap;
+    stats.memory += sizeof *client;
+    if (client->driver.socks[SNIB__COMMAND])
+        stats.memory += client->driver.socks[SNIB__COMMAND]->sending.cap;
     snib__driver_leave(&client->driver);
     memcpy(out, &stats, out->size);
     snib__handle_put(handle);

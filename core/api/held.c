@@ -186,7 +186,7 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     if (state == SNIB_HOLD_RELEASED)
         return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
     if (state != SNIB_HOLD_LOST)
-        return snib__fail(err, SNIB_TIMEDOUT, 0, NULL);
+        return snib__fail(err, how == SNIB__PARKED_SIGNAL ? SNIB_AGAIN : SNIB_TIMEDOUT, 0, NULL);
     if (out_reason)
         *out_reason = reason;
     return held_lost(reason, err);

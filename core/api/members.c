@@ -81,7 +81,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
             members_leave(members, i);
             return NULL;
         }
-        const struct snib__url *url = &lock->client->driver.url;
+        const struct snib__url *url = &lock->client->driver.way.url;
         members[i].handle = locks[i];
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);

@@ -43,7 +43,7 @@ struct snib__log_record {
 struct snib__queue {
     struct snib__client *client;
     void *handle;
-    int fd;
+    struct snib__bell *bell;
     _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
     bool corked;       /* what is submitted waits for the uncork */
     bool woken;

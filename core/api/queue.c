@@ -6,12 +6,9 @@
 #include "api/objects.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32_t *out_code)
 {
@@ -36,7 +33,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
     code = SNIB_OK;
     if (!queue) {
         code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    } else if ((queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+    } else if (!(queue->bell = snib__bell_new())) {
         code = snib__fail(err, SNIB_ESYSTEM, errno, NULL);
         free(queue);
     } else {
@@ -62,7 +59,7 @@ static bool queue_empty(const struct snib__queue *queue)
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
 {
     if (was_empty)
-        snib__wake_fd(&queue->client->driver, wakes, queue->fd);
+        snib__wake_bell(&queue->client->driver, wakes, queue->bell);
 }
 
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes)
@@ -189,11 +186,8 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
             break;
         }
     }
-    if (queue_empty(queue)) {
-        uint64_t count;
-        ssize_t got = read(queue->fd, &count, sizeof count);
-        (void)got; /* empty already is fine */
-    }
+    if (queue_empty(queue))
+        snib__sys_hush(queue->bell->fd);
     return (int)n;
 }
 
@@ -238,6 +232,20 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
+/* Until there is an event, that time, or a signal handler.  The kernel's clock of sleeps stops in a suspend,
+ * so it is looked at once a second. */
+static void queue_sleep(struct snib__queue *queue, snib__time until)
+{
+    snib__time nap = 1000 * SNIB__MS;
+    struct pollfd ready = {.fd = queue->bell->fd, .events = POLLIN};
+    for (;;) {
+        snib__time now = snib__now();
+        snib__time left = until > now ? until - now : 0;
+        if (snib__sys_poll(&ready, 1, left < nap ? left : nap) != 0 || left <= nap)
+            return;
+    }
+}
+
 int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_t timeout_ms,
                     snib_error *err)
 {
@@ -253,8 +261,7 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     } else {
         code = queue_drain(queue, events, cap, err);
         if (code == 0) {
-            struct pollfd ready = {.fd = queue->fd, .events = POLLIN};
-            poll(&ready, 1, timeout_ms < 0 ? -1 : (int)timeout_ms);
+            queue_sleep(queue, snib__until(timeout));
             code = queue_drain(queue, events, cap, err);
         }
         queue_claim(queue, false);
@@ -266,13 +273,12 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
 int snib_queue_wake(snib_queue *handle)
 {
     int32_t code;
-    uint64_t one = 1;
     struct snib__queue *queue = snib__queue_enter(handle, NULL, &code);
     if (!queue)
         return code;
-    ssize_t n = write(queue->fd, &one, sizeof one);
+    snib__sys_ring(queue->bell->fd);
     snib__handle_put(handle);
-    return n == sizeof one ? SNIB_OK : SNIB_ESYSTEM;
+    return SNIB_OK;
 }
 
 static int queue_set_cork(snib_queue *handle, bool corked)
@@ -304,7 +310,7 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    int fd = queue->fd;
+    int fd = queue->bell->fd;
     snib__handle_put(handle);
     return fd;
 }
@@ -333,7 +339,7 @@ void snib__queue_destroy(void *object)
     struct snib__client *client = queue->client;
     snib_event events[16];
     if (snib__client_forked(client)) {
-        close(queue->fd);
+        snib__sys_close(queue->bell->fd);
         return;
     }
     snib__driver_enter(&client->driver);
@@ -343,7 +349,7 @@ void snib__queue_destroy(void *object)
         for (int i = 0; i < n; i++)
             if (events[i].kind == SNIB_EVENT_DONE)
                 snib_hold_free(events[i].hold);
-    close(queue->fd);
+    snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);
     snib__client_unref(client);

@@ -2,11 +2,8 @@
 #include "driver/driver.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define DRIVER_DEFER_ABOVE 12
 #define DRIVER_COLLECT_MAX 16
@@ -14,21 +11,49 @@
 
 int snib__driver_init(struct snib__driver *d)
 {
-    d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    d->sleep_until = d->alarm_at = SNIB__NEVER;
+    d->wake_fd = snib__sys_bell();
     if (d->wake_fd < 0)
         return errno;
-    d->sleep_until = SNIB__NEVER;
-    return pthread_mutex_init(&d->mutex, NULL);
+    d->alarm_fd = snib__sys_alarm();
+    int error = d->alarm_fd < 0 ? errno : pthread_mutex_init(&d->mutex, NULL);
+    if (error) {
+        if (d->alarm_fd >= 0)
+            snib__sys_close(d->alarm_fd);
+        snib__sys_close(d->wake_fd);
+    }
+    return error;
 }
 
 void snib__driver_destroy(struct snib__driver *d)
 {
     pthread_mutex_destroy(&d->mutex);
-    snib__buf_free(&d->sending);
-    close(d->wake_fd);
+    snib__sys_close(d->alarm_fd);
+    snib__sys_close(d->wake_fd);
 }
 
 /* ---- waking ---- */
+
+struct snib__bell *snib__bell_new(void)
+{
+    struct snib__bell *bell = malloc(sizeof *bell);
+    if (!bell)
+        return NULL;
+    atomic_init(&bell->refs, 1);
+    bell->fd = snib__sys_bell();
+    if (bell->fd >= 0)
+        return bell;
+    free(bell);
+    return NULL;
+}
+
+void snib__bell_put(struct snib__bell *bell)
+{
+    if (atomic_fetch_sub(&bell->refs, 1) != 1)
+        return;
+    snib__sys_close(bell->fd);
+    free(bell);
+}
 
 void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic uint32_t *word)
 {
@@ -39,45 +64,71 @@ void snib__wake_word(struct snib__driver *d, struct snib__wakes *wakes, _Atomic 
         snib__unpark(word); /* more than fit in one batch: pay for it under the mutex */
 }
 
-void snib__wake_fd(struct snib__driver *d, struct snib__wakes *wakes, int fd)
+void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct snib__bell *bell)
 {
     d->wakes++;
-    for (uint32_t i = 0; i < wakes->fds_n; i++)
-        if (wakes->fds[i] == fd)
+    for (uint32_t i = 0; i < wakes->bells_n; i++)
+        if (wakes->bells[i] == bell)
             return;
-    if (wakes->fds_n < sizeof wakes->fds / sizeof wakes->fds[0]) {
-        wakes->fds[wakes->fds_n++] = fd;
-    } else {
-        uint64_t one = 1;
-        ssize_t n = write(fd, &one, sizeof one);
-        (void)n;
+    if (wakes->bells_n == SNIB__BELLS_MAX) {
+        snib__sys_ring(bell->fd);
+        return;
     }
+    atomic_fetch_add(&bell->refs, 1);
+    wakes->bells[wakes->bells_n++] = bell;
 }
 
+/* Without an end to its sleep the thread depends on this wake-up: it is delivered before anything can
+ * happen to the thread of the caller.  Else a nap makes up for one that was not. */
 static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    if (!d->wake_raised && d->thread_started) {
-        d->wake_raised = true;
+    if (d->wake_raised || !d->thread_started)
+        return;
+    d->wake_raised = true;
+    if (d->sleep_until == SNIB__NEVER)
+        snib__sys_ring(d->wake_fd);
+    else
         wakes->thread = true;
+}
+
+/* The queues' events.  The background thread rings outside the mutex.  Callers ring inside: outside, a
+ * signal handler could keep them from it, and no consumer of a queue naps. */
+void snib__driver_ring(struct snib__wakes *wakes)
+{
+    for (uint32_t i = 0; i < wakes->bells_n; i++) {
+        snib__sys_ring(wakes->bells[i]->fd);
+        snib__bell_put(wakes->bells[i]);
     }
+    wakes->bells_n = 0;
 }
 
 /* Outside the mutex: system calls. */
 void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wakes)
 {
-    uint64_t one = 1;
-    ssize_t n = 0;
     for (uint32_t i = 0; i < wakes->n; i++)
         snib__unpark(wakes->words[i]);
-    for (uint32_t i = 0; i < wakes->fds_n; i++)
-        n = write(wakes->fds[i], &one, sizeof one);
     if (wakes->thread)
-        n = write(d->wake_fd, &one, sizeof one);
+        snib__sys_ring(d->wake_fd);
     if (wakes->hold_watchers)
         snib__unpark_all(&d->hold_word);
     if (wakes->carriers)
         d->steps(wakes->carriers);
-    (void)n; /* an eventfd at its limit is readable all the same */
+}
+
+/* A caller leaves the mutex and wakes whom it has listed. */
+static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    snib__driver_ring(wakes);
+    snib__sys_unlock(&d->mutex);
+    snib__driver_do_wakes(d, wakes);
+}
+
+static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
+{
+    if (!snib__wakes_any(wakes))
+        return;
+    driver_unlock(d, wakes);
+    snib__sys_lock(&d->mutex);
 }
 
 /* ---- what has ended ---- */
@@ -114,11 +165,18 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
 }
 
+struct snib__sock *snib__driver_command(const struct snib__driver *d)
+{
+    struct snib__sock *sock = d->socks[SNIB__COMMAND];
+    return sock && sock->open ? sock : NULL;
+}
+
 /* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    bool unread =
-        d->reader == SNIB__READER_NOBODY && snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    const struct snib__sock *sock = snib__driver_command(d);
+    bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
+                  snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
     if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
@@ -126,7 +184,7 @@ static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes
 
 void snib__driver_enter(struct snib__driver *d)
 {
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
 }
 
 void snib__driver_leave(struct snib__driver *d)
@@ -136,8 +194,7 @@ void snib__driver_leave(struct snib__driver *d)
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, false);
     driver_need_thread(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
 }
 
 void snib__driver_leave_collecting(struct snib__driver *d)
@@ -145,67 +202,77 @@ void snib__driver_leave_collecting(struct snib__driver *d)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
 }
 
 /* ---- sending ---- */
 
-/* Send what the engine has for the command link.  `reading`: the caller is the reader, who always writes.
- * Gives up the mutex during the system call; one writer at a time, who looks again after each write. */
+/* Take what the engine has for the command link, unless it may wait.  `reading`: the caller is the reader,
+ * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
+ * go on collecting meanwhile. */
+static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, bool reading)
+{
+    struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
+    if (snib__buf_size(out) == 0)
+        return false;
+    uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
+    uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
+    bool defer =
+        reading ? sock->reader == SNIB__READER_THREAD : sock->reader != SNIB__READER_NOBODY;
+    if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
+        return false;
+    struct snib__buf empty = sock->sending;
+    sock->sending = *out;
+    *out = empty;
+    d->commands_taken += collected;
+    return true;
+}
+
+/* Send what there is for the command link.  Gives up the mutex during the system call; one writer at a
+ * time, who looks again after each write. */
 void snib__driver_flush(struct snib__driver *d, bool reading)
 {
-    while (!d->writing) {
-        struct snib__sock *sock = d->socks[SNIB__COMMAND];
-        struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
-        if (!sock || !sock->open || (snib__buf_size(&d->sending) == 0 && snib__buf_size(out) == 0))
+    struct snib__sock *sock;
+    while ((sock = snib__driver_command(d)) && !sock->writing) {
+        if (snib__buf_size(&sock->sending) > 0) {
+            if (!reading)
+                return; /* the socket was full: the reader polls for room */
+        } else if (!driver_take_output(d, sock, reading)) {
             return;
-        if (snib__buf_size(&d->sending) == 0) {
-            uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
-            uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
-            /* A caller that reads writes before it sleeps.  The thread need not: what it serves is
-             * asynchronous, and the callers go on collecting meanwhile. */
-            bool defer =
-                reading ? d->reader == SNIB__READER_THREAD : d->reader != SNIB__READER_NOBODY;
-            if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE &&
-                collected < DRIVER_COLLECT_MAX)
-                return;
-            struct snib__buf empty = d->sending;
-            d->sending = *out;
-            *out = empty;
-            d->commands_taken += collected;
-        } else if (!reading) {
-            return; /* the socket was full: the reader polls for room */
         }
-        d->writing = true;
+        const struct snib__buf *bytes = &sock->sending;
+        sock->writing = true;
         sock->users++;
-        pthread_mutex_unlock(&d->mutex);
-        ssize_t n = send(sock->fd, d->sending.data + d->sending.head, snib__buf_size(&d->sending),
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        pthread_mutex_lock(&d->mutex);
-        d->writing = false;
+        snib__sys_unlock(&d->mutex);
+        ssize_t n = snib__sys_send(sock->fd, bytes->data + bytes->head, snib__buf_size(bytes));
+        snib__sys_lock(&d->mutex);
+        sock->writing = false;
         d->writes++;
-        bool current = sock == d->socks[SNIB__COMMAND];
+        if (n > 0)
+            snib__buf_consume(&sock->sending, (size_t)n);
+        bool more = n > 0 && snib__buf_size(bytes) == 0;
         snib__sock_unuse(sock);
-        if (!current)
-            d->sending.head = d->sending.len =
-                0; /* the link has gone meanwhile, and these bytes with it */
-        else if (n > 0)
-            snib__buf_consume(&d->sending, (size_t)n);
-        if (n < 0 || snib__buf_size(&d->sending) > 0)
+        if (!more)
             return; /* full, or broken: reading will tell */
     }
 }
 
 /* ---- receiving ---- */
 
+/* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
 void snib__driver_drop_sock(struct snib__driver *d, int link)
 {
-    if (d->socks[link])
-        snib__sock_drop(d->socks[link]);
+    struct snib__sock *sock = d->socks[link];
     d->socks[link] = NULL;
-    if (link == SNIB__COMMAND && !d->writing) /* else the writer sees it */
-        d->sending.head = d->sending.len = 0;
+    if (sock)
+        snib__sock_drop(sock);
+}
+
+void snib__driver_forked(struct snib__driver *d)
+{
+    for (int link = 0; link < 2; link++)
+        if (d->socks[link] && d->socks[link]->fd >= 0)
+            snib__sys_close(d->socks[link]->fd);
 }
 
 void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)
@@ -231,8 +298,11 @@ void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *s
 /* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    d->reader = SNIB__READER_NOBODY;
-    d->nominee = NULL;
+    struct snib__sock *sock = snib__driver_command(d);
+    if (!sock)
+        return;
+    sock->reader = SNIB__READER_NOBODY;
+    sock->nominee = NULL;
     if (snib__engine_in_flight(d->engine, SNIB__COMMAND) == 0)
         return;
     for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
@@ -245,11 +315,26 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
             atomic_store(&waiter->op->word, SNIB__WORD_LEAD);
             snib__wake_word(d, wakes, &waiter->op->word);
         }
-        d->reader = SNIB__READER_TRANSIT;
-        d->nominee = waiter->op;
+        sock->reader = SNIB__READER_TRANSIT;
+        sock->nominee = waiter->op;
+        sock->nominated_at = snib__now();
         return;
     }
     driver_wake(d, wakes);
+}
+
+static bool driver_nominated(const struct snib__driver *d, const struct snib__op *op)
+{
+    const struct snib__sock *sock = snib__driver_command(d);
+    return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
+}
+
+/* Whether this caller should read: its answer is to come, and nobody else reads. */
+static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
+{
+    const struct snib__sock *sock = snib__driver_command(d);
+    return sock && atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
+           (sock->reader == SNIB__READER_NOBODY || driver_nominated(d, op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
@@ -258,50 +343,48 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
 static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
                                  int *out_error)
 {
-    snib__time left = SNIB__NEVER;
+    snib__time nap = SNIB__SOCK_NAP_MS * SNIB__MS, left = nap;
     if (until != SNIB__NEVER) {
         snib__time now = snib__now();
-        left = until > now ? until - now : 0;
+        snib__time rest = until > now ? until - now : 0;
+        left = rest < nap ? rest : nap;
     }
-    if (unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS) {
-        snib__time ms = left < SNIB__SOCK_NAP_MS * SNIB__MS ? (left + SNIB__MS - 1) / SNIB__MS
-                                                            : SNIB__SOCK_NAP_MS;
+    bool polls = unsent || left < nap;
+    if (polls) {
         struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-        if (poll(&ready, 1, (int)ms) < 0) {
+        if (snib__sys_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
     }
-    bool again = unsent || left < SNIB__SOCK_NAP_MS * SNIB__MS;
-    ssize_t n = recv(fd, bytes, cap, again ? MSG_DONTWAIT : 0);
+    ssize_t n = snib__sys_recv(fd, bytes, cap, !polls);
     *out_error = errno;
     return n;
 }
 
-/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran. */
+/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
+ * may be gone meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
 {
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
-    d->reader = SNIB__READER_CALLER;
-    d->nominee = NULL;
+    struct snib__wakes wakes;
+    struct snib__sock *sock = snib__driver_command(d);
+    sock->reader = SNIB__READER_CALLER;
+    sock->nominee = NULL;
+    sock->users++;
+    snib__wakes_begin(&wakes);
     snib__driver_flush(d, true);
-    while (again) {
-        struct snib__wakes wakes;
-        snib__wakes_begin(&wakes);
-        struct snib__sock *sock = d->socks[SNIB__COMMAND];
-        if (!sock || !snib__op_in_flight(op) || atomic_load(&op->word) == SNIB__WORD_DONE)
-            break;
-        bool unsent = snib__buf_size(&d->sending) > 0 && !d->writing;
+    while (again && sock == d->socks[SNIB__COMMAND] && snib__op_in_flight(op) &&
+           atomic_load(&op->word) != SNIB__WORD_DONE) {
+        bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
         int error;
-        sock->users++;
-        pthread_mutex_unlock(&d->mutex);
+        snib__sys_unlock(&d->mutex);
         ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
-        pthread_mutex_lock(&d->mutex);
+        snib__sys_lock(&d->mutex);
         d->reads += n > 0;
         snib__driver_receive(d, SNIB__COMMAND, sock, bytes, n, error);
-        snib__sock_unuse(sock);
         if (n < 0 && error == EINTR && interruptible)
             again = false;
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
@@ -309,26 +392,15 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         snib__driver_settle(d, &wakes);
         snib__driver_flush(d, true); /* before anybody is woken */
         driver_need_thread(d, &wakes);
-        if (snib__wakes_any(&wakes)) {
-            bool mine =
-                atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again;
-            if (mine) /* one exit for the mutex: the successor is woken with the others */
-                snib__driver_pass_role(d, &wakes);
-            pthread_mutex_unlock(&d->mutex);
-            snib__driver_do_wakes(d, &wakes);
-            pthread_mutex_lock(&d->mutex);
-            if (mine)
-                return again;
-        }
+        if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again)
+            break; /* one exit for the mutex: the successor is woken with the others */
+        driver_relock(d, &wakes);
+        snib__wakes_begin(&wakes);
     }
-    struct snib__wakes wakes;
-    snib__wakes_begin(&wakes);
-    snib__driver_pass_role(d, &wakes);
-    if (snib__wakes_any(&wakes)) {
-        pthread_mutex_unlock(&d->mutex);
-        snib__driver_do_wakes(d, &wakes);
-        pthread_mutex_lock(&d->mutex);
-    }
+    if (sock == d->socks[SNIB__COMMAND])
+        snib__driver_pass_role(d, &wakes);
+    snib__sock_unuse(sock);
+    driver_relock(d, &wakes);
     return again;
 }
 
@@ -367,13 +439,12 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__driver_settle(d, &wakes);
     snib__driver_flush(d, false);
     driver_need_thread(d, &wakes);
-    pthread_mutex_unlock(&d->mutex);
-    snib__driver_do_wakes(d, &wakes);
+    driver_unlock(d, &wakes);
     uint32_t was = SNIB__WORD_PENDING;
     if (atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_ASLEEP))
         while (how == SNIB__PARKED_NO && atomic_load(&op->word) == SNIB__WORD_ASLEEP)
             how = snib__park(&op->word, SNIB__WORD_ASLEEP, until);
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     driver_unlist(d, &waiter);
     was = SNIB__WORD_ASLEEP;
     atomic_compare_exchange_strong(&op->word, &was, SNIB__WORD_PENDING);
@@ -388,38 +459,26 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    if (snib__wakes_any(&wakes)) {
-        pthread_mutex_unlock(&d->mutex);
-        snib__driver_do_wakes(d, &wakes);
-        pthread_mutex_lock(&d->mutex);
-    }
+    driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        bool nominated = d->reader == SNIB__READER_TRANSIT && d->nominee == op;
-        if (atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
-            d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (nominated || d->reader == SNIB__READER_NOBODY)) {
+        if (driver_may_lead(d, op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (nominated) { /* not ours to do any more */
+        } else if (driver_nominated(d, op)) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
             snib__driver_pass_role(d, &wakes);
-            pthread_mutex_unlock(&d->mutex);
-            snib__driver_do_wakes(d, &wakes);
-            pthread_mutex_lock(&d->mutex);
+            driver_relock(d, &wakes);
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
             return true;
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (snib__op_in_flight(op) && d->socks[SNIB__COMMAND] && d->socks[SNIB__COMMAND]->open &&
-            (d->reader == SNIB__READER_NOBODY ||
-             (d->reader == SNIB__READER_TRANSIT && d->nominee == op)))
+        if (driver_may_lead(d, op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
-            atomic_load(&op->word) != SNIB__WORD_DONE &&
-            !(d->reader == SNIB__READER_TRANSIT && d->nominee == op))
+            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(d, op))
             return false;
     }
 }

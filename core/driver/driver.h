@@ -10,6 +10,13 @@
  * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
  * and reads the command link only while asynchronous work is in flight and no caller reads.
  *
+ * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
+ * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
+ * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
+ * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
+ * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
+ * caller, whatever its signal handlers do.
+ *
  * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
  * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
  * come back, that is while answers are outstanding.
@@ -33,36 +40,39 @@ enum snib__word {
     SNIB__WORD_LEAD = 2,
     SNIB__WORD_DONE = 3
 };
-enum snib__reader {
-    SNIB__READER_NOBODY,
-    SNIB__READER_CALLER,
-    SNIB__READER_THREAD,
-    SNIB__READER_TRANSIT
+#define SNIB__WAKES_MAX 128
+#define SNIB__BELLS_MAX 8
+
+/* The descriptor of a queue.  Who is about to ring it keeps it open. */
+struct snib__bell {
+    _Atomic uint32_t refs;
+    int fd;
 };
 
-#define SNIB__WAKES_MAX 128
+struct snib__bell *snib__bell_new(void); /* NULL with errno */
+void snib__bell_put(struct snib__bell *bell);
 
 /* Threads and queues to be woken once the mutex is free. */
 struct snib__wakes {
     uint32_t n;
     _Atomic uint32_t *words[SNIB__WAKES_MAX];
-    uint32_t fds_n;
-    int fds[8];
-    void *carriers; /* of group locks, to be stepped */
+    uint32_t bells_n;
+    struct snib__bell *bells[SNIB__BELLS_MAX]; /* with a reference each */
+    void *carriers;                            /* of group locks, to be stepped */
     bool thread;
     bool hold_watchers;
 };
 
 static inline void snib__wakes_begin(struct snib__wakes *wakes)
 {
-    wakes->n = wakes->fds_n = 0;
+    wakes->n = wakes->bells_n = 0;
     wakes->carriers = NULL;
     wakes->thread = wakes->hold_watchers = false;
 }
 
 static inline bool snib__wakes_any(const struct snib__wakes *wakes)
 {
-    return wakes->n || wakes->fds_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
+    return wakes->n || wakes->bells_n || wakes->carriers || wakes->thread || wakes->hold_watchers;
 }
 
 struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded by the mutex */
@@ -73,22 +83,18 @@ struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded b
 struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
-    struct snib__url url;
-    snib__time connect_timeout;
+    struct snib__way way;
+    snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__sock *socks[2];
-    snib__time connect_by[2];
-    int reader; /* enum snib__reader */
-    struct snib__op *nominee;
-    bool writing;
-    struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
     uint64_t commands_taken;
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
     pthread_t thread;
     bool thread_started, stop;
     snib__time sleep_until; /* the thread's; 0 while it is awake */
-    int wake_fd;
+    int wake_fd, alarm_fd;
+    snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
@@ -127,7 +133,11 @@ bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__ti
 /* Wake lists, for the API's callbacks. */
 void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
                      _Atomic uint32_t *word);
-void snib__wake_fd(struct snib__driver *driver, struct snib__wakes *wakes, int fd);
+void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
+                     struct snib__bell *bell);
+
+/* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
+void snib__driver_forked(struct snib__driver *driver);
 
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
@@ -140,7 +150,10 @@ void snib__driver_receive(struct snib__driver *driver, int link, struct snib__so
                           const char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
 void snib__driver_drop_sock(struct snib__driver *driver, int link);
+/* The command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+struct snib__sock *snib__driver_command(const struct snib__driver *driver);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__driver_ring(struct snib__wakes *wakes);
 void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */
 

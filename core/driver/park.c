@@ -14,20 +14,22 @@ snib__time snib__now(void)
     return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
 }
 
+/* The kernel's clock of sleeps stops in a suspend, and a wake-up can be late when its thread is kept from
+ * giving it: nobody sleeps longer than this without a look. */
+#define PARK_NAP (999 * SNIB__MS)
+
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
-    struct timespec ts, *timeout = NULL;
-    if (until != SNIB__NEVER) {
-        snib__time now = snib__now();
-        snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
-                               .tv_nsec = (long)(left % 1000000000u)};
-        timeout = &ts;
-    }
-    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, NULL, 0) == 0 ||
+    snib__time now = until == SNIB__NEVER ? 0 : snib__now();
+    snib__time left = until > now ? until - now : 0;
+    bool nap = left > PARK_NAP;
+    struct timespec ts = {.tv_nsec = (long)(nap ? PARK_NAP : left)};
+    if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &ts, NULL, 0) == 0 ||
         errno == EAGAIN)
         return SNIB__PARKED_NO;
-    return errno == EINTR ? SNIB__PARKED_SIGNAL : SNIB__PARKED_TIMEOUT;
+    if (errno == EINTR)
+        return SNIB__PARKED_SIGNAL;
+    return nap ? SNIB__PARKED_NO : SNIB__PARKED_TIMEOUT;
 }
 
 void snib__unpark(_Atomic uint32_t *word)

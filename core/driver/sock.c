@@ -1,28 +1,23 @@
 #include "driver/sock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-/* A name being resolved on a thread of its own, because getaddrinfo() can take many seconds and the
- * driver must never block.  Shared by that thread and the socket; the last one frees it. */
+#define SOCK_STAGGER (250 * SNIB__MS) /* RFC 8305, section 5 */
+
+/* ---- names ---- */
+
+/* A name being resolved on a thread of its own, because that can take many seconds and the driver must
+ * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
+ * hangs no other is begun: sockets that come meanwhile wait for the same. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
-    int fd; /* readable when done */
+    int bell; /* rings when done */
     int result;
     struct addrinfo *addresses;
     char port[8];
@@ -31,196 +26,284 @@ struct snib__resolve {
 
 static void sock_resolve_put(struct snib__resolve *resolve)
 {
-    if (atomic_fetch_sub(&resolve->refs, 1) != 1)
+    if (!resolve || atomic_fetch_sub(&resolve->refs, 1) != 1)
         return;
     if (resolve->addresses)
-        freeaddrinfo(resolve->addresses);
-    if (resolve->fd >= 0)
-        close(resolve->fd);
+        snib__sys_resolve_free(resolve->addresses);
+    if (resolve->bell >= 0)
+        snib__sys_close(resolve->bell);
     free(resolve);
-}
-
-static int sock_lookup(struct snib__resolve *resolve, int flags)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-    return getaddrinfo(resolve->host, resolve->port, &hints, &resolve->addresses);
 }
 
 static void *sock_resolve_main(void *argument)
 {
     struct snib__resolve *resolve = argument;
-    uint64_t one = 1;
-    resolve->result = sock_lookup(resolve, AI_ADDRCONFIG);
+    resolve->result = snib__sys_resolve(resolve->host, resolve->port, false, &resolve->addresses);
     atomic_store(&resolve->done, 1);
-    ssize_t n = write(resolve->fd, &one, sizeof one);
-    (void)n; /* the counter of a fresh eventfd cannot overflow */
+    snib__sys_ring(resolve->bell);
     sock_resolve_put(resolve);
     return NULL;
 }
 
+static struct snib__resolve *sock_resolve_new(const struct snib__url *url)
+{
+    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    if (!resolve)
+        return NULL;
+    atomic_store(&resolve->refs, 1);
+    resolve->bell = -1;
+    strcpy(resolve->host, url->host); /* sized above */
+    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
+    return resolve;
+}
+
 static int sock_resolve_start(struct snib__resolve *resolve)
 {
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    resolve->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (resolve->fd < 0)
+    resolve->bell = snib__sys_bell();
+    if (resolve->bell < 0)
         return errno;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     atomic_fetch_add(&resolve->refs, 1);
-    int error = pthread_create(&thread, &attr, sock_resolve_main, resolve);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    int error = snib__sys_thread(sock_resolve_main, resolve, 0, NULL);
     if (error)
         atomic_fetch_sub(&resolve->refs, 1);
     return error;
 }
 
+void snib__way_free(struct snib__way *way)
+{
+    sock_resolve_put(way->resolving);
+    way->resolving = NULL;
+    snib__url_free(&way->url);
+}
+
+/* ---- connecting ---- */
+
+static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
+{
+    return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
+}
+
+/* The next of the resolver's addresses in the order of trying; NULL: all are taken. */
+static const struct addrinfo *sock_choose(const struct snib__sock *sock)
+{
+    const struct addrinfo *first = NULL;
+    const struct addrinfo *last = sock->addresses_n ? sock->addresses[sock->addresses_n - 1] : NULL;
+    for (const struct addrinfo *at = sock->resolve->addresses; at; at = at->ai_next) {
+        bool taken = false;
+        for (uint32_t i = 0; i < sock->addresses_n; i++)
+            taken = taken || sock->addresses[i] == at;
+        if (taken)
+            continue;
+        if (last ? at->ai_family != last->ai_family : sock_worked(sock->way, at))
+            return at;
+        first = first ? first : at;
+    }
+    return first;
+}
+
+static void sock_order(struct snib__sock *sock, snib__time now)
+{
+    const struct addrinfo *at;
+    while (sock->addresses_n < SNIB__SOCK_ADDRESSES && (at = sock_choose(sock)))
+        sock->addresses[sock->addresses_n++] = at;
+    sock->until = now + sock->way->timeout;
+    sock->begin_next = now;
+}
+
 /* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
-static void sock_opened(struct snib__sock *sock)
+static int sock_opened(struct snib__sock *sock, int fd)
 {
-    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
-    setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
-    fcntl(sock->fd, F_SETFL, fcntl(sock->fd, F_GETFL) & ~O_NONBLOCK);
+    sock->fd = fd;
+    snib__sys_may_block(fd);
     sock->open = true;
+    return 1;
 }
 
-static void sock_tune(int fd)
+static void sock_end_try(struct snib__sock *sock, uint32_t i)
 {
-    int one = 1, idle = 15, interval = 5, count = 3;
-    /* A pub/sub connection whose peer vanished is found by keep-alive; command links by their replies. */
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    snib__sys_close(sock->tries[i].fd);
+    sock->tries_n--;
+    for (; i < sock->tries_n; i++)
+        sock->tries[i] = sock->tries[i + 1];
 }
 
-/* Begin with the current address, or the next that can be begun with.  1 open, 0 under way, -1 none left. */
-static int sock_attempt(struct snib__sock *sock)
+/* The first that answers wins.  1 if one has. */
+static int sock_won(struct snib__sock *sock, uint32_t i)
 {
-    for (struct addrinfo *at = sock->address_now; at; at = at->ai_next) {
-        sock->address_now = at->ai_next;
-        sock->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (sock->fd < 0) {
-            sock->last_error = errno;
+    struct snib__way *way = sock->way;
+    const struct addrinfo *at = sock->tries[i].at;
+    int fd = sock->tries[i].fd;
+    if (at->ai_addrlen <= sizeof way->worked) {
+        memcpy(&way->worked, at->ai_addr, at->ai_addrlen);
+        way->worked_n = at->ai_addrlen;
+    }
+    sock->tries[i] = sock->tries[--sock->tries_n];
+    while (sock->tries_n > 0)
+        sock_end_try(sock, 0);
+    return sock_opened(sock, fd);
+}
+
+/* Begin with the next address.  When too many are under way, the oldest has had its time. */
+static int sock_begin(struct snib__sock *sock, snib__time now)
+{
+    const struct addrinfo *at = sock->addresses[sock->begun++];
+    snib__time share = sock->way->timeout / sock->addresses_n;
+    int fd = -1;
+    if (sock->tries_n == SNIB__SOCK_TRIES) {
+        sock->last_error = ETIMEDOUT;
+        sock_end_try(sock, 0);
+    }
+    sock->begin_next = now + (share < SOCK_STAGGER ? share : SOCK_STAGGER);
+    int error = snib__sys_connect(at->ai_addr, at->ai_addrlen, &fd);
+    if (error && error != EINPROGRESS) {
+        sock->last_error = error;
+        return 0;
+    }
+    sock->tries[sock->tries_n].fd = fd;
+    sock->tries[sock->tries_n++].at = at;
+    return error == 0 ? sock_won(sock, sock->tries_n - 1) : 0;
+}
+
+static int sock_connect_step(struct snib__sock *sock, snib__time now)
+{
+    for (uint32_t i = 0; i < sock->tries_n;) {
+        int error = snib__sys_connected(sock->tries[i].fd);
+        if (error == 0)
+            return sock_won(sock, i);
+        if (error == EINPROGRESS) {
+            i++;
             continue;
         }
-        sock_tune(sock->fd);
-        if (connect(sock->fd, at->ai_addr, at->ai_addrlen) == 0) {
-            sock_opened(sock);
-            return 1;
-        }
-        if (errno == EINPROGRESS)
-            return 0;
-        sock->last_error = errno;
-        close(sock->fd);
-        sock->fd = -1;
+        sock->last_error = error;
+        sock_end_try(sock, i);
     }
+    while (sock->begun < sock->addresses_n && (sock->tries_n == 0 || now >= sock->begin_next))
+        if (sock_begin(sock, now))
+            return 1;
+    return sock->tries_n > 0 ? 0 : -1;
+}
+
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
+{
+    int step = 0;
+    *out_code = SNIB_EUNREACHABLE;
+    if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+        if (sock->resolve->result != 0) {
+            *out_code = SNIB_ERESOLVE;
+            *out_errno = 0;
+            return -1;
+        }
+        sock_order(sock, now);
+    }
+    if (sock->addresses_n > 0)
+        step = sock_connect_step(sock, now);
+    *out_errno = sock->last_error;
+    if (step != 0 || now < sock->until)
+        return step;
+    if (sock->addresses_n == 0)
+        *out_code = SNIB_ERESOLVE;
+    *out_errno = ETIMEDOUT;
     return -1;
 }
+
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+                          snib__time *out_until)
+{
+    *out_until = sock->until;
+    if (sock->addresses_n == 0) {
+        polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
+        return 1;
+    }
+    if (sock->begun < sock->addresses_n && sock->begin_next < sock->until)
+        *out_until = sock->begin_next;
+    for (uint32_t i = 0; i < sock->tries_n; i++)
+        polls[i] = (struct pollfd){.fd = sock->tries[i].fd, .events = POLLOUT};
+    return sock->tries_n;
+}
+
+/* ---- birth and end ---- */
 
 static int sock_unix(struct snib__sock *sock, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = -1;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    sock->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (sock->fd < 0)
-        return errno;
-    if (connect(sock->fd, (struct sockaddr *)&address, sizeof address) < 0)
-        return errno;
-    sock_opened(sock);
-    return 0;
+    int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
+    if (error == EINPROGRESS) { /* not of a unix socket */
+        snib__sys_close(fd);
+        return error;
+    }
+    if (!error)
+        sock_opened(sock, fd);
+    return error;
 }
 
-static int sock_tcp(struct snib__sock *sock, const struct snib__url *url, int32_t *out_code)
+/* An address is taken as it is; a name is looked up, unless a lookup is still under way. */
+static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
-    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    struct snib__way *way = sock->way;
+    struct snib__resolve *resolve = way->resolving;
+    sock->until = now + way->timeout;
+    if (resolve && !atomic_load(&resolve->done)) {
+        atomic_fetch_add(&resolve->refs, 1);
+        sock->resolve = resolve;
+        return 0;
+    }
+    sock_resolve_put(resolve);
+    way->resolving = NULL;
+    resolve = sock->resolve = sock_resolve_new(&way->url);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
     }
-    atomic_store(&resolve->refs, 1);
-    resolve->fd = -1;
-    strcpy(resolve->host, url->host); /* sized above */
-    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
-    sock->resolve = resolve;
-    if (sock_lookup(resolve, AI_NUMERICHOST) != 0)
-        return sock_resolve_start(resolve);
-    sock->address_now = resolve->addresses;
-    return sock_attempt(sock) < 0 ? sock->last_error : 0;
+    if (snib__sys_resolve(resolve->host, resolve->port, true, &resolve->addresses) != 0) {
+        int error = sock_resolve_start(resolve);
+        if (error)
+            return error;
+        atomic_fetch_add(&resolve->refs, 1);
+        way->resolving = resolve;
+        return 0;
+    }
+    sock_order(sock, now);
+    return sock_connect_step(sock, now) < 0 ? sock->last_error : 0;
 }
 
 static void sock_free(struct snib__sock *sock)
 {
-    if (sock->fd >= 0)
-        close(sock->fd);
-    if (sock->resolve)
-        sock_resolve_put(sock->resolve);
+    int fd = sock->fd;
+    sock->fd = -1; /* first: a child of a fork closes what it finds here */
+    if (fd >= 0)
+        snib__sys_close(fd);
+    while (sock->tries_n > 0)
+        sock_end_try(sock, 0);
+    sock_resolve_put(sock->resolve);
+    snib__buf_free(&sock->sending);
     free(sock);
 }
 
-struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno)
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+                                  int *out_errno)
 {
     struct snib__sock *sock = calloc(1, sizeof *sock);
     *out_code = SNIB_ENOMEM;
+    *out_errno = ENOMEM;
     if (!sock)
         return NULL;
     sock->fd = -1;
+    sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    *out_errno = url->is_unix ? sock_unix(sock, url->path) : sock_tcp(sock, url, out_code);
+    *out_errno = way->url.is_unix ? sock_unix(sock, way->url.path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);
     return NULL;
 }
 
-int snib__sock_fd(const struct snib__sock *sock, short *out_events)
-{
-    *out_events = sock->fd >= 0 ? POLLOUT : POLLIN;
-    return sock->fd >= 0 ? sock->fd : sock->resolve->fd;
-}
-
-int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno)
-{
-    *out_code = SNIB_EUNREACHABLE;
-    *out_errno = 0;
-    if (sock->fd < 0) {
-        if (!atomic_load(&sock->resolve->done))
-            return 0;
-        if (sock->resolve->result != 0) {
-            *out_code = SNIB_ERESOLVE;
-            return -1;
-        }
-        sock->address_now = sock->resolve->addresses;
-    } else {
-        int error = 0;
-        socklen_t n = sizeof error;
-        struct pollfd ready = {.fd = sock->fd, .events = POLLOUT};
-        if (poll(&ready, 1, 0) == 0)
-            return 0;
-        getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &n);
-        if (error == 0) {
-            sock_opened(sock);
-            return 1;
-        }
-        sock->last_error = error;
-        close(sock->fd);
-        sock->fd = -1;
-    }
-    int result = sock_attempt(sock);
-    *out_errno = sock->last_error;
-    return result;
-}
-
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
     if (sock->fd >= 0)
-        shutdown(sock->fd, SHUT_RDWR);
+        snib__sys_shutdown(sock->fd);
     if (sock->users == 0)
         sock_free(sock);
 }

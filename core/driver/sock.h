@@ -3,38 +3,84 @@
  * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
  * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
  * calls, and closed by the last of them, so that a descriptor is never reused under a sleeping thread.
+ *
+ * The roles of reader and writer belong to the socket and end with it: a thread that sits in a signal
+ * handler, or is stopped, with a role is left behind with the dead socket, and the next socket is free.
+ *
+ * A name can have several addresses.  They are tried as RFC 8305 has it: the one that worked last, then
+ * by turns of family in the resolver's order, the next one when the one before has failed or has taken its
+ * time; the first that answers wins.
  */
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
 
 #include "api/url.h"
+#include "driver/sys.h"
+#include "net/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A recv() without MSG_DONTWAIT returns after this time at the latest. */
-#define SNIB__SOCK_NAP_MS 50
+#define SNIB__SOCK_TRIES 4 /* addresses under way at once */
+#define SNIB__SOCK_ADDRESSES 16
 
 struct snib__resolve;
 
+/* The way to the server, for all sockets of a client. */
+struct snib__way {
+    struct snib__url url;
+    snib__time timeout; /* for resolving the name, and again for connecting */
+    struct sockaddr_storage worked;
+    socklen_t worked_n;              /* 0: none has */
+    struct snib__resolve *resolving; /* the one lookup at a time, finished or not */
+};
+
+struct snib__op;
+
+enum snib__reader {
+    SNIB__READER_NOBODY,
+    SNIB__READER_CALLER,
+    SNIB__READER_THREAD,
+    SNIB__READER_TRANSIT
+};
+
 struct snib__sock {
-    int fd; /* -1 while the name is being resolved */
+    int fd; /* -1 while it is not connected */
     int users;
     bool open; /* connected */
     bool dead;
+    /* on the way there */
+    struct snib__way *way;
     struct snib__resolve *resolve;
-    void *address_now; /* struct addrinfo of the attempt, then its successors */
+    const struct addrinfo *addresses[SNIB__SOCK_ADDRESSES]; /* in the order of trying */
+    uint32_t addresses_n, begun;
+    struct {
+        int fd;
+        const struct addrinfo *at;
+    } tries[SNIB__SOCK_TRIES];
+    uint32_t tries_n;
+    snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    /* once it is open: the roles */
+    int reader;               /* enum snib__reader */
+    struct snib__op *nominee; /* in transit to it */
+    snib__time nominated_at;
+    bool writing;
+    struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
-struct snib__sock *snib__sock_new(const struct snib__url *url, int32_t *out_code, int *out_errno);
+void snib__way_free(struct snib__way *way);
 
-/* snib__sock_fd - which descriptor and events to poll for while it is not open. */
-int snib__sock_fd(const struct snib__sock *sock, short *out_events);
+/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
+struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
+                                  int *out_errno);
+
+/* snib__sock_polls - what to poll for while it is not open, and until when; returns how many. */
+uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
+                          snib__time *out_until);
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
-int snib__sock_step(struct snib__sock *sock, int32_t *out_code, int *out_errno);
+int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */

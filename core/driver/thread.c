@@ -4,50 +4,38 @@
 #include "driver/driver.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
+/* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
+#define THREAD_TRANSIT (100 * SNIB__MS)
 
 int snib__driver_start(struct snib__driver *d)
 {
-    pthread_attr_t attr;
-    sigset_t all, old;
     if (d->thread_started)
         return 0;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, THREAD_STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program's threads */
     d->sleep_until = 0;
-    int error = pthread_create(&d->thread, &attr, snib__thread_main, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    int error = snib__sys_thread(snib__thread_main, d, THREAD_STACK, &d->thread);
     d->thread_started = error == 0;
     return error;
 }
 
 void snib__driver_stop(struct snib__driver *d)
 {
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     bool started = d->thread_started;
-    uint64_t one = 1;
     d->stop = true;
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
     if (started) {
-        ssize_t n = write(d->wake_fd, &one, sizeof one);
-        (void)n;
-        pthread_join(d->thread, NULL);
+        snib__sys_ring(d->wake_fd);
+        snib__sys_join(d->thread);
     }
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     d->thread_started = false;
     for (int link = 0; link < 2; link++)
         snib__driver_drop_sock(d, link);
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
 }
 
 static void thread_wishes(struct snib__driver *d, int link)
@@ -58,8 +46,7 @@ static void thread_wishes(struct snib__driver *d, int link)
             continue;
         int32_t code = 0;
         int os_error = 0;
-        d->socks[link] = snib__sock_new(&d->url, &code, &os_error);
-        d->connect_by[link] = snib__now() + d->connect_timeout;
+        d->socks[link] = snib__sock_new(&d->way, snib__now(), &code, &os_error);
         if (!d->socks[link])
             snib__driver_link_down(d, link, code, os_error);
         else if (d->socks[link]->open)
@@ -71,17 +58,15 @@ static void thread_wishes(struct snib__driver *d, int link)
 static void thread_connecting(struct snib__driver *d, int link, snib__time now)
 {
     struct snib__sock *sock = d->socks[link];
-    int32_t code = SNIB_EUNREACHABLE;
-    int os_error = 0;
+    int32_t code;
+    int os_error;
     if (!sock || sock->open)
         return;
-    int step = snib__sock_step(sock, &code, &os_error);
+    int step = snib__sock_step(sock, now, &code, &os_error);
     if (step > 0)
         snib__engine_link_up(d->engine, link, now);
     else if (step < 0)
         snib__driver_link_down(d, link, code, os_error);
-    else if (now >= d->connect_by[link])
-        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, ETIMEDOUT);
 }
 
 /* The pub/sub link has one writer, this thread, and little to write. */
@@ -91,89 +76,108 @@ static void thread_send_pubsub(struct snib__driver *d)
     struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
     if (!sock || !sock->open || snib__buf_size(out) == 0)
         return;
-    ssize_t n =
-        send(sock->fd, out->data + out->head, snib__buf_size(out), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
 
 /* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
- * to come.  True if this thread is to read. */
+ * to come, and to another when the nominee does not come.  True if this thread is to read. */
 static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND), callers = 0;
-    struct snib__sock *sock = d->socks[SNIB__COMMAND];
-    if (d->reader == SNIB__READER_THREAD) {
+    struct snib__sock *sock = snib__driver_command(d);
+    if (!sock)
+        return false;
+    if (sock->reader == SNIB__READER_THREAD) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op);
-        if (in_flight == 0)
-            d->reader = SNIB__READER_NOBODY;
-        else if (in_flight <= callers)
+        if (in_flight <= callers)
             snib__driver_pass_role(d, wakes);
+    } else if (sock->reader == SNIB__READER_TRANSIT &&
+               snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
+        snib__driver_pass_role(d, wakes);
     }
-    if (d->reader == SNIB__READER_NOBODY && in_flight > 0 && sock && sock->open)
-        d->reader = SNIB__READER_THREAD;
-    return d->reader == SNIB__READER_THREAD && sock && sock->open;
+    if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
+        sock->reader = SNIB__READER_THREAD;
+    return sock->reader == SNIB__READER_THREAD;
 }
 
-/* What one sleep watches, and what came of it. */
+/* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
 struct thread_watch {
-    struct pollfd polls[3]; /* the wake descriptor, then the links */
+    struct pollfd polls[2 + 2 * SNIB__SOCK_TRIES];
+    uint32_t n;
     struct snib__sock *socks[2];
-    bool open[2]; /* connected before the sleep */
+    struct pollfd *ready[2]; /* of a link that is connected and watched */
+    bool open[2];            /* connected before the sleep */
     ssize_t got[2];
     int errors[2];
 };
 
+static snib__time thread_earlier(snib__time a, snib__time b)
+{
+    return a < b ? a : b;
+}
+
 /* Choose what to watch; returns until when at most. */
 static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
 {
-    snib__time until = snib__engine_deadline(d->engine);
+    snib__time until = snib__engine_deadline(d->engine), at;
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
+    watch->n = 2;
     for (int link = 0; link < 2; link++) {
         struct snib__sock *sock = watch->socks[link] = d->socks[link];
-        struct pollfd *ready = &watch->polls[1 + link];
-        *ready = (struct pollfd){.fd = -1};
         watch->open[link] = sock && sock->open;
+        watch->ready[link] = NULL;
         if (!sock)
             continue;
         sock->users++;
         if (!sock->open) {
-            ready->fd = snib__sock_fd(sock, &ready->events);
-            until = d->connect_by[link] < until ? d->connect_by[link] : until;
+            watch->n += snib__sock_polls(sock, watch->polls + watch->n, &at);
+            until = thread_earlier(until, at);
         } else if (link == SNIB__PUBSUB || reads) {
             bool unsent = link == SNIB__PUBSUB
                               ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : snib__buf_size(&d->sending) > 0;
-            *ready = (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+                              : snib__buf_size(&sock->sending) > 0;
+            watch->ready[link] = &watch->polls[watch->n++];
+            *watch->ready[link] =
+                (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         }
     }
     return until;
 }
 
-/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
-static void thread_sleep(struct thread_watch *watch, snib__time until, char *bytes)
+/* Have the alarm wake the next sleep in time; returns how long that may last beside.  An alarm that is too
+ * early does no harm, so it is set seldom.  It counts from now by a clock that a suspend does not stop; what
+ * may pass between the two calls, and whatever a clock or a wake-up may miss, the nap makes up for. */
+static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
-    struct timespec ts, *timeout = NULL;
-    if (until != SNIB__NEVER) {
-        snib__time now = snib__now();
-        snib__time left = until > now ? until - now : 0;
-        ts = (struct timespec){.tv_sec = (time_t)(left / 1000000000u),
-                               .tv_nsec = (long)(left % 1000000000u)};
-        timeout = &ts;
+    snib__time now = snib__now();
+    if (*until != SNIB__NEVER || d->waiters || d->hold_watchers)
+        *until = thread_earlier(*until, now + d->nap);
+    if (*until <= now)
+        return 0;
+    if (*until < d->alarm_at) {
+        d->alarm_at = *until;
+        snib__sys_alarm_set(d->alarm_fd, *until - now);
     }
-    if (ppoll(watch->polls, 3, timeout, NULL) <= 0)
-        for (int i = 0; i < 3; i++)
+    return SNIB__NEVER;
+}
+
+/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
+static void thread_sleep(struct thread_watch *watch, snib__time left, char *bytes)
+{
+    if (snib__sys_poll(watch->polls, watch->n, left) <= 0)
+        for (uint32_t i = 0; i < watch->n; i++)
             watch->polls[i].revents = 0;
-    if (watch->polls[0].revents) {
-        uint64_t count;
-        ssize_t n = read(watch->polls[0].fd, &count, sizeof count);
-        (void)n;
-    }
+    for (int i = 0; i < 2; i++)
+        if (watch->polls[i].revents)
+            snib__sys_hush(watch->polls[i].fd);
     for (int link = 0; link < 2; link++)
-        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
-            watch->got[link] = recv(watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES,
-                                    THREAD_READ_BYTES, MSG_DONTWAIT);
+        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
+            watch->got[link] = snib__sys_recv(
+                watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES, THREAD_READ_BYTES, false);
             watch->errors[link] = errno;
         }
 }
@@ -181,11 +185,13 @@ static void thread_sleep(struct thread_watch *watch, snib__time until, char *byt
 /* Hand on what the sleep brought. */
 static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
 {
+    if (watch->polls[1].revents)
+        d->alarm_at = SNIB__NEVER;
     for (int link = 0; link < 2; link++) {
         struct snib__sock *sock = watch->socks[link];
         if (!sock)
             continue;
-        if (watch->open[link] && (watch->polls[1 + link].revents & ~POLLOUT)) {
+        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
             d->reads += link == SNIB__COMMAND;
             snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
                                  watch->errors[link]);
@@ -209,12 +215,14 @@ static void thread_pass(struct snib__driver *d, char *bytes)
     thread_send_pubsub(d);
     snib__driver_flush(d, thread_reads(d, &wakes));
     snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
+    snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
-    pthread_mutex_unlock(&d->mutex);
+    snib__sys_unlock(&d->mutex);
     wakes.thread = false; /* that is us */
+    snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(&watch, until, bytes);
-    pthread_mutex_lock(&d->mutex);
+    thread_sleep(&watch, left, bytes);
+    snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
     d->wake_raised = false;
     thread_feed(d, &watch, bytes);
@@ -225,11 +233,12 @@ void *snib__thread_main(void *argument)
     struct snib__driver *d = argument;
     char bytes[2 * THREAD_READ_BYTES];
     prctl(PR_SET_NAME, "snib");
-    pthread_mutex_lock(&d->mutex);
+    snib__sys_lock(&d->mutex);
     while (!d->stop)
         thread_pass(d, bytes);
-    if (d->reader == SNIB__READER_THREAD)
-        d->reader = SNIB__READER_NOBODY;
-    pthread_mutex_unlock(&d->mutex);
+    struct snib__sock *sock = snib__driver_command(d);
+    if (sock && sock->reader == SNIB__READER_THREAD)
+        sock->reader = SNIB__READER_NOBODY;
+    snib__sys_unlock(&d->mutex);
     return NULL;
 }

@@ -14,7 +14,9 @@
  * Strings     that come with a length need no terminator and are copied before the call returns.
  * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
  * Threads     every function may be called from any thread unless it says otherwise, and none is
- *             async-signal-safe.  A function does not block unless it says so.
+ *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
+ *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
+ *             signal handler, or is stopped, inside a call keeps no other hold from being renewed.
  * Fork        the child inherits handles that answer SNIB_EFORKED and send nothing; freeing them is
  *             safe, the parent's locks are untouched, and the child may open a client of its own.
  */
@@ -130,7 +132,8 @@ typedef struct snib_client_options {
     uint32_t size;
     uint32_t flags;             /* must be 0 */
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms; /* one attempt to connect; default 3000 */
+    int64_t connect_timeout_ms; /* one attempt to connect, with all addresses of the name, and as
+                                   long again to resolve it; default 3000 */
     int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
@@ -553,7 +556,8 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
  * Blocks   for at most timeout_ms (-1 no limit).
- * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT, or an error. */
+ * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT at the end of that time,
+ *          SNIB_AGAIN when a signal handler ran, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 

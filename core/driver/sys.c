@@ -1,0 +1,175 @@
+#include "driver/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* syscall() is no cancellation point, as the functions of the C library are that wrap these calls. */
+
+void snib__sys_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+}
+
+void snib__sys_unlock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+}
+
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    pthread_attr_init(&attr);
+    if (stack)
+        pthread_attr_setstacksize(&attr, stack);
+    if (!out_thread)
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(out_thread ? out_thread : &thread, &attr, run, argument);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+void snib__sys_join(pthread_t thread)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    pthread_join(thread, NULL);
+    pthread_setcancelstate(old, NULL);
+}
+
+/* ---- descriptors that wake ---- */
+
+int snib__sys_bell(void)
+{
+    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+void snib__sys_ring(int bell)
+{
+    uint64_t one = 1;
+    syscall(SYS_write, bell, &one, sizeof one); /* at its limit it is readable all the same */
+}
+
+void snib__sys_hush(int bell)
+{
+    uint64_t count;
+    syscall(SYS_read, bell, &count, sizeof count);
+}
+
+int snib__sys_alarm(void)
+{
+    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+static struct timespec sys_timespec(snib__time ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+void snib__sys_alarm_set(int alarm, snib__time in)
+{
+    struct itimerspec when = {.it_value = sys_timespec(in == SNIB__NEVER ? 0 : in ? in : 1)};
+    timerfd_settime(alarm, 0, &when, NULL);
+}
+
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left)
+{
+    struct timespec ts = sys_timespec(left == SNIB__NEVER ? 0 : left);
+    return (int)syscall(SYS_ppoll, polls, n, left == SNIB__NEVER ? NULL : &ts, NULL, 8);
+}
+
+/* ---- sockets ---- */
+
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
+{
+    return syscall(SYS_recvfrom, fd, bytes, cap, wait ? 0 : MSG_DONTWAIT, NULL, NULL);
+}
+
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
+{
+    return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
+/* A command link is found dead by its replies.  For the rest: a peer that vanished is found by keep-alive
+ * 10 + 3 x 3 s after the last byte, and bytes that nobody confirms after 15 s. */
+static void sys_tune(int fd)
+{
+    int one = 1, idle = 10, interval = 3, count = 3;
+    unsigned unconfirmed_ms = 15000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unconfirmed_ms, sizeof unconfirmed_ms);
+}
+
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return errno;
+    if (address->sa_family != AF_UNIX)
+        sys_tune(fd);
+    *out_fd = fd;
+    if (syscall(SYS_connect, fd, address, n) == 0)
+        return 0;
+    int error = errno;
+    if (error != EINPROGRESS)
+        snib__sys_close(fd);
+    return error;
+}
+
+int snib__sys_connected(int fd)
+{
+    int error = 0;
+    socklen_t n = sizeof error;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    if (snib__sys_poll(&ready, 1, 0) == 0)
+        return EINPROGRESS;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    return error;
+}
+
+void snib__sys_may_block(int fd)
+{
+    struct timeval nap = {.tv_usec = SNIB__SOCK_NAP_MS * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &nap, sizeof nap);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
+
+void snib__sys_shutdown(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+}
+
+void snib__sys_close(int fd)
+{
+    syscall(SYS_close, fd);
+}
+
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags =
+                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : AI_ADDRCONFIG)};
+    return getaddrinfo(host, port, &hints, out);
+}
+
+void snib__sys_resolve_free(struct addrinfo *addresses)
+{
+    freeaddrinfo(addresses);
+}

@@ -1,0 +1,61 @@
+/* sys.h - what the driver asks of the system: all that may block, fail, do half of it or tell the time.
+ *
+ * One seam with two sides: sys.c (and park.c) is the system's; tests/driver puts a world of its own in its
+ * place, where a seed decides which thread runs and what each of these calls returns.
+ *
+ * None of them is a cancellation point.  A thread that is cancelled inside the library goes on to the end
+ * of its call, so it never leaves with a role, a reference or the mutex.
+ */
+#ifndef SNIB__SYS_H
+#define SNIB__SYS_H
+
+#include "driver/park.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* A recv() that waits returns after this time at the latest. */
+#define SNIB__SOCK_NAP_MS 50
+
+void snib__sys_lock(pthread_mutex_t *mutex);
+void snib__sys_unlock(pthread_mutex_t *mutex);
+
+/* A thread with all signals blocked: they are for the program's own.  out_thread NULL: nobody joins it.
+ * 0 or errno. */
+int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
+void snib__sys_join(pthread_t thread);
+
+/* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
+int snib__sys_bell(void);
+void snib__sys_ring(int bell);
+void snib__sys_hush(int bell);
+
+/* An alarm is a descriptor that is readable some time after alarm_set, a suspend counted in, until hush.
+ * SNIB__NEVER: not at all. */
+int snib__sys_alarm(void);
+void snib__sys_alarm_set(int alarm, snib__time in);
+
+/* As poll(), for at most `left`; -1 with errno. */
+int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
+
+/* As recv() and send(); only a recv() with `wait` blocks, and for SNIB__SOCK_NAP_MS at most. */
+ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
+
+/* Begin to connect a socket of its own, which is *out_fd unless the result is an error: 0 connected,
+ * EINPROGRESS, or errno. */
+int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
+int snib__sys_connected(int fd);  /* how it is getting on: the same results */
+void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
+void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
+void snib__sys_close(int fd);
+
+/* As getaddrinfo() for a stream with a numeric port; `numeric`: the host is an address, nobody is asked. */
+int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
+void snib__sys_resolve_free(struct addrinfo *addresses);
+
+#endif

@@ -1,0 +1,239 @@
+/* threads.c - threads of the program that are interrupted, stopped or cancelled inside a call.
+ *
+ * Whoever reads for all may be any of them.  The others' locks must not depend on it.
+ */
+#include "../support/support.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LEASE_MS = 3000 };
+
+/* ---- A handler that stays ---------------------------------------------------------------------- */
+
+static sem_t entered, leave;
+
+static void stay(int signal)
+{
+    (void)signal;
+    sem_post(&entered);
+    while (sem_wait(&leave) != 0) {
+    }
+}
+
+static void pass(int signal)
+{
+    (void)signal;
+    sem_post(&entered);
+}
+
+static void handle(int signal, void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+    sem_destroy(&entered);
+    sem_destroy(&leave);
+    sem_init(&entered, 0, 0);
+    sem_init(&leave, 0, 0);
+    assert_int_equal(sigaction(signal, &action, NULL), 0);
+}
+
+struct caller {
+    pthread_t thread;
+    snib_lock *lock;
+    snib_hold *hold;
+    int code;
+};
+
+static void *call(void *argument)
+{
+    struct caller *caller = argument;
+    caller->code = snib_lock_acquire(caller->lock, 0, -1, &caller->hold, NULL);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* Start a caller and see it wait for an answer of the stopped server: it reads for all. */
+static void start_reader(struct caller *caller, snib_client *client)
+{
+    uint64_t before = must_stats(client).commands;
+    *caller = (struct caller){.lock = must_lock(client, "reader")};
+    assert_int_equal(pthread_create(&caller->thread, NULL, call, caller), 0);
+    AWAIT(must_stats(client).commands > before, 5000);
+    nap_us(20000);
+}
+
+static void stuck_reader(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open_lease(server->url, LEASE_MS);
+    snib_hold *held = must_acquire(must_lock(client, "held"), -1), *other;
+    struct caller reader;
+    handle(SIGUSR1, stay);
+    server_pause(server);
+    start_reader(&reader, client);
+    pthread_kill(reader.thread, SIGUSR1);
+    while (sem_wait(&entered) != 0) {
+    }
+    server_continue(server);
+    EXPECT(snib_hold_wait(held, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+    EXPECT(snib_hold_check(held, err), SNIB_OK);
+    EXPECT(snib_lock_acquire(must_lock(client, "other"), 0, 10000, &other, err), SNIB_OK);
+    must_release(other);
+    sem_post(&leave);
+    pthread_join(reader.thread, NULL);
+    assert_int_equal(reader.code, SNIB_OK);
+    must_release(reader.hold);
+    must_release(held);
+    snib_client_free(client);
+}
+
+/* A call is no cancellation point: the thread ends when its call has. */
+static void cancelled_reader(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open_lease(server->url, LEASE_MS);
+    snib_hold *held = must_acquire(must_lock(client, "held"), -1);
+    struct caller reader;
+    void *end;
+    server_pause(server);
+    start_reader(&reader, client);
+    pthread_cancel(reader.thread);
+    nap_us(20000);
+    server_continue(server);
+    pthread_join(reader.thread, &end);
+    assert_ptr_equal(end, PTHREAD_CANCELED);
+    assert_int_equal(reader.code, SNIB_OK);
+    must_release(reader.hold);
+    must_release(must_acquire(must_lock(client, "other"), 10000));
+    must_release(held);
+    snib_client_free(client);
+}
+
+/* ---- Handlers that return ---------------------------------------------------------------------- */
+
+static void interrupted_reader(void **state)
+{
+    struct server *server = *state;
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = 3600000; /* and with it the reply's time-out */
+    options.reply_timeout_ms = 600000;
+    EXPECT(snib_client_open(server->url, &options, &client, err), SNIB_OK);
+    must_release(must_acquire(must_lock(client, "reader"), -1));
+    uint64_t connects = must_stats(client).connects;
+    struct caller reader;
+    handle(SIGUSR1, pass);
+    server_pause(server);
+    start_reader(&reader, client);
+    for (int i = 0; i < 20; i++) {
+        pthread_kill(reader.thread, SIGUSR1);
+        while (sem_wait(&entered) != 0) {
+        }
+        nap_us(2000);
+    }
+    server_continue(server);
+    pthread_join(reader.thread, NULL);
+    assert_int_equal(reader.code, SNIB_OK);
+    assert_int_equal(must_stats(client).connects, connects);
+    assert_int_equal(must_stats(client).reconnects, 0);
+    must_release(reader.hold);
+    snib_client_free(client);
+}
+
+static void *interrupt(void *argument)
+{
+    pthread_t *whom = argument;
+    while (sem_trywait(&leave) != 0) {
+        pthread_kill(*whom, SIGUSR1);
+        nap_us(5000);
+    }
+    return NULL;
+}
+
+static void interrupted_watcher(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open(server->url);
+    snib_hold *held = must_acquire(must_lock(client, "held"), -1);
+    pthread_t self = pthread_self(), other;
+    handle(SIGUSR1, pass);
+    assert_int_equal(pthread_create(&other, NULL, interrupt, &self), 0);
+    EXPECT(snib_hold_wait(held, -1, NULL, err), SNIB_AGAIN);
+    sem_post(&leave);
+    pthread_join(other, NULL);
+    EXPECT(snib_hold_wait(held, 20, NULL, err), SNIB_TIMEDOUT);
+    must_release(held);
+    snib_client_free(client);
+}
+
+/* ---- The background thread --------------------------------------------------------------------- */
+
+/* The signals that a thread of this process blocks, by its name; 0: there is none of that name. */
+static unsigned long long blocked_by(const char *name)
+{
+    unsigned long long blocked = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
+        char path[300], line[200], comm[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof line, status)) {
+            sscanf(line, "Name: %31s", comm);
+            if (strcmp(comm, name) == 0)
+                sscanf(line, "SigBlk: %llx", &blocked);
+        }
+        if (status)
+            fclose(status);
+    }
+    if (tasks)
+        closedir(tasks);
+    return blocked;
+}
+
+static void signals_are_for_the_program(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open(server->url);
+    must_release(must_acquire(must_lock(client, "held"), -1));
+    AWAIT(blocked_by("snib") != 0, 5000);
+    const int signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE,  SIGALRM,
+                           SIGTERM, SIGCHLD, SIGTSTP, SIGPROF, SIGURG,  SIGRTMIN, SIGRTMAX};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (!(blocked_by("snib") >> (signals[i] - 1) & 1))
+            fail_msg("the background thread takes signal %d", signals[i]);
+    snib_client_free(client);
+}
+
+static int start(void **state)
+{
+    static struct server server;
+    server_start(&server, NULL);
+    *state = &server;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stuck_reader),
+        cmocka_unit_test(cancelled_reader),
+        cmocka_unit_test(interrupted_reader),
+        cmocka_unit_test(interrupted_watcher),
+        cmocka_unit_test(signals_are_for_the_program),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
