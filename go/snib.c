@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3d790e092ef9395d"
+#define SNIB_BUILD_ID "dc97888bb8c2694d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -281,13 +281,19 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  * Call with *cursor = 0 first and again with what it became until it is 0 again.  A name can come twice.
  *
  * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
- * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.
+ * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.  What is no
+ *          UTF-8 or a control character in a name, which then is none of Snib's, is shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
 SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len,
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
+
+/* One step without waiting for it, as snib_lock_acquire_submit(): its event's texts are the names. */
+SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
+                                     uint64_t cursor, snib_queue *queue, uint64_t token,
+                                     snib_op **out_op, snib_error *err);
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
@@ -536,6 +542,11 @@ SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t 
                                   char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                                   snib_error *err);
 
+/* The same without waiting for it, as snib_lock_acquire_submit(): the texts come with its event. */
+SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with the reads it took itself).  A fair lock's queue
@@ -651,7 +662,20 @@ enum snib_event_kind {
     SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
 };
 
-/* A plain value: nothing in it needs freeing but the hold of a successful acquire. */
+/* Texts that came with an event: `count` of them from `text` on, each ended by a NUL. */
+typedef struct snib_texts {
+    uint64_t cursor; /* list: where to go on; 0: that was the last step */
+    uint64_t used;   /* bytes, the NULs included */
+    uint32_t count;
+    uint32_t reserved;
+    const char *text;
+} snib_texts;
+
+/* snib_texts_free - give an event's texts back.  NULL is fine. */
+SNIB_API void snib_texts_free(snib_texts *texts);
+
+/* A plain value: nothing in it needs freeing but the hold of a successful acquire, and texts.  Every text is
+ * UTF-8 without control characters, whatever the server holds. */
 typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
@@ -659,6 +683,7 @@ typedef struct snib_event {
     int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: yours now, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
@@ -720,7 +745,7 @@ SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
- * not drained are released; holds that live go on without an event. */
+ * not drained are released, texts freed; holds that live go on without an event. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
@@ -1410,13 +1435,12 @@ struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait,
 /* count: op->answer->count has the answer. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe: texts go to buffer, as list's names do. */
+/* describe, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
-                                       char *buffer, size_t cap, snib__time now, int32_t *out_code);
-/* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
+                                       size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
-                                   const char *pattern, size_t n, char *buffer, size_t cap,
-                                   snib__time now, int32_t *out_code);
+                                   const char *pattern, size_t n, size_t cap, snib__time now,
+                                   int32_t *out_code);
 /* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
 bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
@@ -2238,21 +2262,24 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 #include <stddef.h>
 #include <stdint.h>
 
+
 struct snib__op;
 
 struct snib__asked {
-    uint64_t cursor; /* LIST in: where to go on; out: where to go on next, 0 at the end */
-    int64_t n;       /* COUNT */
-    int32_t what;    /* COUNT: enum snib_count */
-    char *buffer;    /* the caller's, for texts */
-    size_t cap, used;
-    uint32_t count;
-    size_t text_len; /* LIST: the pattern; DESCRIBE: the name */
+    uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    int64_t n;         /* COUNT */
+    int32_t what;      /* COUNT: enum snib_count */
+    size_t cap;        /* LIST, DESCRIBE: bytes of texts at most */
+    snib_texts *texts; /* their answer, until somebody takes it */
+    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 
 /* Whether a question must not be asked again when the answer is lost: it changes something. */
 bool snib__ask_once(const struct snib__op *op);
+
+/* What the operation carries, with what it was answered. */
+void snib__asked_free(struct snib__asked *asked);
 
 #endif
 
@@ -2524,12 +2551,16 @@ uint32_t snib_features(void)
 /* error.c - see error.h. */
 
 
-/* ---- api/utf8.h -------------------------------------------------------------------------------*/
+/* ---- net/text.h -------------------------------------------------------------------------------*/
 
-/* utf8.h - one strict UTF-8 step, shared by name checks and messages. */
-#ifndef SNIB__UTF8_H
-#define SNIB__UTF8_H
+/* text.h - bytes that become text: what others wrote to the server is data until it was cleaned here.
+ *
+ * Whatever leaves the core as text (an owner, a list's name, a description, an error, a log record) is UTF-8
+ * without control characters. */
+#ifndef SNIB__TEXT_H
+#define SNIB__TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -2542,31 +2573,23 @@ size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char);
 /* snib__is_control - C0, DEL and C1. */
 int snib__is_control(uint32_t c);
 
+/* snib__text_clean - make n bytes fit to be shown, in place; a NUL must have room at text[n].
+ *
+ * Each byte of a control character, and each that is no part of UTF-8, becomes a question mark.
+ *
+ * is_cut   the bytes were longer: a character that is broken at the end is the cut's, and is dropped.
+ * Returns  the length, at most n. */
+size_t snib__text_clean(char *text, size_t n, bool is_cut);
+
+/* snib__text_show - a clean copy with a NUL, of what fits into cap bytes. */
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n);
+
 #endif
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Make text printable in place: a control character or a broken one becomes question marks.  If the
- * text was cut, a broken character at its end is the cut's and is dropped. */
-static void error_clean(char *text, int is_cut)
-{
-    size_t n = strlen(text);
-    for (size_t i = 0; i < n;) {
-        uint32_t c = 0;
-        size_t len = snib__utf8_next(text + i, n - i, &c);
-        size_t step = len > 0 ? len : 1;
-        if (len == 0 && is_cut && n - i < 4) {
-            text[i] = '\0';
-            return;
-        }
-        if (len == 0 || snib__is_control(c))
-            memset(text + i, '?', step);
-        i += step;
-    }
-}
 
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
@@ -2581,7 +2604,7 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     }
     if (n < 0)
         n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    error_clean(err->text, n >= (int)sizeof err->text);
+    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
     err->code = code;
     err->os_error = os_error;
     return code;
@@ -4554,10 +4577,11 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
 
 /* question.c - asking about locks, and the counts of permits, semaphores and latches. */
 
+#include <stdlib.h>
 #include <string.h>
 
 #define QUESTION_COUNT_MAX INT32_MAX
-#define QUESTION_BUFFER_MIN 65536
+#define QUESTION_TEXTS_BYTES 65536
 
 /* One question, by all ways to ask it. */
 struct question {
@@ -4775,70 +4799,132 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- questions to a client ---- */
 
-/* Inside: stay until the texts have been written, or not. */
-static int question_texts(struct snib__client *client, struct snib__op *op, uint64_t *cursor,
-                          size_t *out_used, uint32_t *out_count, snib_error *err)
+/* A name's description, or one step of a list, by all ways to ask. */
+struct question_texts {
+    bool list;
+    const char *text; /* the name; the pattern */
+    size_t n, cap;
+    uint64_t cursor;
+    snib__time slice; /* 0: submit */
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
+static struct snib__op *question_texts_start(struct snib__client *client,
+                                             const struct question_texts *q, int32_t *out_code)
 {
-    snib_event event;
-    op->awaited = true;
-    snib__driver_run(&client->driver, op, SNIB__NEVER, false, false);
-    if (op->code == SNIB_OK) {
-        *cursor = op->asked->cursor;
-        *out_used = op->asked->used;
-        *out_count = op->asked->count;
-    }
-    snib__op_finish(client, op, &event);
-    return event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+    struct snib__engine *engine = client->driver.engine;
+    if (q->list)
+        return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
-/* name NULL: list by pattern. */
-static int question_client(snib_client *handle, const char *name, const char *pattern, size_t n,
-                           uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
-                           uint32_t *out_count, snib_error *err)
+static int question_texts_run(struct snib__client *client, struct snib__queue *queue,
+                              const struct question_texts *q, snib_error *err)
+{
+    int32_t code = SNIB_OK;
+    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
+    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+static int question_client(snib_client *handle, const struct question_texts *q, snib_error *err)
 {
     int32_t code;
+    struct snib__queue *queue = NULL;
+    if (q->list && ((!q->text && q->n) || q->n > 1024))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!q->list && (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+        return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
         return code;
-    struct snib__driver *d = &client->driver;
-    struct snib__op *op = NULL;
-    snib__driver_enter(d);
-    int error = client->stopped ? 0 : snib__driver_start(d);
-    if (error)
-        code = SNIB_ESYSTEM;
-    else if (name)
-        op = snib__engine_describe(d->engine, name, n, buffer, cap, snib__now(), &code);
-    else
-        op = snib__engine_list(d->engine, *cursor, pattern, n, buffer, cap, snib__now(), &code);
-    code = op ? question_texts(client, op, cursor, out_used, out_count, err)
-              : snib__fail(err, code, error, NULL);
-    snib__driver_leave(d);
+    if (!q->queue || (queue = snib__queue_enter(q->queue, err, &code)))
+        code = question_texts_run(client, queue, q, err);
+    if (queue)
+        snib__handle_put(q->queue);
     snib__handle_put(handle);
     return code;
+}
+
+/* The blocking forms: the texts go where the caller wants them. */
+static int question_here(snib_client *handle, struct question_texts *q, char *buffer,
+                         size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    snib_event event;
+    if (!buffer || q->cap < QUESTION_TEXTS_BYTES || !out_used || !out_count || (!q->text && q->n))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    q->slice = SNIB__NEVER;
+    q->out_event = &event;
+    int code = question_client(handle, q, err);
+    if (code != SNIB_OK)
+        return code;
+    memcpy(buffer, event.texts->text, event.texts->used);
+    *out_used = event.texts->used;
+    *out_count = event.texts->count;
+    q->cursor = event.texts->cursor;
+    snib_texts_free(event.texts);
+    return SNIB_OK;
 }
 
 int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
                      char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                      snib_error *err)
 {
-    if (!cursor || !buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count ||
-        (!pattern && pattern_len) || pattern_len > 1024)
+    if (!cursor)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    return question_client(client, NULL, pattern, pattern_len, cursor, buffer, cap, out_used,
-                           out_count, err);
+    struct question_texts q = {
+        .list = true, .text = pattern, .n = pattern_len, .cap = cap, .cursor = *cursor};
+    int code = question_here(client, &q, buffer, out_used, out_count, err);
+    *cursor = q.cursor;
+    return code;
+}
+
+int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
+                            uint64_t cursor, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    struct question_texts q = {.list = true,
+                               .text = pattern,
+                               .n = pattern_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .cursor = cursor,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
 }
 
 int snib_client_describe(snib_client *client, const char *name, size_t name_len, char *buffer,
                          size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
 {
-    uint64_t cursor = 0;
-    if (!buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count || (!name && name_len))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = snib__name_check(name ? name : "", name_len, err);
-    if (code)
-        return code;
-    return question_client(client, name, NULL, name_len, &cursor, buffer, cap, out_used, out_count,
-                           err);
+    struct question_texts q = {.text = name, .n = name_len, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
+{
+    struct question_texts q = {.text = name,
+                               .n = name_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
+}
+
+void snib_texts_free(snib_texts *texts)
+{
+    free(texts);
 }
 
 /* ---- api/queue.c ------------------------------------------------------------------------------*/
@@ -5191,8 +5277,10 @@ void snib__queue_destroy(void *object)
     snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
     for (int n; (n = queue_drain(queue, events, 16, NULL)) > 0;)
         for (int i = 0; i < n; i++)
-            if (events[i].kind == SNIB_EVENT_DONE)
+            if (events[i].kind == SNIB_EVENT_DONE) {
                 snib_hold_free(events[i].hold);
+                snib_texts_free(events[i].texts);
+            }
     snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);
@@ -5268,6 +5356,10 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
             snib__hold_return(client, op->hold);
             out->code = SNIB_ENOMEM;
         }
+    }
+    if (op->asked && op->code == SNIB_OK) {
+        out->texts = op->asked->texts;
+        op->asked->texts = NULL;
     }
     snib__op_free(engine, op);
 }
@@ -5678,36 +5770,6 @@ void snib__url_free(struct snib__url *url)
     url_wipe(url->username);
     url_wipe(url->password);
     *url = (struct snib__url){0};
-}
-
-/* ---- api/utf8.c -------------------------------------------------------------------------------*/
-
-/* utf8.c - see utf8.h. */
-
-size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *p = (const unsigned char *)s;
-    if (n == 0)
-        return 0;
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc0 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (len == 0 || len > n || p[0] >= 0xf8)
-        return 0;
-    uint32_t c = len == 1 ? p[0] : p[0] & (0x7fU >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3fU);
-    }
-    if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-        return 0;
-    *out_char = c;
-    return len;
-}
-
-int snib__is_control(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
 /* ---- driver/driver.c --------------------------------------------------------------------------*/
@@ -9230,26 +9292,23 @@ static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib_
 }
 
 struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
-                                   size_t n, char *buffer, size_t cap, snib__time now,
-                                   int32_t *out_code)
+                                   size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
         ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cursor = cursor;
-    op->asked->buffer = buffer;
     op->asked->cap = cap;
     return ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
-                                       char *buffer, size_t cap, snib__time now, int32_t *out_code)
+                                       size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
     if (!op || op->done)
         return op;
-    op->asked->buffer = buffer;
     op->asked->cap = cap;
     return ask_start(e, op, now);
 }
@@ -9350,8 +9409,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
     const char *owner = snib__resp_text(resp, &reply[2]);
-    size_t length =
-        reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
+    size_t length = reply[2].count;
     answer->held = reply[1].integer != -2;
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
@@ -9361,28 +9419,45 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
         snib__chan_on(op->gate->wait) && !snib__chan_wanted(op->gate->wait->chan))
         answer->waiting--;
-    memcpy(answer->text, owner, length);
-    answer->text[length] = 0;
+    snib__text_show(answer->text, sizeof answer->text, owner, length);
     answer->mine =
         (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
         (answer->held && op->gate->kind->discipline == SNIB__SHARED && ask_shares(op->gate));
     return SNIB_OK;
 }
 
+/* The strings of a reply, from one of them on, as clean texts. */
 static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
                          uint32_t n, const struct snib__resp *resp)
 {
+    size_t bytes = 0;
+    for (uint32_t i = from; i < n; i++)
+        if (reply[i].type == SNIB__RESP_STRING)
+            bytes += reply[i].count + 1;
+    if (bytes > asked->cap)
+        return SNIB_ELIMIT;
+    snib_texts *texts = malloc(sizeof *texts + bytes);
+    if (!texts)
+        return SNIB_ENOMEM;
+    char *at = (char *)(texts + 1);
+    *texts = (snib_texts){.cursor = asked->cursor, .text = at};
     for (uint32_t i = from; i < n; i++) {
-        const char *text = snib__resp_text(resp, &reply[i]);
-        if (reply[i].type != SNIB__RESP_STRING || memchr(text, 0, reply[i].count))
+        if (reply[i].type != SNIB__RESP_STRING)
             continue;
-        if (asked->used + reply[i].count + 1 > asked->cap)
-            return SNIB_ELIMIT;
-        memcpy(asked->buffer + asked->used, text, reply[i].count + 1);
-        asked->used += reply[i].count + 1;
-        asked->count++;
+        memcpy(at, snib__resp_text(resp, &reply[i]), reply[i].count);
+        at += snib__text_clean(at, reply[i].count, false) + 1;
+        texts->count++;
     }
+    texts->used = (uint64_t)(at - texts->text);
+    asked->texts = texts;
     return SNIB_OK;
+}
+
+void snib__asked_free(struct snib__asked *asked)
+{
+    if (asked)
+        free(asked->texts);
+    free(asked);
 }
 
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
@@ -9393,11 +9468,11 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
     if (op->kind == SNIB__OP_INFO) {
         code = ask_info(e, op, reply, n, resp);
     } else if (op->kind == SNIB__OP_LIST) {
-        code = array && n >= 2 && reply[1].type == SNIB__RESP_STRING
-                   ? ask_texts(op->asked, reply, 2, n, resp)
-                   : SNIB_EPROTOCOL;
-        if (code == SNIB_OK)
+        code = SNIB_EPROTOCOL;
+        if (array && n >= 2 && reply[1].type == SNIB__RESP_STRING) {
             op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+            code = ask_texts(op->asked, reply, 2, n, resp);
+        }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
     } else if (op->kind == SNIB__OP_COUNT) {
@@ -9764,7 +9839,7 @@ void snib__engine_free(struct snib__engine *e)
         }
     for (struct snib__op *op = e->live; op; op = op->live_next) {
         free(op->answer);
-        free(op->asked);
+        snib__asked_free(op->asked);
     }
     snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
     snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
@@ -11341,7 +11416,7 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     if (op->gate)
         snib__gate_put(e, op->gate);
     free(op->answer);
-    free(op->asked);
+    snib__asked_free(op->asked);
     op->answer = NULL;
     op->asked = NULL;
     op->gate = NULL;
@@ -15571,4 +15646,61 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
     memcpy(place + 58, "\r\n", 2);
     out->len += 60;
     return snib__resp_arg_int(out, keys);
+}
+
+/* ---- net/text.c -------------------------------------------------------------------------------*/
+
+/* text.c - see text.h. */
+
+#include <string.h>
+
+size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *p = (const unsigned char *)s;
+    if (n == 0)
+        return 0;
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc0 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (len == 0 || len > n || p[0] >= 0xf8)
+        return 0;
+    uint32_t c = len == 1 ? p[0] : p[0] & (0x7fU >> len);
+    for (size_t i = 1; i < len; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3fU);
+    }
+    if (c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+        return 0;
+    *out_char = c;
+    return len;
+}
+
+int snib__is_control(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0);
+}
+
+size_t snib__text_clean(char *text, size_t n, bool is_cut)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(text + i, n - i, &c);
+        size_t step = len > 0 ? len : 1;
+        if (len == 0 && is_cut && n - i < 4) {
+            n = i;
+            break;
+        }
+        if (len == 0 || snib__is_control(c))
+            memset(text + i, '?', step);
+        i += step;
+    }
+    text[n] = 0;
+    return n;
+}
+
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
+{
+    size_t kept = n < cap ? n : cap - 1;
+    memcpy(out, bytes, kept);
+    snib__text_clean(out, kept, kept < n);
 }

@@ -1,31 +1,12 @@
 /* error.c - see error.h. */
 #include "api/error.h"
 
-#include "api/utf8.h"
+#include "net/text.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Make text printable in place: a control character or a broken one becomes question marks.  If the
- * text was cut, a broken character at its end is the cut's and is dropped. */
-static void error_clean(char *text, int is_cut)
-{
-    size_t n = strlen(text);
-    for (size_t i = 0; i < n;) {
-        uint32_t c = 0;
-        size_t len = snib__utf8_next(text + i, n - i, &c);
-        size_t step = len > 0 ? len : 1;
-        if (len == 0 && is_cut && n - i < 4) {
-            text[i] = '\0';
-            return;
-        }
-        if (len == 0 || snib__is_control(c))
-            memset(text + i, '?', step);
-        i += step;
-    }
-}
 
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
 {
@@ -40,7 +21,7 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     }
     if (n < 0)
         n = snprintf(err->text, sizeof err->text, "%s", snib_code_text(code));
-    error_clean(err->text, n >= (int)sizeof err->text);
+    snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
     err->code = code;
     err->os_error = os_error;
     return code;

@@ -2,7 +2,7 @@
 #include "api/name.h"
 
 #include "api/error.h"
-#include "api/utf8.h"
+#include "net/text.h"
 
 #include <string.h>
 

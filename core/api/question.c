@@ -4,10 +4,11 @@
 #include "engine/ask.h"
 #include "locks/kind.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define QUESTION_COUNT_MAX INT32_MAX
-#define QUESTION_BUFFER_MIN 65536
+#define QUESTION_TEXTS_BYTES 65536
 
 /* One question, by all ways to ask it. */
 struct question {
@@ -225,68 +226,130 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- questions to a client ---- */
 
-/* Inside: stay until the texts have been written, or not. */
-static int question_texts(struct snib__client *client, struct snib__op *op, uint64_t *cursor,
-                          size_t *out_used, uint32_t *out_count, snib_error *err)
+/* A name's description, or one step of a list, by all ways to ask. */
+struct question_texts {
+    bool list;
+    const char *text; /* the name; the pattern */
+    size_t n, cap;
+    uint64_t cursor;
+    snib__time slice; /* 0: submit */
+    snib_queue *queue;
+    uint64_t token;
+    snib_event *out_event;
+    snib_op **out_op;
+};
+
+static struct snib__op *question_texts_start(struct snib__client *client,
+                                             const struct question_texts *q, int32_t *out_code)
 {
-    snib_event event;
-    op->awaited = true;
-    snib__driver_run(&client->driver, op, SNIB__NEVER, false, false);
-    if (op->code == SNIB_OK) {
-        *cursor = op->asked->cursor;
-        *out_used = op->asked->used;
-        *out_count = op->asked->count;
-    }
-    snib__op_finish(client, op, &event);
-    return event.code ? snib__fail(err, event.code, event.os_error, "%s", event.text) : SNIB_OK;
+    struct snib__engine *engine = client->driver.engine;
+    if (q->list)
+        return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
-/* name NULL: list by pattern. */
-static int question_client(snib_client *handle, const char *name, const char *pattern, size_t n,
-                           uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
-                           uint32_t *out_count, snib_error *err)
+static int question_texts_run(struct snib__client *client, struct snib__queue *queue,
+                              const struct question_texts *q, snib_error *err)
+{
+    int32_t code = SNIB_OK;
+    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    snib__driver_enter(&client->driver);
+    int error = client->stopped ? 0 : snib__driver_start(&client->driver);
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
+    code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
+    return code == SNIB_AGAIN ? SNIB_OK : code;
+}
+
+static int question_client(snib_client *handle, const struct question_texts *q, snib_error *err)
 {
     int32_t code;
+    struct snib__queue *queue = NULL;
+    if (q->list && ((!q->text && q->n) || q->n > 1024))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!q->list && (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+        return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
         return code;
-    struct snib__driver *d = &client->driver;
-    struct snib__op *op = NULL;
-    snib__driver_enter(d);
-    int error = client->stopped ? 0 : snib__driver_start(d);
-    if (error)
-        code = SNIB_ESYSTEM;
-    else if (name)
-        op = snib__engine_describe(d->engine, name, n, buffer, cap, snib__now(), &code);
-    else
-        op = snib__engine_list(d->engine, *cursor, pattern, n, buffer, cap, snib__now(), &code);
-    code = op ? question_texts(client, op, cursor, out_used, out_count, err)
-              : snib__fail(err, code, error, NULL);
-    snib__driver_leave(d);
+    if (!q->queue || (queue = snib__queue_enter(q->queue, err, &code)))
+        code = question_texts_run(client, queue, q, err);
+    if (queue)
+        snib__handle_put(q->queue);
     snib__handle_put(handle);
     return code;
+}
+
+/* The blocking forms: the texts go where the caller wants them. */
+static int question_here(snib_client *handle, struct question_texts *q, char *buffer,
+                         size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    snib_event event;
+    if (!buffer || q->cap < QUESTION_TEXTS_BYTES || !out_used || !out_count || (!q->text && q->n))
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    q->slice = SNIB__NEVER;
+    q->out_event = &event;
+    int code = question_client(handle, q, err);
+    if (code != SNIB_OK)
+        return code;
+    memcpy(buffer, event.texts->text, event.texts->used);
+    *out_used = event.texts->used;
+    *out_count = event.texts->count;
+    q->cursor = event.texts->cursor;
+    snib_texts_free(event.texts);
+    return SNIB_OK;
 }
 
 int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len, uint64_t *cursor,
                      char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                      snib_error *err)
 {
-    if (!cursor || !buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count ||
-        (!pattern && pattern_len) || pattern_len > 1024)
+    if (!cursor)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    return question_client(client, NULL, pattern, pattern_len, cursor, buffer, cap, out_used,
-                           out_count, err);
+    struct question_texts q = {
+        .list = true, .text = pattern, .n = pattern_len, .cap = cap, .cursor = *cursor};
+    int code = question_here(client, &q, buffer, out_used, out_count, err);
+    *cursor = q.cursor;
+    return code;
+}
+
+int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
+                            uint64_t cursor, snib_queue *queue, uint64_t token, snib_op **out_op,
+                            snib_error *err)
+{
+    struct question_texts q = {.list = true,
+                               .text = pattern,
+                               .n = pattern_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .cursor = cursor,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
 }
 
 int snib_client_describe(snib_client *client, const char *name, size_t name_len, char *buffer,
                          size_t cap, size_t *out_used, uint32_t *out_count, snib_error *err)
 {
-    uint64_t cursor = 0;
-    if (!buffer || cap < QUESTION_BUFFER_MIN || !out_used || !out_count || (!name && name_len))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    int code = snib__name_check(name ? name : "", name_len, err);
-    if (code)
-        return code;
-    return question_client(client, name, NULL, name_len, &cursor, buffer, cap, out_used, out_count,
-                           err);
+    struct question_texts q = {.text = name, .n = name_len, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
+}
+
+int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
+                                snib_queue *queue, uint64_t token, snib_op **out_op,
+                                snib_error *err)
+{
+    struct question_texts q = {.text = name,
+                               .n = name_len,
+                               .cap = QUESTION_TEXTS_BYTES,
+                               .queue = queue,
+                               .token = token,
+                               .out_op = out_op};
+    return question_client(client, &q, err);
+}
+
+void snib_texts_free(snib_texts *texts)
+{
+    free(texts);
 }

@@ -347,8 +347,10 @@ void snib__queue_destroy(void *object)
     snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
     for (int n; (n = queue_drain(queue, events, 16, NULL)) > 0;)
         for (int i = 0; i < n; i++)
-            if (events[i].kind == SNIB_EVENT_DONE)
+            if (events[i].kind == SNIB_EVENT_DONE) {
                 snib_hold_free(events[i].hold);
+                snib_texts_free(events[i].texts);
+            }
     snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);

@@ -1,5 +1,6 @@
 /* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
 #include "api/objects.h"
+#include "engine/ask.h"
 
 #include <string.h>
 
@@ -60,6 +61,10 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
             snib__hold_return(client, op->hold);
             out->code = SNIB_ENOMEM;
         }
+    }
+    if (op->asked && op->code == SNIB_OK) {
+        out->texts = op->asked->texts;
+        op->asked->texts = NULL;
     }
     snib__op_free(engine, op);
 }

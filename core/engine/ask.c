@@ -2,6 +2,7 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "net/script.h"
+#include "net/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,26 +69,23 @@ static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib_
 }
 
 struct snib__op *snib__engine_list(struct snib__engine *e, uint64_t cursor, const char *pattern,
-                                   size_t n, char *buffer, size_t cap, snib__time now,
-                                   int32_t *out_code)
+                                   size_t n, size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op =
         ask_carry(e, SNIB__OP_LIST, NULL, n ? pattern : "*", n ? n : 1, now, out_code);
     if (!op || op->done)
         return op;
     op->asked->cursor = cursor;
-    op->asked->buffer = buffer;
     op->asked->cap = cap;
     return ask_start(e, op, now);
 }
 
 struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name, size_t n,
-                                       char *buffer, size_t cap, snib__time now, int32_t *out_code)
+                                       size_t cap, snib__time now, int32_t *out_code)
 {
     struct snib__op *op = ask_carry(e, SNIB__OP_DESCRIBE, NULL, name, n, now, out_code);
     if (!op || op->done)
         return op;
-    op->asked->buffer = buffer;
     op->asked->cap = cap;
     return ask_start(e, op, now);
 }
@@ -188,8 +186,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
         return SNIB_EPROTOCOL;
     snib_event *answer = op->answer;
     const char *owner = snib__resp_text(resp, &reply[2]);
-    size_t length =
-        reply[2].count < sizeof answer->text - 1 ? reply[2].count : sizeof answer->text - 1;
+    size_t length = reply[2].count;
     answer->held = reply[1].integer != -2;
     answer->remaining_ms = answer->held ? reply[1].integer : 0;
     answer->count = reply[3].integer;
@@ -199,28 +196,45 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
         snib__chan_on(op->gate->wait) && !snib__chan_wanted(op->gate->wait->chan))
         answer->waiting--;
-    memcpy(answer->text, owner, length);
-    answer->text[length] = 0;
+    snib__text_show(answer->text, sizeof answer->text, owner, length);
     answer->mine =
         (length > 36 && memcmp(owner, e->config.uuid, 36) == 0) ||
         (answer->held && op->gate->kind->discipline == SNIB__SHARED && ask_shares(op->gate));
     return SNIB_OK;
 }
 
+/* The strings of a reply, from one of them on, as clean texts. */
 static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
                          uint32_t n, const struct snib__resp *resp)
 {
+    size_t bytes = 0;
+    for (uint32_t i = from; i < n; i++)
+        if (reply[i].type == SNIB__RESP_STRING)
+            bytes += reply[i].count + 1;
+    if (bytes > asked->cap)
+        return SNIB_ELIMIT;
+    snib_texts *texts = malloc(sizeof *texts + bytes);
+    if (!texts)
+        return SNIB_ENOMEM;
+    char *at = (char *)(texts + 1);
+    *texts = (snib_texts){.cursor = asked->cursor, .text = at};
     for (uint32_t i = from; i < n; i++) {
-        const char *text = snib__resp_text(resp, &reply[i]);
-        if (reply[i].type != SNIB__RESP_STRING || memchr(text, 0, reply[i].count))
+        if (reply[i].type != SNIB__RESP_STRING)
             continue;
-        if (asked->used + reply[i].count + 1 > asked->cap)
-            return SNIB_ELIMIT;
-        memcpy(asked->buffer + asked->used, text, reply[i].count + 1);
-        asked->used += reply[i].count + 1;
-        asked->count++;
+        memcpy(at, snib__resp_text(resp, &reply[i]), reply[i].count);
+        at += snib__text_clean(at, reply[i].count, false) + 1;
+        texts->count++;
     }
+    texts->used = (uint64_t)(at - texts->text);
+    asked->texts = texts;
     return SNIB_OK;
+}
+
+void snib__asked_free(struct snib__asked *asked)
+{
+    if (asked)
+        free(asked->texts);
+    free(asked);
 }
 
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
@@ -231,11 +245,11 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
     if (op->kind == SNIB__OP_INFO) {
         code = ask_info(e, op, reply, n, resp);
     } else if (op->kind == SNIB__OP_LIST) {
-        code = array && n >= 2 && reply[1].type == SNIB__RESP_STRING
-                   ? ask_texts(op->asked, reply, 2, n, resp)
-                   : SNIB_EPROTOCOL;
-        if (code == SNIB_OK)
+        code = SNIB_EPROTOCOL;
+        if (array && n >= 2 && reply[1].type == SNIB__RESP_STRING) {
             op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+            code = ask_texts(op->asked, reply, 2, n, resp);
+        }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
     } else if (op->kind == SNIB__OP_COUNT) {

@@ -6,20 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "snib.h"
+
 struct snib__op;
 
 struct snib__asked {
-    uint64_t cursor; /* LIST in: where to go on; out: where to go on next, 0 at the end */
-    int64_t n;       /* COUNT */
-    int32_t what;    /* COUNT: enum snib_count */
-    char *buffer;    /* the caller's, for texts */
-    size_t cap, used;
-    uint32_t count;
-    size_t text_len; /* LIST: the pattern; DESCRIBE: the name */
+    uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    int64_t n;         /* COUNT */
+    int32_t what;      /* COUNT: enum snib_count */
+    size_t cap;        /* LIST, DESCRIBE: bytes of texts at most */
+    snib_texts *texts; /* their answer, until somebody takes it */
+    size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 
 /* Whether a question must not be asked again when the answer is lost: it changes something. */
 bool snib__ask_once(const struct snib__op *op);
+
+/* What the operation carries, with what it was answered. */
+void snib__asked_free(struct snib__asked *asked);
 
 #endif

@@ -1,6 +1,7 @@
 /* engine.c - the whole: birth and end, time, close, statistics. */
 #include "engine/engine.h"
 
+#include "engine/ask.h"
 #include "engine/internal.h"
 
 #include <stdarg.h>
@@ -61,7 +62,7 @@ void snib__engine_free(struct snib__engine *e)
         }
     for (struct snib__op *op = e->live; op; op = op->live_next) {
         free(op->answer);
-        free(op->asked);
+        snib__asked_free(op->asked);
     }
     snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
     snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);

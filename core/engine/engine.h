@@ -163,13 +163,12 @@ struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait,
 /* count: op->answer->count has the answer. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe: texts go to buffer, as list's names do. */
+/* describe, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
-                                       char *buffer, size_t cap, snib__time now, int32_t *out_code);
-/* list: names go to buffer (the caller's, until the operation is done), see snib_client_list(). */
+                                       size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
-                                   const char *pattern, size_t n, char *buffer, size_t cap,
-                                   snib__time now, int32_t *out_code);
+                                   const char *pattern, size_t n, size_t cap, snib__time now,
+                                   int32_t *out_code);
 /* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
 bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 

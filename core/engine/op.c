@@ -4,6 +4,7 @@
  * Ops, holds and batches live in slabs that are kept until the engine ends, so that a number or a
  * generation can tell that a pointer has become somebody else.
  */
+#include "engine/ask.h"
 #include "engine/internal.h"
 
 #include <stdio.h>
@@ -164,7 +165,7 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     if (op->gate)
         snib__gate_put(e, op->gate);
     free(op->answer);
-    free(op->asked);
+    snib__asked_free(op->asked);
     op->answer = NULL;
     op->asked = NULL;
     op->gate = NULL;

@@ -238,13 +238,19 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  * Call with *cursor = 0 first and again with what it became until it is 0 again.  A name can come twice.
  *
  * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
- * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.
+ * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.  What is no
+ *          UTF-8 or a control character in a name, which then is none of Snib's, is shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
 SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t pattern_len,
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
+
+/* One step without waiting for it, as snib_lock_acquire_submit(): its event's texts are the names. */
+SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
+                                     uint64_t cursor, snib_queue *queue, uint64_t token,
+                                     snib_op **out_op, snib_error *err);
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
@@ -493,6 +499,11 @@ SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t 
                                   char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                                   snib_error *err);
 
+/* The same without waiting for it, as snib_lock_acquire_submit(): the texts come with its event. */
+SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
+                                         snib_queue *queue, uint64_t token, snib_op **out_op,
+                                         snib_error *err);
+
 /* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with the reads it took itself).  A fair lock's queue
@@ -608,7 +619,20 @@ enum snib_event_kind {
     SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
 };
 
-/* A plain value: nothing in it needs freeing but the hold of a successful acquire. */
+/* Texts that came with an event: `count` of them from `text` on, each ended by a NUL. */
+typedef struct snib_texts {
+    uint64_t cursor; /* list: where to go on; 0: that was the last step */
+    uint64_t used;   /* bytes, the NULs included */
+    uint32_t count;
+    uint32_t reserved;
+    const char *text;
+} snib_texts;
+
+/* snib_texts_free - give an event's texts back.  NULL is fine. */
+SNIB_API void snib_texts_free(snib_texts *texts);
+
+/* A plain value: nothing in it needs freeing but the hold of a successful acquire, and texts.  Every text is
+ * UTF-8 without control characters, whatever the server holds. */
 typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
@@ -616,6 +640,7 @@ typedef struct snib_event {
     int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: yours now, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
@@ -677,7 +702,7 @@ SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
 /* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
- * not drained are released; holds that live go on without an event. */
+ * not drained are released, texts freed; holds that live go on without an event. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */

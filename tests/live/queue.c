@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
 
 struct world {
@@ -77,6 +78,56 @@ static void one_event_each(void **state)
     EXPECT(snib_hold_release_submit(hold, world->queue, 7, NULL, err), SNIB_NOT_HELD);
     EXPECT(snib_lock_force_release_submit(world->lock, world->queue, 8, NULL, err), SNIB_OK);
     expect_done(world, 8, SNIB_NOT_HELD);
+    snib_hold_free(hold);
+}
+
+/* Questions about names: the texts come with the event, and are freed with whatever nobody fetched. */
+static void texts(void **state)
+{
+    struct world *world = *state;
+    server_do(&world->server, "HSET %b 0123abcd-0-0-0-0:1 1", "na\xff\nme", (size_t)6);
+    submit(world, 0, -1, 1);
+    snib_hold *hold = expect_done(world, 1, SNIB_OK).hold;
+    uint64_t cursor = 0, found = 0;
+    do {
+        EXPECT(snib_client_list_submit(world->client, NULL, 0, cursor, world->queue, 2, NULL, err),
+               SNIB_OK);
+        snib_texts *names = expect_done(world, 2, SNIB_OK).texts;
+        const char *name = names->text;
+        for (uint32_t i = 0; i < names->count; i++, name += strlen(name) + 1)
+            found |= strcmp(name, "queue") == 0 ? 1 : strcmp(name, "na??me") == 0 ? 2 : 4;
+        assert_int_equal(name - names->text, names->used);
+        cursor = names->cursor;
+        snib_texts_free(names);
+    } while (cursor != 0);
+    assert_int_equal(found, 3);
+    EXPECT(snib_client_describe_submit(world->client, "queue", 5, world->queue, 3, NULL, err),
+           SNIB_OK);
+    snib_texts *lines = expect_done(world, 3, SNIB_OK).texts;
+    assert_string_equal(lines->text, "kind mutex");
+    assert_true(lines->count >= 3 && lines->cursor == 0);
+    snib_texts_free(lines);
+    snib_op *op = NULL;
+    EXPECT(snib_client_describe_submit(world->client, "queue", 5, NULL, 0, &op, err), SNIB_OK);
+    lines = must_end(op, 3000).texts;
+    assert_string_equal(lines->text, "kind mutex");
+    snib_texts_free(lines);
+    EXPECT(snib_client_describe_submit(world->client, "queue", 5, NULL, 0, &op, err), SNIB_OK);
+    snib_op_free(op);
+    EXPECT(snib_client_describe_submit(world->client, "queue", 5, NULL, 0, NULL, err), SNIB_EINVAL);
+    EXPECT(snib_client_describe_submit(world->other, "queue", 5, world->queue, 0, NULL, err),
+           SNIB_EINVAL);
+    EXPECT(snib_client_list_submit(world->client, NULL, 1, 0, world->queue, 0, NULL, err),
+           SNIB_EINVAL);
+    EXPECT(snib_client_describe_submit(world->client, "", 0, world->queue, 0, NULL, err),
+           SNIB_ENAME);
+    for (int i = 0; i < 50; i++)
+        EXPECT(snib_client_describe_submit(world->client, "queue", 5, world->queue, 9, NULL, err),
+               SNIB_OK);
+    struct pollfd ready = {.fd = snib_queue_fd(world->queue, NULL), .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, 3000), 1);
+    snib_queue_free(world->queue); /* some are there, some are on their way */
+    must_release(hold);
     snib_hold_free(hold);
 }
 
@@ -262,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_event_each),
+        TEST(texts),
         TEST(reentry),
         TEST(descriptor),
         TEST(freed_with_grants),

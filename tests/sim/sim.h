@@ -140,7 +140,6 @@ struct sim_task {
     uint64_t order;  /* of submission */
     bool once, cancelled;
     snib__time submitted, wait_ends;
-    char *names; /* buffer of a list */
 };
 
 struct sim_endpoint {

@@ -93,10 +93,7 @@ void process_end(struct sim_process *process)
     net_close(process, SNIB__PUBSUB);
     snib__engine_free(process->engine);
     process->engine = NULL;
-    for (int i = 0; i < SIM_TASKS; i++) {
-        free(process->tasks[i].names);
-        process->tasks[i] = (struct sim_task){0};
-    }
+    memset(process->tasks, 0, sizeof process->tasks);
     memset(process->holds, 0, sizeof process->holds);
 }
 

@@ -12,7 +12,6 @@
 
 void task_rest(struct sim_task *task)
 {
-    free(task->names);
     *task = (struct sim_task){
         .wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS) : sim_draw(sim.think))};
 }
@@ -167,11 +166,10 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
         totals.faults[FAULT_FORCE]++;
         task->op = snib__engine_force(process->engine, gate, sim.now, &code);
     } else if (kind == 1 || kind == 2) {
-        task->names = malloc(LIST_BYTES);
-        task->op = kind == 1 ? snib__engine_list(process->engine, 0, "*", 1, task->names,
-                                                 LIST_BYTES, sim.now, &code)
-                             : snib__engine_describe(process->engine, known->text, known->n,
-                                                     task->names, LIST_BYTES, sim.now, &code);
+        task->op = kind == 1
+                       ? snib__engine_list(process->engine, 0, "*", 1, LIST_BYTES, sim.now, &code)
+                       : snib__engine_describe(process->engine, known->text, known->n, LIST_BYTES,
+                                               sim.now, &code);
     } else if (kind == 3) {
         task->op = snib__engine_ping(process->engine, sim.patience, sim.now, &code);
     } else {

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "api/error.h"
-#include "api/utf8.h"
+#include "net/text.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * sequence of up to three bytes that no scalar value encodes to is refused. */
 #include "unit.h"
 
-#include "api/utf8.h"
+#include "net/text.h"
 
 #include <string.h>
 
@@ -93,9 +93,79 @@ static void controls(void **state)
         assert_false(snib__is_control(no[i]));
 }
 
+static bool is_clean(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t c;
+        size_t len = snib__utf8_next(text + i, n - i, &c);
+        if (len == 0 || snib__is_control(c))
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+static void cleaned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        {"", ""},
+        {"plain text", "plain text"},
+        {"\xff\xfe\xfd:1", "???:1"},
+        {"a\nb\x7f\xc2\x85z", "a?b???z"},
+        {"caf\xc3\xa9", "caf\xc3\xa9"},
+        {"\xed\xa0\x80", "???"},
+        {"cut \xe2\x82", "cut ??"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[32];
+        strcpy(text, cases[i].from);
+        assert_int_equal(snib__text_clean(text, strlen(text), false), strlen(cases[i].to));
+        assert_string_equal(text, cases[i].to);
+    }
+    char shown[6];
+    snib__text_show(shown, sizeof shown, "abc\xe2\x82\xac",
+                    6); /* the last character does not fit */
+    assert_string_equal(shown, "abc");
+    snib__text_show(shown, sizeof shown, "a\0b", 3);
+    assert_string_equal(shown, "a?b");
+}
+
+/* Any bytes: clean, not longer, and what is clean stays as it is. */
+static void any_bytes(void **state)
+{
+    (void)state;
+    uint64_t random = 88172645463325252;
+    for (int round = 0; round < 200000; round++) {
+        char bytes[25], again[25];
+        size_t n = random % sizeof bytes;
+        for (size_t i = 0; i < n; i++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            /* mostly from the range where sequences begin and go on */
+            bytes[i] = (char)(random & 3 ? 0x80 | (random >> 8 & 0x7f) : random >> 8);
+        }
+        random ^= random << 7;
+        random ^= random >> 9;
+        if (n == sizeof bytes)
+            n--;
+        size_t len = snib__text_clean(bytes, n, round & 1);
+        assert_true(len <= n && bytes[len] == 0 && strlen(bytes) == len);
+        assert_true(is_clean(bytes, len));
+        memcpy(again, bytes, sizeof again);
+        assert_int_equal(snib__text_clean(again, len, false), len);
+        assert_memory_equal(again, bytes, len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cleaned),
+        cmocka_unit_test(any_bytes),
         cmocka_unit_test(every_scalar_value),
         cmocka_unit_test(every_three_bytes),
         cmocka_unit_test(bad_sequences),

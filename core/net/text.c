@@ -1,5 +1,7 @@
-/* utf8.c - see utf8.h. */
-#include "api/utf8.h"
+/* text.c - see text.h. */
+#include "net/text.h"
+
+#include <string.h>
 
 size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
 {
@@ -25,4 +27,29 @@ size_t snib__utf8_next(const char *s, size_t n, uint32_t *out_char)
 int snib__is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
+}
+
+size_t snib__text_clean(char *text, size_t n, bool is_cut)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t c = 0;
+        size_t len = snib__utf8_next(text + i, n - i, &c);
+        size_t step = len > 0 ? len : 1;
+        if (len == 0 && is_cut && n - i < 4) {
+            n = i;
+            break;
+        }
+        if (len == 0 || snib__is_control(c))
+            memset(text + i, '?', step);
+        i += step;
+    }
+    text[n] = 0;
+    return n;
+}
+
+void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
+{
+    size_t kept = n < cap ? n : cap - 1;
+    memcpy(out, bytes, kept);
+    snib__text_clean(out, kept, kept < n);
 }
