@@ -398,11 +398,8 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* votes that came later last longer */
-    if (deadline < c->outer.hold->deadline)
-        c->outer.hold->deadline = deadline; /* a vote has gone, and the rest are not as safe */
-    else
-        snib__outer_extended(engine, &c->outer, deadline, now);
+        deadline = c->ends;                              /* votes that came later last longer */
+    snib__outer_timed(engine, &c->outer, deadline, now); /* sooner, when a vote has gone */
 }
 
 /* What the group has come to. */

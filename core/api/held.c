@@ -74,14 +74,6 @@ void snib_hold_abandon(snib_hold *handle)
     held_give_back(handle, true);
 }
 
-/* The reason as of now: the clock may have passed the deadline before the thread has noticed. */
-static int held_reason(const struct snib__hold *hold)
-{
-    if (hold->reason != SNIB_REASON_NONE)
-        return hold->reason;
-    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
-}
-
 int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 {
     struct snib__client *client;
@@ -89,9 +81,10 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    snib__time now = snib__now();
+    int state = snib__hold_state(client->driver.engine, hold, now);
     if (out_reason)
-        *out_reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        *out_reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, now) : SNIB_REASON_NONE;
     held_leave(client, handle);
     return state;
 }
@@ -120,10 +113,7 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    snib__time now = snib__now();
-    int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left =
-        state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? snib__remaining_ms(hold, now) : 0;
+    int64_t left = snib__remaining_ms(hold, snib__now());
     held_leave(client, handle);
     return left;
 }
@@ -174,14 +164,14 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
             how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
-        snib__time next = hold->deadline < until ? hold->deadline : until;
+        snib__time end = snib__hold_end(hold), next = end < until ? end : until;
         d->hold_watchers++;
         snib__driver_leave(d);
         how = snib__park(&d->hold_word, seen, next);
         snib__driver_enter(d);
         d->hold_watchers--;
     }
-    int reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    int reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, snib__now()) : SNIB_REASON_NONE;
     held_leave(client, handle);
     if (state == SNIB_HOLD_RELEASED)
         return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
@@ -212,7 +202,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        int reason = code == SNIB_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        int reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
         if (code == SNIB_LOST && reason)
             held_lost(reason, err);

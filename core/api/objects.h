@@ -98,7 +98,7 @@ struct snib__run {
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
 
-/* Until the deadline; INT64_MAX if there is none. */
+/* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
 /* An operation's hold that nobody wants: others may have got the same one.  Inside. */

@@ -19,9 +19,8 @@ snib__time snib__until(snib__time wait)
 
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
 {
-    if (hold->deadline == SNIB__NEVER)
-        return INT64_MAX;
-    return hold->deadline > now ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    snib__time left = snib__hold_left(hold, now);
+    return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
 /* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */

@@ -128,7 +128,8 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
     if (rest)
         snib__gate_release(e, rest, now);
     hold->count = 0;
-    snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+    if (!snib__hold_over(e, hold, now))
+        snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }
 
 void snib__engine_close(struct snib__engine *e, snib__time now)

@@ -235,6 +235,12 @@ void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, sn
 int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
+/* How long it is safe as things stand; SNIB__NEVER: without end (semaphore). */
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
+/* When it stops being safe by the clock: its deadline, or max_hold. */
+snib__time snib__hold_end(const struct snib__hold *hold);
+/* Why it is lost, whether that has been noticed or only the clock says so. */
+int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* A hold that was renewed has a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
@@ -266,8 +272,9 @@ bool snib__outer_releasing(const struct snib__outer *outer); /* he is to release
 /* granted: false: nobody wants it any more, or it is too late. */
 bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
                          snib__time deadline, snib__time now);
-void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer,
-                          snib__time deadline, snib__time now);
+/* It is safe until another time than was said before. */
+void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
+                       snib__time now);
 void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
                       snib__time now);
 /* refused, or released: with that result */

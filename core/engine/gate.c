@@ -162,21 +162,23 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* What the owner holds of the gate, or NULL. */
-static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
-                                       snib__time now)
+static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib__gate *gate,
+                                       uint64_t owner, snib__time now)
 {
-    struct snib__hold *hold = snib__gate_first(gate);
-    if (owner == 0)
-        return NULL;
-    while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
-        hold = snib__gate_next(gate, hold);
-    return hold;
+    struct snib__hold *hold = owner ? snib__gate_first(gate) : NULL;
+    while (hold) {
+        bool owned = hold->phase == SNIB__HELD && hold->owner == owner;
+        if (owned && !snib__hold_over(e, hold, now))
+            return hold;
+        hold = owned ? snib__gate_first(gate) : snib__gate_next(gate, hold); /* it has left */
+    }
+    return NULL;
 }
 
 /* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
+    struct snib__hold *held = gate_held_by(e, op->gate, op->owner, now);
     if (!held)
         return false;
     bool full = held->count == UINT32_MAX;
@@ -208,7 +210,7 @@ static bool gate_is_busy(const struct snib__gate *gate)
 
 /* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
  * A reader that asks for the write lock would wait for itself: *out_code. */
-static uint64_t gate_other_side(const struct snib__engine *e, const struct snib__gate *gate,
+static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
     int32_t kind = gate->kind->kind;
@@ -216,7 +218,7 @@ static uint64_t gate_other_side(const struct snib__engine *e, const struct snib_
         return 0;
     const struct snib__gate *other =
         snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
-    const struct snib__hold *held = other ? gate_held_by(other, owner, now) : NULL;
+    const struct snib__hold *held = other ? gate_held_by(e, other, owner, now) : NULL;
     if (held && kind == SNIB_WRITE)
         *out_code = SNIB_EUPGRADE;
     return held && kind == SNIB_READ ? held->number : 0;
@@ -232,6 +234,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->owner = how->owner;
     op->once = how->wait == 0;
     op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
+        snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
         return op;
     int32_t refused = SNIB_OK;

@@ -5,7 +5,8 @@
  *
  * The deadline V counts from before the request was sent, so it cannot be later than the end of the
  * lease at the server as long as the two clocks run at rates within 1 %.  A loss is told by V at the
- * latest, whatever the network does, because the timers of V ask nobody.
+ * latest, whatever the network does, because the timers of V ask nobody.  From V on nothing moves it:
+ * an answer that is found later, by a process that was stopped meanwhile, is too late.
  */
 #include "engine/internal.h"
 
@@ -89,7 +90,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)(lease / SNIB__MS);
@@ -167,6 +168,16 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__gate_put(e, gate);
 }
 
+/* Lost is final: what has come to its end is lost now, whoever notices it first, and for the reason that the clock
+ * gives.  Whatever would give a hold more time asks here before, so no answer can bring one back. */
+bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
+        return false;
+    snib__hold_lose(e, hold, snib__hold_reason(hold, now), now);
+    return true;
+}
+
 static void hold_told(struct snib__engine *e, struct snib__hold *hold)
 {
     if (hold->prev)
@@ -197,14 +208,9 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (snib__outer_is(hold->gate))
         snib__outer_tell(e, hold);
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
-    if (hold->max_hold_ms && now >= hold->acquired_at + hold->max_hold_ms * SNIB__MS) {
-        snib__hold_lose(e, hold, SNIB_REASON_MAX_HOLD, now);
-    } else if (now >= hold->deadline) {
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
-                        now);
-    } else if (hold->flags & SNIB__FIRST) {
+    if (hold->flags & SNIB__FIRST) {
         snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
         snib__hold_arm(e, hold, now); /* to try again, or to lose it */
     } else if (snib__outer_is(hold->gate)) {
@@ -217,13 +223,36 @@ int64_t snib__hold_fencing(const struct snib__hold *hold)
     return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
 }
 
+snib__time snib__hold_end(const struct snib__hold *hold)
+{
+    snib__time limit = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
+    return hold->max_hold_ms && limit <= hold->deadline ? limit : hold->deadline;
+}
+
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
+{
+    snib__time end = snib__hold_end(hold);
+    if (hold->phase != SNIB__HELD || now >= end)
+        return 0;
+    return end == SNIB__NEVER ? SNIB__NEVER : end - now;
+}
+
+int snib__hold_reason(const struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
+        return hold->reason;
+    if (snib__hold_end(hold) != hold->deadline)
+        return SNIB_REASON_MAX_HOLD;
+    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+}
+
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__LOST)
         return SNIB_HOLD_LOST;
     if (hold->phase != SNIB__HELD)
         return SNIB_HOLD_RELEASED;
-    if (now >= hold->deadline)
+    if (now >= snib__hold_end(hold))
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
     if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
@@ -259,7 +288,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
 
 void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     hold->flags |= SNIB__ABANDONED;
     if (hold->users == 0)

@@ -94,21 +94,23 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     return true;
 }
 
-void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
-                          snib__time now)
+void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                       snib__time now)
 {
-    if (outer->ended || outer->hold->phase != SNIB__HELD || deadline <= outer->hold->deadline)
+    struct snib__hold *hold = outer->hold;
+    if (outer->ended || hold->phase != SNIB__HELD || hold->deadline == deadline ||
+        snib__hold_over(e, hold, now))
         return;
-    outer->hold->deadline = deadline;
-    if (deadline - now > outer->span)
+    hold->deadline = deadline;
+    if (deadline > now + outer->span)
         outer->span = deadline - now;
-    snib__hold_arm(e, outer->hold, now);
+    snib__hold_arm(e, hold, now);
 }
 
 void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
                       snib__time now)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__HELD)
+    if (!outer->ended && outer->hold->phase == SNIB__HELD && !snib__hold_over(e, outer->hold, now))
         snib__hold_lose(e, outer->hold, reason, now);
 }
 

@@ -94,9 +94,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
                                       snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
-    if (hold->phase == SNIB__HELD && now >= hold->deadline)
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
-                        now);
+    snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
         release_lost(e, hold, now);

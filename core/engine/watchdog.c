@@ -167,7 +167,7 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
         struct snib__renewals *list = &e->node.renewals[kind];
         while (list->head && list->head->deadline <= now)
-            snib__hold_lose(e, list->head, SNIB_REASON_UNREACHABLE, now);
+            snib__hold_over(e, list->head, now);
         while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
             if (!watchdog_send(e, list, now)) {
                 list->retry = now + 10 * SNIB__MS;
@@ -229,7 +229,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD)
+        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD ||
+            snib__hold_over(e, hold, now))
             continue;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
