@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "dc97888bb8c2694d"
+#define SNIB_BUILD_ID "ffe20c4adeed4fa1"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1507,6 +1507,12 @@ void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, sn
 int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
+/* How long it is safe as things stand; SNIB__NEVER: without end (semaphore). */
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
+/* When it stops being safe by the clock: its deadline, or max_hold. */
+snib__time snib__hold_end(const struct snib__hold *hold);
+/* Why it is lost, whether that has been noticed or only the clock says so. */
+int snib__hold_reason(const struct snib__hold *hold, snib__time now);
 /* A hold that was renewed has a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
@@ -1538,8 +1544,9 @@ bool snib__outer_releasing(const struct snib__outer *outer); /* he is to release
 /* granted: false: nobody wants it any more, or it is too late. */
 bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
                          snib__time deadline, snib__time now);
-void snib__outer_extended(struct snib__engine *engine, struct snib__outer *outer,
-                          snib__time deadline, snib__time now);
+/* It is safe until another time than was said before. */
+void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
+                       snib__time now);
 void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
                       snib__time now);
 /* refused, or released: with that result */
@@ -1778,7 +1785,7 @@ struct snib__run {
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
               snib_error *err);
 
-/* Until the deadline; INT64_MAX if there is none. */
+/* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
 /* An operation's hold that nobody wants: others may have got the same one.  Inside. */
@@ -3269,11 +3276,8 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* votes that came later last longer */
-    if (deadline < c->outer.hold->deadline)
-        c->outer.hold->deadline = deadline; /* a vote has gone, and the rest are not as safe */
-    else
-        snib__outer_extended(engine, &c->outer, deadline, now);
+        deadline = c->ends;                              /* votes that came later last longer */
+    snib__outer_timed(engine, &c->outer, deadline, now); /* sooner, when a vote has gone */
 }
 
 /* What the group has come to. */
@@ -3671,14 +3675,6 @@ void snib_hold_abandon(snib_hold *handle)
     held_give_back(handle, true);
 }
 
-/* The reason as of now: the clock may have passed the deadline before the thread has noticed. */
-static int held_reason(const struct snib__hold *hold)
-{
-    if (hold->reason != SNIB_REASON_NONE)
-        return hold->reason;
-    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
-}
-
 int snib_hold_state(snib_hold *handle, int32_t *out_reason)
 {
     struct snib__client *client;
@@ -3686,9 +3682,10 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    snib__time now = snib__now();
+    int state = snib__hold_state(client->driver.engine, hold, now);
     if (out_reason)
-        *out_reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        *out_reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, now) : SNIB_REASON_NONE;
     held_leave(client, handle);
     return state;
 }
@@ -3717,10 +3714,7 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
     struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
     if (!hold)
         return code;
-    snib__time now = snib__now();
-    int state = snib__hold_state(client->driver.engine, hold, now);
-    int64_t left =
-        state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK ? snib__remaining_ms(hold, now) : 0;
+    int64_t left = snib__remaining_ms(hold, snib__now());
     held_leave(client, handle);
     return left;
 }
@@ -3771,14 +3765,14 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
             how == SNIB__PARKED_SIGNAL)
             break;
         uint32_t seen = atomic_load(&d->hold_word);
-        snib__time next = hold->deadline < until ? hold->deadline : until;
+        snib__time end = snib__hold_end(hold), next = end < until ? end : until;
         d->hold_watchers++;
         snib__driver_leave(d);
         how = snib__park(&d->hold_word, seen, next);
         snib__driver_enter(d);
         d->hold_watchers--;
     }
-    int reason = state == SNIB_HOLD_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+    int reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, snib__now()) : SNIB_REASON_NONE;
     held_leave(client, handle);
     if (state == SNIB_HOLD_RELEASED)
         return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
@@ -3809,7 +3803,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        int reason = code == SNIB_LOST ? held_reason(hold) : SNIB_REASON_NONE;
+        int reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
         if (code == SNIB_LOST && reason)
             held_lost(reason, err);
@@ -5314,9 +5308,8 @@ snib__time snib__until(snib__time wait)
 
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
 {
-    if (hold->deadline == SNIB__NEVER)
-        return INT64_MAX;
-    return hold->deadline > now ? (int64_t)((hold->deadline - now) / SNIB__MS) : 0;
+    snib__time left = snib__hold_left(hold, now);
+    return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
 /* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
@@ -7411,6 +7404,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
                         snib__time now);
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
+bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
                        struct snib__hold *hold); /* free it if nobody wants it */
@@ -9905,7 +9899,8 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
     if (rest)
         snib__gate_release(e, rest, now);
     hold->count = 0;
-    snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
+    if (!snib__hold_over(e, hold, now))
+        snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }
 
 void snib__engine_close(struct snib__engine *e, snib__time now)
@@ -10197,21 +10192,23 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* What the owner holds of the gate, or NULL. */
-static struct snib__hold *gate_held_by(const struct snib__gate *gate, uint64_t owner,
-                                       snib__time now)
+static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib__gate *gate,
+                                       uint64_t owner, snib__time now)
 {
-    struct snib__hold *hold = snib__gate_first(gate);
-    if (owner == 0)
-        return NULL;
-    while (hold && (hold->phase != SNIB__HELD || hold->owner != owner || now >= hold->deadline))
-        hold = snib__gate_next(gate, hold);
-    return hold;
+    struct snib__hold *hold = owner ? snib__gate_first(gate) : NULL;
+    while (hold) {
+        bool owned = hold->phase == SNIB__HELD && hold->owner == owner;
+        if (owned && !snib__hold_over(e, hold, now))
+            return hold;
+        hold = owned ? snib__gate_first(gate) : snib__gate_next(gate, hold); /* it has left */
+    }
+    return NULL;
 }
 
 /* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    struct snib__hold *held = gate_held_by(op->gate, op->owner, now);
+    struct snib__hold *held = gate_held_by(e, op->gate, op->owner, now);
     if (!held)
         return false;
     bool full = held->count == UINT32_MAX;
@@ -10243,7 +10240,7 @@ static bool gate_is_busy(const struct snib__gate *gate)
 
 /* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
  * A reader that asks for the write lock would wait for itself: *out_code. */
-static uint64_t gate_other_side(const struct snib__engine *e, const struct snib__gate *gate,
+static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
     int32_t kind = gate->kind->kind;
@@ -10251,7 +10248,7 @@ static uint64_t gate_other_side(const struct snib__engine *e, const struct snib_
         return 0;
     const struct snib__gate *other =
         snib__gate_find(e, kind == SNIB_READ ? SNIB_WRITE : SNIB_READ, gate->name, gate->name_len);
-    const struct snib__hold *held = other ? gate_held_by(other, owner, now) : NULL;
+    const struct snib__hold *held = other ? gate_held_by(e, other, owner, now) : NULL;
     if (held && kind == SNIB_WRITE)
         *out_code = SNIB_EUPGRADE;
     return held && kind == SNIB_READ ? held->number : 0;
@@ -10267,6 +10264,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->owner = how->owner;
     op->once = how->wait == 0;
     op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
+        snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
         return op;
     int32_t refused = SNIB_OK;
@@ -10480,7 +10479,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
  *
  * The deadline V counts from before the request was sent, so it cannot be later than the end of the
  * lease at the server as long as the two clocks run at rates within 1 %.  A loss is told by V at the
- * latest, whatever the network does, because the timers of V ask nobody.
+ * latest, whatever the network does, because the timers of V ask nobody.  From V on nothing moves it:
+ * an answer that is found later, by a process that was stopped meanwhile, is too late.
  */
 
 #include <string.h>
@@ -10563,7 +10563,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     snib__hold_stop(e, hold);
     hold->lease_ms = (uint32_t)(lease / SNIB__MS);
@@ -10641,6 +10641,16 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__gate_put(e, gate);
 }
 
+/* Lost is final: what has come to its end is lost now, whoever notices it first, and for the reason that the clock
+ * gives.  Whatever would give a hold more time asks here before, so no answer can bring one back. */
+bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
+        return false;
+    snib__hold_lose(e, hold, snib__hold_reason(hold, now), now);
+    return true;
+}
+
 static void hold_told(struct snib__engine *e, struct snib__hold *hold)
 {
     if (hold->prev)
@@ -10671,14 +10681,9 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (snib__outer_is(hold->gate))
         snib__outer_tell(e, hold);
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
-    if (hold->max_hold_ms && now >= hold->acquired_at + hold->max_hold_ms * SNIB__MS) {
-        snib__hold_lose(e, hold, SNIB_REASON_MAX_HOLD, now);
-    } else if (now >= hold->deadline) {
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
-                        now);
-    } else if (hold->flags & SNIB__FIRST) {
+    if (hold->flags & SNIB__FIRST) {
         snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
         snib__hold_arm(e, hold, now); /* to try again, or to lose it */
     } else if (snib__outer_is(hold->gate)) {
@@ -10691,13 +10696,36 @@ int64_t snib__hold_fencing(const struct snib__hold *hold)
     return hold->gate->kind->traits & SNIB__TOKENS ? hold->fencing : 0;
 }
 
+snib__time snib__hold_end(const struct snib__hold *hold)
+{
+    snib__time limit = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
+    return hold->max_hold_ms && limit <= hold->deadline ? limit : hold->deadline;
+}
+
+snib__time snib__hold_left(const struct snib__hold *hold, snib__time now)
+{
+    snib__time end = snib__hold_end(hold);
+    if (hold->phase != SNIB__HELD || now >= end)
+        return 0;
+    return end == SNIB__NEVER ? SNIB__NEVER : end - now;
+}
+
+int snib__hold_reason(const struct snib__hold *hold, snib__time now)
+{
+    if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
+        return hold->reason;
+    if (snib__hold_end(hold) != hold->deadline)
+        return SNIB_REASON_MAX_HOLD;
+    return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+}
+
 int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__LOST)
         return SNIB_HOLD_LOST;
     if (hold->phase != SNIB__HELD)
         return SNIB_HOLD_RELEASED;
-    if (now >= hold->deadline)
+    if (now >= snib__hold_end(hold))
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
     if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
@@ -10733,7 +10761,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
 
 void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase != SNIB__HELD)
+    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     hold->flags |= SNIB__ABANDONED;
     if (hold->users == 0)
@@ -11644,21 +11672,23 @@ bool snib__outer_granted(struct snib__engine *e, struct snib__outer *outer, snib
     return true;
 }
 
-void snib__outer_extended(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
-                          snib__time now)
+void snib__outer_timed(struct snib__engine *e, struct snib__outer *outer, snib__time deadline,
+                       snib__time now)
 {
-    if (outer->ended || outer->hold->phase != SNIB__HELD || deadline <= outer->hold->deadline)
+    struct snib__hold *hold = outer->hold;
+    if (outer->ended || hold->phase != SNIB__HELD || hold->deadline == deadline ||
+        snib__hold_over(e, hold, now))
         return;
-    outer->hold->deadline = deadline;
-    if (deadline - now > outer->span)
+    hold->deadline = deadline;
+    if (deadline > now + outer->span)
         outer->span = deadline - now;
-    snib__hold_arm(e, outer->hold, now);
+    snib__hold_arm(e, hold, now);
 }
 
 void snib__outer_lost(struct snib__engine *e, struct snib__outer *outer, int32_t reason,
                       snib__time now)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__HELD)
+    if (!outer->ended && outer->hold->phase == SNIB__HELD && !snib__hold_over(e, outer->hold, now))
         snib__hold_lose(e, outer->hold, reason, now);
 }
 
@@ -12103,9 +12133,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
                                       snib__time now, int32_t *out_code)
 {
     *out_code = SNIB_NOT_HELD;
-    if (hold->phase == SNIB__HELD && now >= hold->deadline)
-        snib__hold_lose(e, hold, hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE,
-                        now);
+    snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
         release_lost(e, hold, now);
@@ -13130,7 +13158,7 @@ void snib__watchdog_tick(struct snib__engine *e, snib__time now)
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
         struct snib__renewals *list = &e->node.renewals[kind];
         while (list->head && list->head->deadline <= now)
-            snib__hold_lose(e, list->head, SNIB_REASON_UNREACHABLE, now);
+            snib__hold_over(e, list->head, now);
         while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
             if (!watchdog_send(e, list, now)) {
                 list->retry = now + 10 * SNIB__MS;
@@ -13192,7 +13220,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD)
+        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD ||
+            snib__hold_over(e, hold, now))
             continue;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);

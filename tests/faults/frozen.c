@@ -1,0 +1,272 @@
+/* frozen.c - processes are stopped around an answer and go on after the end of their leases: what is lost then
+ * stays lost, in every way to ask.
+ *
+ * The answers to renewals are kept back by a proxy; the processes say how long they are safe, which no answer
+ * can change any more, and are stopped; the answers are let go, so that they wait in the sockets, and the
+ * processes go on when they are safe no longer.  Whichever of their threads runs first, the holds are lost.
+ */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PROCESSES = 50, LEASE_MS = 1000, SETTLE_MS = 30, PROMPT_MS = 20000 };
+
+/* What a process is told to do, and what it answers. */
+enum task { HOLD = 'h', SAY = 's', JUDGE = 'j' };
+struct answer {
+    int64_t safe_until_ns;
+    bool good,
+        met; /* met: a renewal was on its way when it was stopped, and its link has endured */
+    char text[120];
+};
+
+struct process {
+    pid_t pid;
+    int link;
+};
+
+/* ---- A process ------------------------------------------------------------------------------- */
+
+struct holder {
+    snib_client *client;
+    snib_queue *queue;
+    snib_lock *lock;
+    snib_hold *hold;
+    uint64_t connects;
+};
+
+static snib_lock *lock_of(snib_client *client, int id, int round)
+{
+    static const int32_t kinds[] = {SNIB_MUTEX,  SNIB_FAIR, SNIB_READ,  SNIB_WRITE,
+                                    SNIB_FENCED, SNIB_SPIN, SNIB_PLAIN, SNIB_PERMITS};
+    enum { KINDS = sizeof kinds / sizeof kinds[0] };
+    int kind = (id + round) % (KINDS + 1);
+    char name[32];
+    snib_lock *lock = NULL, *members[2];
+    for (int i = 0; i < (kind == KINDS ? 2 : 1); i++) {
+        snprintf(name, sizeof name, "frozen:%d:%d:%d", id, kind, i);
+        lock = members[i] = must_lock_kind(client, kind == KINDS ? SNIB_MUTEX : kinds[kind], name);
+    }
+    if (kind < KINDS && kinds[kind] == SNIB_PERMITS)
+        must_count(SNIB_PERMITS, lock, SNIB_COUNT_INIT, 1);
+    if (kind == KINDS)
+        EXPECT(snib_multi_new(members, 2, NULL, &lock, err), SNIB_OK);
+    return lock;
+}
+
+static void hold(struct holder *holder, int id, int round)
+{
+    holder->lock = lock_of(holder->client, id, round);
+    EXPECT(snib_lock_acquire_submit(holder->lock, 0, PROMPT_MS, holder->queue, 1, NULL, err),
+           SNIB_OK);
+    holder->hold = must_event(holder->queue, PROMPT_MS).hold;
+    holder->connects = must_stats(holder->client).connects;
+}
+
+/* Lost, and nothing else, in every way to ask; NULL if so. */
+static const char *ask(snib_hold *hold, int32_t *reason)
+{
+    snib_error error;
+    int32_t now = SNIB_REASON_NONE;
+    if (snib_hold_state(hold, &now) != SNIB_HOLD_LOST)
+        return "it is not lost";
+    if (snib_hold_check(hold, &error) != SNIB_LOST)
+        return "the check says that it is held";
+    if (snib_hold_remaining_ms(hold) != 0)
+        return "some time remains";
+    if (*reason != SNIB_REASON_NONE && now != *reason)
+        return "it is lost for another reason";
+    *reason = now;
+    return NULL;
+}
+
+static const char *judge(struct holder *holder, bool *met)
+{
+    int32_t reason = SNIB_REASON_NONE;
+    snib_event event = {.kind = 0};
+    const char *wrong = NULL;
+    int told = 0;
+    int64_t start = now_ms();
+    while (!wrong &&
+           (now_ms() - start < SETTLE_MS || (told == 0 && now_ms() - start < PROMPT_MS))) {
+        wrong = ask(holder->hold, &reason);
+        int n = snib_queue_drain(holder->queue, &event, 1, NULL);
+        told += n;
+        if (n && (event.kind != SNIB_EVENT_LOST || event.reason != reason))
+            wrong = "the event says something else";
+    }
+    if (!wrong && told != 1)
+        wrong = told ? "it is told twice" : "nobody is told";
+    snib_client_stats_data stats = must_stats(holder->client);
+    *met = stats.renewal_commands > 0 && stats.connects == holder->connects;
+    int code = snib_hold_release(holder->hold, NULL);
+    if (!wrong && code != SNIB_LOST)
+        wrong = "its release says that it was held";
+    snib_hold_free(holder->hold);
+    snib_lock_free(holder->lock);
+    return wrong;
+}
+
+static _Noreturn void process_main(int id, int link)
+{
+    struct holder holder = {0};
+    char url[64];
+    uint8_t task;
+    alarm(300); /* should the parent end without a word */
+    ssize_t n = read(link, url, sizeof url);
+    for (int round = 0; n > 0 && (n = read(link, &task, 1)) == 1; round += task == JUDGE) {
+        struct answer answer = {.good = true};
+        if (task == HOLD) {
+            holder.client = must_open_lease(url, LEASE_MS);
+            holder.queue = must_queue(holder.client);
+            hold(&holder, id, round);
+        } else if (task == SAY) {
+            int64_t left_ms = snib_hold_remaining_ms(holder.hold);
+            answer.safe_until_ns = now_ns() + (left_ms + 1) * 1000000;
+        } else {
+            const char *wrong = judge(&holder, &answer.met);
+            answer.good = !wrong;
+            snprintf(answer.text, sizeof answer.text, "process %d, round %d: %s", id, round,
+                     wrong ? wrong : "");
+            snib_queue_free(holder.queue);
+            snib_client_free(holder.client);
+        }
+        n = write(link, &answer, sizeof answer);
+    }
+    _exit(0);
+}
+
+/* ---- The test -------------------------------------------------------------------------------- */
+
+/* Before there is any thread. */
+static void processes_start(struct process *processes)
+{
+    for (int i = 0; i < PROCESSES; i++) {
+        int ends[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+        processes[i].pid = fork();
+        assert_true(processes[i].pid >= 0);
+        if (processes[i].pid == 0) {
+            for (int j = 0; j < i; j++)
+                close(processes[j].link);
+            close(ends[0]);
+            process_main(i, ends[1]);
+        }
+        close(ends[1]);
+        processes[i].link = ends[0];
+    }
+}
+
+static void processes_end(struct process *processes)
+{
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        close(processes[i].link);
+        assert_int_equal(waitpid(processes[i].pid, &status, 0), processes[i].pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+static void tell_all(struct process *processes, uint8_t task)
+{
+    for (int i = 0; i < PROCESSES; i++)
+        assert_int_equal(write(processes[i].link, &task, 1), 1);
+}
+
+static struct answer hear(struct process *process)
+{
+    struct answer answer;
+    size_t got = 0;
+    while (got < sizeof answer) {
+        ssize_t n = read(process->link, (char *)&answer + got, sizeof answer - got);
+        if (n <= 0)
+            fail_msg("a process has ended");
+        got += (size_t)n;
+    }
+    if (!answer.good)
+        fail_msg("%s", answer.text);
+    return answer;
+}
+
+static void signal_all(struct process *processes, int number)
+{
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        kill(processes[i].pid, number);
+        if (number == SIGSTOP)
+            assert_int_equal(waitpid(processes[i].pid, &status, WUNTRACED), processes[i].pid);
+    }
+}
+
+static void sleep_until(int64_t when_ns)
+{
+    for (int64_t now = now_ns(); now < when_ns; now = now_ns())
+        nap_us((when_ns - now) / 1000 + 1);
+}
+
+/* Returns how many processes had the answer in their socket when they went on. */
+static int stop_once(struct process *processes, struct proxy *proxy, int round)
+{
+    int64_t last_ns = 0;
+    int met = 0;
+    tell_all(processes, HOLD);
+    for (int i = 0; i < PROCESSES; i++)
+        hear(&processes[i]);
+    proxy_stall(proxy, TO_CLIENT, true);
+    nap_us(2000); /* what was on its way has come */
+    tell_all(processes, SAY);
+    for (int i = 0; i < PROCESSES; i++) {
+        int64_t until_ns = hear(&processes[i]).safe_until_ns;
+        last_ns = until_ns > last_ns ? until_ns : last_ns;
+    }
+    /* Renewals are sent after a third of the lease, and the link gives up a fifth later. */
+    int64_t renewed_ns = last_ns - LEASE_MS * 1000000ll * 2 / 3;
+    sleep_until(renewed_ns + (round % 4 ? 40 : random() % 150) * 1000000);
+    signal_all(processes, SIGSTOP);
+    proxy_stall(proxy, TO_CLIENT, false);
+    sleep_until(last_ns + 2000000);
+    tell_all(processes, JUDGE);
+    signal_all(processes, SIGCONT);
+    for (int i = 0; i < PROCESSES; i++)
+        met += hear(&processes[i]).met;
+    proxy_forget(proxy);
+    return met;
+}
+
+static void lost_is_final(void **state)
+{
+    (void)state;
+    static struct process processes[PROCESSES];
+    enum { STOPS = 1000 };
+    struct server server;
+    int met = 0;
+    processes_start(processes);
+    server_start(&server, NULL);
+    struct proxy *proxy = proxy_start(server.socket);
+    for (int i = 0; i < PROCESSES; i++) {
+        char url[64];
+        snprintf(url, sizeof url, "%s", proxy_url(proxy));
+        assert_int_equal(write(processes[i].link, url, sizeof url), sizeof url);
+    }
+    for (int round = 0; round < STOPS / PROCESSES; round++)
+        met += stop_once(processes, proxy, round);
+    print_message("          %d stops, in %d of them the answer was waiting\n", STOPS, met);
+    processes_end(processes);
+    proxy_stop(proxy);
+    server_stop(&server);
+    if (met == 0)
+        skip(); /* too slow a machine for any answer to wait */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lost_is_final)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
