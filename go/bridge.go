@@ -4,6 +4,7 @@ package snib
 
 // bridge.go is the one Go file that calls C.  C keeps nothing of Go's after a call and never calls
 // back.  Only startAcquire and startRelease (for their slice), closeClient, listStep and describe block.
+// A pair of lock and unlock makes no garbage here: what C fills stays on the stack unless there is an error.
 
 /*
 #cgo noescape bridge_acquire
@@ -14,8 +15,8 @@ package snib
 #cgo nocallback bridge_ask
 #cgo noescape bridge_count
 #cgo nocallback bridge_count
-#cgo noescape bridge_hold_state
 #cgo nocallback bridge_hold_state
+#cgo nocallback bridge_hold_abandon
 #cgo noescape bridge_hold_check
 #cgo nocallback bridge_hold_check
 #cgo nocallback bridge_hold_remaining
@@ -27,6 +28,8 @@ package snib
 import "C"
 
 import (
+	"bytes"
+	"log/slog"
 	"math"
 	"strings"
 	"syscall"
@@ -62,7 +65,16 @@ func Version() string { return C.GoString(C.snib_version_string()) }
 func BuildID() string { return C.GoString(C.snib_build_id()) }
 
 func newError(code C.int32_t, err *C.snib_error) *Error {
-	return makeError(Code(code), C.GoString(&err.text[0]), syscall.Errno(err.os_error))
+	return makeError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
+}
+
+// textOf copies C's text up to its end. Unlike C.GoString it does not move what it reads to the heap.
+func textOf(text []C.char) string {
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(text))), len(text))
+	if end := bytes.IndexByte(raw, 0); end >= 0 {
+		raw = raw[:end]
+	}
+	return string(raw)
 }
 
 // chars lends a string's bytes to C for one call; they have no terminator.
@@ -189,7 +201,9 @@ func newStarted(code C.int32_t, result *C.bridge_result) started {
 	case codeAgain:
 		s.op = uint64(result.op)
 	default:
-		s.err = newError(code, &result.error)
+		err := newError(code, &result.error)
+		err.Reason = Reason(result.reason)
+		s.err = err
 	}
 	return s
 }
@@ -278,6 +292,13 @@ const (
 	kindQuorum    kind = -2
 )
 
+var kinds = map[kind]string{kindMutex: "mutex", kindFair: "fair", kindRead: "read", kindWrite: "write",
+	kindFenced: "fenced", kindSpin: "spin", kindPlain: "plain", kindSemaphore: "semaphore",
+	kindPermits: "permits", kindLatch: "latch", kindMulti: "multi", kindQuorum: "quorum"}
+
+// String returns the kind in a word.
+func (k kind) String() string { return kinds[k] }
+
 const (
 	flagFenced       = C.SNIB_LOCK_FENCED
 	flagPreferWriter = C.SNIB_LOCK_PREFER_WRITER
@@ -331,23 +352,22 @@ func freeLock(lock uint64) { C.bridge_lock_free(C.uint64_t(lock)) }
 // freeHold does not wait: a hold that is still held is released in the background.
 func freeHold(hold uint64) { C.bridge_hold_free(C.uint64_t(hold)) }
 
-func holdState(hold uint64) (State, Reason) {
-	var reason C.int32_t
-	state := C.bridge_hold_state(C.uint64_t(hold), &reason)
-	if state < 0 { // the client is gone
-		return StateLost, ReasonClosed
-	}
-	return State(state), Reason(reason)
-}
+// abandonHold lets the lease of a hold that is still held run out.
+func abandonHold(hold uint64) { C.bridge_hold_abandon(C.uint64_t(hold)) }
+
+// holdState is negative for a handle that was given back.
+func holdState(hold uint64) State { return State(C.bridge_hold_state(C.uint64_t(hold))) }
 
 // checkHold returns nil while the hold is safe, else the core's sentence about it.
 func checkHold(hold uint64) *Error {
-	var err C.snib_error
-	code := C.bridge_hold_check(C.uint64_t(hold), &err)
+	var result C.bridge_result
+	code := C.bridge_hold_check(C.uint64_t(hold), &result)
 	if code == C.SNIB_OK {
 		return nil
 	}
-	return newError(code, &err)
+	err := newError(code, &result.error)
+	err.Reason = Reason(result.reason)
+	return err
 }
 
 func holdRemaining(hold uint64) time.Duration {
@@ -386,7 +406,8 @@ func freeQueue(queue uint64) { C.bridge_queue_free(C.uint64_t(queue)) }
 
 // event is one record of a queue.
 type event struct {
-	lost      bool // a hold was lost; else an operation ended
+	lost      bool // a hold was lost
+	log       bool // a log record, of the level in reason; else an operation ended
 	code      Code
 	reason    Reason
 	token     uint64
@@ -405,7 +426,11 @@ func (e *event) err() error {
 	if e.code == codeOK {
 		return nil
 	}
-	return makeError(e.code, e.text, e.osError)
+	err := makeError(e.code, e.text, e.osError)
+	if e.code == ErrLost {
+		err.Reason = e.reason
+	}
+	return err
 }
 
 const batch = 64 // events a drain takes at most
@@ -426,6 +451,7 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 		raw := &b.raw[i]
 		events[i] = event{
 			lost:      raw.kind == C.SNIB_EVENT_LOST,
+			log:       raw.kind == C.SNIB_EVENT_LOG,
 			code:      Code(raw.code),
 			reason:    Reason(raw.reason),
 			token:     uint64(raw.token),
@@ -439,8 +465,29 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 			osError:   syscall.Errno(raw.os_error),
 		}
 		if raw.text[0] != 0 {
-			events[i].text = C.GoString(&raw.text[0])
+			events[i].text = textOf(raw.text[:])
 		}
 	}
 	return max(n, 0)
+}
+
+// ---- Log ----------------------------------------------------------------------------------------
+
+const (
+	logWarnings = C.SNIB_LOG_WARNING
+	logAll      = C.SNIB_LOG_INFO
+)
+
+// levels are slog's of the core's.
+var levels = map[Reason]slog.Level{
+	C.SNIB_LOG_ERROR: slog.LevelError, C.SNIB_LOG_WARNING: slog.LevelWarn, C.SNIB_LOG_INFO: slog.LevelInfo}
+
+// startLog sends records of this level and graver ones to a queue.
+func startLog(client, queue uint64, level int32) error {
+	var err C.snib_error
+	code := C.bridge_log(C.uint64_t(client), C.uint64_t(queue), C.int32_t(level), &err)
+	if code != C.SNIB_OK {
+		return newError(code, &err)
+	}
+	return nil
 }

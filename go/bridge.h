@@ -24,6 +24,7 @@ typedef struct bridge_result {
     uint64_t hold;
     uint64_t op;
     int64_t fencing;
+    int32_t reason; /* of SNIB_LOST */
     snib_error error;
 } bridge_result;
 
@@ -87,6 +88,11 @@ static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int
     }
     *out_queue = (uint64_t)(uintptr_t)queue;
     return SNIB_OK;
+}
+
+static inline int32_t bridge_log(uint64_t client, uint64_t queue, int32_t level, snib_error *err)
+{
+    return snib_client_log(BRIDGE_AS(snib_client, client), BRIDGE_AS(snib_queue, queue), level, err);
 }
 
 static inline int32_t bridge_drain(uint64_t queue, snib_event *events, uint32_t cap)
@@ -215,7 +221,16 @@ static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, 
     return code;
 }
 
-/* Release the hold and give its handle back, whatever the release's result is. */
+/* A closed client can only say that it is closed, but its holds know that they are lost, and why. */
+static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
+{
+    if (code == SNIB_OK || code == SNIB_AGAIN || snib_hold_state(hold, &out->reason) != SNIB_HOLD_LOST) {
+        return code;
+    }
+    return snib_hold_check(hold, &out->error);
+}
+
+/* Release the hold and give its handle back, whatever the release's result is.  queue 0: nobody is told more. */
 static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t queue, uint64_t token,
                                      bridge_result *out)
 {
@@ -226,9 +241,11 @@ static inline int32_t bridge_release(uint64_t hold, int64_t slice_ms, uint64_t q
     if (slice_ms > 0) {
         code = snib_hold_release_begin(h, slice_ms, q, token, &op, &out->error);
     } else {
-        code = snib_hold_release_submit(h, q, token, &op, &out->error);
+        code = snib_hold_release_submit(h, q, token, q ? &op : NULL, &out->error);
         code = code == SNIB_OK ? SNIB_AGAIN : code;
     }
+    code = bridge_loss(h, code, out);
+    out->op = (uint64_t)(uintptr_t)op;
     snib_hold_free(h);
     return code;
 }
@@ -238,14 +255,23 @@ static inline void bridge_hold_free(uint64_t hold)
     snib_hold_free(BRIDGE_AS(snib_hold, hold));
 }
 
-static inline int32_t bridge_hold_state(uint64_t hold, int32_t *out_reason)
+static inline void bridge_hold_abandon(uint64_t hold)
 {
-    return snib_hold_state(BRIDGE_AS(snib_hold, hold), out_reason);
+    snib_hold_abandon(BRIDGE_AS(snib_hold, hold));
 }
 
-static inline int32_t bridge_hold_check(uint64_t hold, snib_error *err)
+static inline int32_t bridge_hold_state(uint64_t hold)
 {
-    return snib_hold_check(BRIDGE_AS(snib_hold, hold), err);
+    return snib_hold_state(BRIDGE_AS(snib_hold, hold), NULL);
+}
+
+static inline int32_t bridge_hold_check(uint64_t hold, bridge_result *out)
+{
+    int32_t code = snib_hold_check(BRIDGE_AS(snib_hold, hold), &out->error);
+    if (code == SNIB_LOST) {
+        snib_hold_state(BRIDGE_AS(snib_hold, hold), &out->reason);
+    }
+    return code;
 }
 
 static inline int64_t bridge_hold_remaining(uint64_t hold)

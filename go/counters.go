@@ -13,10 +13,11 @@ func (l *lock) tally(ctx context.Context, what tally, n int) (int, error) {
 		return 0, err
 	}
 	defer runtime.KeepAlive(l)
-	e, err := l.client.ask(ctx, func(token uint64) started {
-		return startCount(l.kind, l.handle, what, int64(n), l.client.queue, token)
+	changes := what != tallyGet && what != tallyTotal
+	e, err := l.client.run(ctx, false, changes, func(token uint64) started {
+		return startCount(l.kind, l.handle, what, int64(n), l.client.events.queue, token)
 	})
-	return int(e.count), err
+	return int(e.count), l.fail(err)
 }
 
 // pool is a number of permits.
@@ -31,6 +32,16 @@ func (p pool) Acquire(ctx context.Context, n int) (*Hold, error) {
 // TryAcquire is one try; the error matches [ErrBusy] if there are fewer permits to be had.
 func (p pool) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	return p.acquire(ctx, wish{count: permits(n)})
+}
+
+// Do is [Mutex.Do] with one permit.
+func (p pool) Do(ctx context.Context, work func(context.Context) error) error {
+	return p.DoN(ctx, 1, work)
+}
+
+// DoN is [Mutex.Do] with n permits, 1 to 1000.
+func (p pool) DoN(ctx context.Context, n int, work func(context.Context) error) error {
+	return do(ctx, work, func(ctx context.Context) (*Hold, error) { return p.Acquire(ctx, n) })
 }
 
 // Init sets the number of permits unless it is set, and reports whether it did. Without it there are none.

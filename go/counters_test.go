@@ -262,16 +262,24 @@ func TestPermitsHaveALease(t *testing.T) {
 	s.clean(t)
 }
 
-// Semaphores have no leases: their holds cannot be lost, but what nobody can reach any more is given back.
-func TestForgottenPermits(t *testing.T) {
+// Permits of a hold that was dropped come back with their lease. Those of a semaphore have none: they stay taken.
+func TestDroppedPermits(t *testing.T) {
 	for _, k := range pools {
 		s := startServer(t)
-		p := k.make(open(t, s.url()), "pool")
+		client := open(t, s.url(), snib.WatchdogLease(500*time.Millisecond))
+		p := k.make(client, "pool")
 		initialize(t, p, 1)
 		_, err := p.Acquire(background, 1)
 		must(t, err)
 		await(t, func() bool {
 			runtime.GC()
+			return client.Stats().Held == 0
+		})
+		number(t, k.kind+" after the collection", 0)(p.Available(background))
+		if k.kind == "semaphore" {
+			number(t, "put back", 1)(client.Semaphore("pool").PutBack(background, 1))
+		}
+		await(t, func() bool {
 			n, err := p.Available(background)
 			return err == nil && n == 1
 		})

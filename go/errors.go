@@ -4,6 +4,8 @@ package snib
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"syscall"
 )
 
@@ -12,6 +14,9 @@ type Code int32
 
 // Error returns the code's sentence.
 func (c Code) Error() string { return c.text() }
+
+// Name returns the code's name in the C header, such as SNIB_BUSY.
+func (c Code) Name() string { return c.name() }
 
 // Reason says why a hold was lost.
 type Reason int32
@@ -41,10 +46,13 @@ const (
 // Error is what the functions of this package return.
 type Error struct {
 	Code    Code
-	Text    string        // one sentence, the same in every language
+	Name    string        // the lock's; "" if no lock has a part in it
+	Kind    string        // the lock's: mutex, fair, read, write, fenced, spin, plain, semaphore, permits, latch, multi, quorum
+	Reason  Reason        // of a loss
+	Text    string        // one sentence: what happened, and the server's own words if it spoke
 	OSError syscall.Errno // 0 if the operating system has no part in it
-	Reason  Reason        // of a loss that Context, Check or Unlock report
 	context error         // the context's, if it ended the wait
+	maybe   bool          // cancelled after it may have been applied
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {
@@ -59,30 +67,45 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 
 // contextError is the error of an operation that its context ended.
 func contextError(ctx context.Context) *Error {
-	code := ErrCancelled
-	if ctx.Err() == context.DeadlineExceeded {
-		code = ErrTimeout
+	code, text := ErrCancelled, "the context was cancelled before the operation was done"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		code, text = ErrTimeout, "the context's deadline came before the operation was done"
 	}
-	err := makeError(code, "", 0)
+	err := makeError(code, text, 0)
 	err.context = ctx.Err()
 	return err
 }
 
-// withContext lets a wait that the core timed out match the deadline it was given.
-func withContext(ctx context.Context, err error) error {
-	if e, ok := err.(*Error); ok && e.Code == ErrTimeout {
-		if _, limited := ctx.Deadline(); limited {
-			e.context = context.DeadlineExceeded
-		}
+// withDeadline lets an error of the core match the deadline that the core was given, or that has come meanwhile.
+func withDeadline(ctx context.Context, err error) error {
+	e, ok := err.(*Error)
+	if !ok || e.context != nil {
+		return err
+	}
+	if _, limited := ctx.Deadline(); limited && e.Code == ErrTimeout {
+		e.context = context.DeadlineExceeded
+	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.context = ctx.Err()
 	}
 	return err
 }
 
+// alsoUnlocked joins what work under a lock came to and what its Unlock did. A loss is told once.
+func alsoUnlocked(work, unlock error) error {
+	var told, lost *Error
+	switch {
+	case unlock == nil:
+		return work
+	case work == nil:
+		return unlock
+	case errors.As(work, &told) && errors.As(unlock, &lost) && told.Code == ErrLost && lost.Code == ErrLost && told.Name == lost.Name:
+		return work
+	}
+	return fmt.Errorf("%w; %w", work, unlock)
+}
+
 // Error returns the sentence.
 func (e *Error) Error() string { return "snib: " + e.Text }
-
-// Name returns the code's name in the C header, such as SNIB_BUSY.
-func (e *Error) Name() string { return e.Code.name() }
 
 // Is reports whether target is the error's code.
 func (e *Error) Is(target error) bool { return target == error(e.Code) }
@@ -103,4 +126,4 @@ func (e *Error) Unwrap() []error {
 func (e *Error) Retryable() bool { return e.Code.Retryable() }
 
 // MaybeApplied reports whether the server may have done what was asked although the call failed.
-func (e *Error) MaybeApplied() bool { return e.Code.MaybeApplied() }
+func (e *Error) MaybeApplied() bool { return e.maybe || e.Code.MaybeApplied() }

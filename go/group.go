@@ -42,6 +42,7 @@ func members(locks []Locker) []*lock {
 
 func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 	l := &lock{kind: k}
+	defer func() { l.err = l.fail(l.err) }()
 	g := &Group{locker{l}, members}
 	handles := make([]uint64, len(members))
 	for i, member := range members {
@@ -56,6 +57,11 @@ func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 			return g
 		}
 		handles[i] = member.handle
+		if i == 0 {
+			l.name = member.name
+		} else if k == kindMulti {
+			l.name += ", " + member.name
+		}
 	}
 	if len(members) > 0 {
 		l.client = members[0].client // whose queue brings its events

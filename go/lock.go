@@ -13,19 +13,21 @@ import (
 type lock struct {
 	client *Client
 	kind   kind
+	name   string
 	handle uint64
 	owner  uint64
+	reader *lock // of a writers' side: the other one
 	err    error // of its making, told by every call
 }
 
 func (c *Client) newLock(k kind, name string, o *lockOptions) *lock {
-	l := &lock{client: c, kind: k}
-	switch {
-	case c.closed.Load():
+	l := &lock{client: c, kind: k, name: name}
+	if c.closed.Load() {
 		l.err = makeError(ErrClosed, "", 0)
-	default:
+	} else {
 		l.take(o, func() (uint64, error) { return newLock(c.handle, k, name, o) })
 	}
+	l.err = l.fail(l.err)
 	return l
 }
 
@@ -54,6 +56,22 @@ func newLockOptions(options []LockOption) *lockOptions {
 	return o
 }
 
+// about lets an error name the lock.
+func (l *lock) about(err *Error) *Error {
+	if err.Name == "" {
+		err.Name, err.Kind = l.name, l.kind.String()
+	}
+	return err
+}
+
+// fail is about for any error.
+func (l *lock) fail(err error) error {
+	if e, ok := err.(*Error); ok {
+		l.about(e)
+	}
+	return err
+}
+
 // usable tells why the lock cannot be used, whoever asks.
 func (l *lock) usable() error {
 	switch {
@@ -62,7 +80,7 @@ func (l *lock) usable() error {
 	case l.err != nil:
 		return l.err
 	case l.client.closed.Load():
-		return makeError(ErrClosed, "", 0)
+		return l.about(makeError(ErrClosed, "", 0))
 	}
 	return nil
 }
@@ -72,7 +90,7 @@ func (l *lock) check(ctx context.Context) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return contextError(ctx)
+		return l.about(contextError(ctx))
 	}
 	return nil
 }
@@ -84,21 +102,20 @@ func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _
 	}
 	c := l.client
 	w.kind, w.lock = l.kind, l.handle
-	token, call := c.begin()
+	k := c.begin()
+	defer c.end(k)
 	slice := c.slice()
-	s := startAcquire(w, slice, c.queue, token)
+	s := startAcquire(w, slice, c.events.queue, k.token)
 	c.unblock(slice)
 	runtime.KeepAlive(l)
 	switch s.code {
 	case codeOK:
-		c.forget(token)
 		return s.hold, s.fencing, nil
 	case codeAgain:
-		e, err := c.await(ctx, s, token, call)
-		return e.hold, e.fencing, withContext(ctx, err)
+		e, err := c.await(ctx, s, k, w.waitMS > 0)
+		return e.hold, e.fencing, l.fail(withDeadline(ctx, err))
 	}
-	c.forget(token)
-	return 0, 0, withContext(ctx, s.err)
+	return 0, 0, l.fail(withDeadline(ctx, s.err))
 }
 
 func (l *lock) acquire(ctx context.Context, w wish) (*Hold, error) {
@@ -106,7 +123,7 @@ func (l *lock) acquire(ctx context.Context, w wish) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.client.newHold(ctx, handle, fencing), nil
+	return l.newHold(handle, fencing), nil
 }
 
 func (l *lock) ask(ctx context.Context, what question) (event, error) {
@@ -114,9 +131,10 @@ func (l *lock) ask(ctx context.Context, what question) (event, error) {
 		return event{}, err
 	}
 	defer runtime.KeepAlive(l)
-	return l.client.ask(ctx, func(token uint64) started {
-		return startAsk(what, l.handle, 0, l.client.queue, token)
+	e, err := l.client.run(ctx, false, what == askForceRelease, func(token uint64) started {
+		return startAsk(what, l.handle, 0, l.client.events.queue, token)
 	})
+	return e, l.fail(err)
 }
 
 // Info is what the server says of a lock.
@@ -152,6 +170,7 @@ func (l *lock) ForceRelease(ctx context.Context) error {
 type Locker interface {
 	Lock(ctx context.Context) (*Hold, error)
 	TryLock(ctx context.Context) (*Hold, error)
+	Do(ctx context.Context, work func(context.Context) error) error
 	Info(ctx context.Context) (Info, error)
 	ForceRelease(ctx context.Context) error
 	self() *lock
@@ -162,12 +181,22 @@ type locker struct{ *lock }
 
 func (l locker) self() *lock { return l.lock }
 
-// Lock waits for the lock until ctx ends. When ctx has ended the wait, the error matches the context's
-// and [ErrTimeout] or [ErrCancelled], and the caller will not own the lock through this call.
+// Lock waits for the lock until ctx ends; ctx limits the wait, not the hold. When ctx has ended the wait, or had
+// ended before, the error matches the context's, and the caller will not own the lock through this call.
 func (l locker) Lock(ctx context.Context) (*Hold, error) { return l.hold(ctx, waitMS(ctx)) }
 
 // TryLock is one try; the error matches [ErrBusy] if somebody else holds the lock.
 func (l locker) TryLock(ctx context.Context) (*Hold, error) { return l.hold(ctx, 0) }
+
+// Do waits for the lock until ctx ends, runs work while it is held, and unlocks, also when work panics. The
+// context that work is given ends with ctx and when the lock is lost, see [Hold.Context]; work should end then.
+//
+// nil means that work returned nil and that the lock was held all the time. Else the error is that of waiting, of
+// work, or of the Unlock, or joins the last two: it matches [ErrLost] if the lock was lost under the work,
+// whatever work returned.
+func (l locker) Do(ctx context.Context, work func(context.Context) error) error {
+	return do(ctx, work, l.Lock)
+}
 
 func (l locker) hold(ctx context.Context, wait int64) (*Hold, error) {
 	if err := l.check(ctx); err != nil {

@@ -2,12 +2,17 @@
 
 package snib
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 type clientOptions struct {
 	lease, connectTimeout, replyTimeout, patience, recheck, maxHold time.Duration
 	handoverMax, waitersMax                                         int32
 	username, password                                              string
+	logger                                                          *slog.Logger
+	logs                                                            bool // logger was given
 }
 
 // An Option changes how [Open] makes a client.
@@ -48,6 +53,13 @@ func Waiters(n int32) Option { return func(o *clientOptions) { o.waitersMax = n 
 // Credentials are taken instead of those in the URL. An empty user name means a password alone.
 func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
+}
+
+// Logger is told what happens to the client: connections that come and go, locks that are lost, holds that were
+// dropped. Without this option warnings and errors go to slog's default logger; nil means no log at all. A
+// handler may take its time and may use this package.
+func Logger(logger *slog.Logger) Option {
+	return func(o *clientOptions) { o.logger, o.logs = logger, true }
 }
 
 type lockOptions struct {

@@ -20,6 +20,7 @@ func (c *Client) RW(name string, options ...LockOption) *RW {
 	rw := &RW{locker: locker{c.newLock(kindWrite, name, o)}}
 	o.flags &^= flagFenced | flagPreferWriter // only the writers' side knows them
 	rw.reader = locker{c.newLock(kindRead, name, o)}
+	rw.lock.reader = rw.reader.lock
 	return rw
 }
 
@@ -31,6 +32,16 @@ func (rw *RW) RLock(ctx context.Context) (*Hold, error) { return rw.reader.Lock(
 
 // TryRLock is one try to read; the error matches [ErrBusy] while a writer holds the lock.
 func (rw *RW) TryRLock(ctx context.Context) (*Hold, error) { return rw.reader.TryLock(ctx) }
+
+// RDo is [RW.Do] as a reader.
+func (rw *RW) RDo(ctx context.Context, work func(context.Context) error) error {
+	return rw.reader.Do(ctx, work)
+}
+
+// Do is [Mutex.Do] as a writer.
+func (rw *RW) Do(ctx context.Context, work func(context.Context) error) error {
+	return do(ctx, work, rw.Lock)
+}
 
 // Lock waits for the lock as a writer until ctx ends; see [Mutex.Lock].
 func (rw *RW) Lock(ctx context.Context) (*Hold, error) { return rw.write(ctx, waitMS(ctx)) }
@@ -51,7 +62,7 @@ func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
 	}
 	hold, err := rw.acquire(ctx, wish{owner: owner, waitMS: wait})
 	if err == nil {
-		hold.owner, hold.reader = owner, rw.reader.lock
+		hold.owner = owner
 	}
 	return hold, err
 }
@@ -60,15 +71,16 @@ func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
 // The write hold is unlocked by it, and its Context ends. After an error the write hold is as it was, unless
 // it is lost: then nothing is held any more.
 func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
-	if h.reader == nil {
-		return nil, makeError(ErrNotSupported, "only the write hold of a read/write lock can be downgraded", 0)
+	reader := h.lock.reader
+	if reader == nil {
+		return nil, h.lock.about(makeError(ErrNotSupported, "only the write hold of a read/write lock can be downgraded", 0))
 	}
 	if err := h.Check(); err != nil {
 		return nil, err
 	}
-	read, err := h.reader.acquire(ctx, wish{owner: h.owner})
+	read, err := reader.acquire(ctx, wish{owner: h.owner})
 	if errors.Is(err, ErrBusy) { // another one writes
-		return nil, makeError(ErrLost, "", 0)
+		return nil, h.lock.about(makeError(ErrLost, "", 0))
 	}
 	if err != nil {
 		return nil, err

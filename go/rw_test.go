@@ -89,7 +89,7 @@ func TestDowngrade(t *testing.T) {
 	client, rival := open(t, s.url()), open(t, s.url())
 	mine, other := client.RW("page"), rival.RW("page")
 	write := lock(t, mine)
-	work := write.Context()
+	work := write.Context(background)
 	writer, reader := locking(other.Lock), locking(mine.RLock)
 	await(t, func() bool { return client.Stats().Waiting == 1 && rival.Stats().Waiting == 1 })
 	read, err := write.Downgrade(background)

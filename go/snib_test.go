@@ -49,7 +49,7 @@ func TestLockAndUnlock(t *testing.T) {
 	if _, err := mutex.TryLock(background); !errors.Is(err, snib.ErrBusy) {
 		t.Errorf("try: %v", err)
 	}
-	ctx := hold.Context()
+	ctx := hold.Context(background)
 	must(t, hold.Unlock(background))
 	if <-ctx.Done(); context.Cause(ctx) != context.Canceled {
 		t.Errorf("cause %v", context.Cause(ctx))
@@ -235,9 +235,10 @@ func TestLostWhenTheServerStops(t *testing.T) {
 		if err := hold.Check(); !errors.Is(err, snib.ErrLost) {
 			t.Errorf("at the lease's end: %v", err)
 		}
-		<-hold.Context().Done()
-		if context.Cause(hold.Context()) != error(snib.ErrLost) {
-			t.Errorf("cause %v", context.Cause(hold.Context()))
+		work := hold.Context(background)
+		<-work.Done()
+		if !errors.Is(context.Cause(work), snib.ErrLost) {
+			t.Errorf("cause %v", context.Cause(work))
 		}
 		if _, reason := hold.State(); reason != snib.ReasonUnreachable {
 			t.Errorf("reason %v", reason)
@@ -289,62 +290,12 @@ func TestLostByReason(t *testing.T) {
 	s.clean(t)
 }
 
-// What nobody unlocked and nobody can reach any more is given back.
-func TestForgottenHold(t *testing.T) {
-	s := startServer(t)
-	client := open(t, s.url())
-	lock(t, client.Mutex("forgotten"))
-	await(t, func() bool {
-		runtime.GC()
-		return s.do(t, "EXISTS", "forgotten") == "0"
-	})
-}
-
-// A context alone keeps its hold; when it goes too, the hold is given back and the context's work told.
-func TestContextKeepsItsHold(t *testing.T) {
-	s := startServer(t)
-	client := open(t, s.url())
-	type key struct{}
-	hold, err := client.Mutex("work").Lock(context.WithValue(background, key{}, "value"))
-	must(t, err)
-	work, stop := context.WithCancel(hold.Context())
-	if work.Value(key{}) != "value" {
-		t.Error("the values are lost")
-	}
-	hold = nil
-	for range 5 {
-		runtime.GC()
-	}
-	if s.do(t, "EXISTS", "work") != "1" {
-		t.Error("given back while its context is in use")
-	}
-	done := work.Done()
-	stop()
-	<-done
-	work = nil
-	await(t, func() bool {
-		runtime.GC()
-		return s.do(t, "EXISTS", "work") == "0"
-	})
-	done = lock(t, client.Mutex("work")).Context().Done()
-	await(t, func() bool {
-		runtime.GC()
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	})
-	s.clean(t)
-}
-
 // The work is told to stop before the lock can be another's.
 func TestUnlockEndsTheContextFirst(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url())
 	hold := lock(t, client.Mutex("orders"))
-	work := hold.Context()
+	work := hold.Context(background)
 	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
 	result := make(chan error, 1)
 	go func() { result <- hold.Unlock(background) }()

@@ -137,7 +137,7 @@ func locked(shop *shop, lock *snib.Mutex, by int) int {
 	hold, err := lock.Lock(ctx)
 	must(err)
 	record("got", fields{"by": by, "wait": nowUs() - asked})
-	bought, err := buy(hold.Context(), shop, hold.Check)
+	bought, err := buy(hold.Context(ctx), shop, hold.Check)
 	if err != nil {
 		record("lost", fields{"why": err.Error()})
 	}

@@ -1,0 +1,150 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A call is an operation of the core that somebody waits for. It is used again when it is over.
+type call struct {
+	token uint64        // it is the call's own until the call is over
+	event event         // the result, once done says so
+	done  chan struct{} // has room for one
+}
+
+const spareCalls = 256 // that a client keeps for later
+
+// begin makes a call known before it is started, since its event may come at once.
+func (c *Client) begin() *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var k *call
+	if n := len(c.spare); n > 0 {
+		k, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		k = &call{done: make(chan struct{}, 1)}
+	}
+	c.token++
+	k.token = c.token
+	c.calls[k.token] = k
+	return k
+}
+
+// end is for everything that began: an event that still comes finds nobody.
+func (c *Client) end(k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, k.token)
+	c.idle.Signal()
+	select {
+	case <-k.done: // the event of a cancel came before this
+	default:
+	}
+	k.event = event{}
+	if len(c.spare) < spareCalls {
+		c.spare = append(c.spare, k)
+	}
+}
+
+func (c *Client) deliver(events []event) {
+	for i := range events {
+		e := &events[i]
+		if e.lost {
+			c.lose(e.hold, e.reason)
+			continue
+		}
+		c.mu.Lock()
+		k, known := c.calls[e.token]
+		if known {
+			k.event = *e
+			k.done <- struct{}{} // has room: a call has one event
+		}
+		c.mu.Unlock()
+		if !known && e.hold != 0 {
+			freeHold(e.hold) // granted to nobody: given back
+		}
+	}
+}
+
+// slice is how long, in ms, a caller may block its thread in C: for one answer of a slow server, for that is
+// fastest, but one caller at a time, for each needs a thread. It ends with unblock.
+func (c *Client) slice() int64 {
+	if c.blocks.CompareAndSwap(false, true) {
+		return 70
+	}
+	return 0
+}
+
+func (c *Client) unblock(slice int64) {
+	if slice > 0 {
+		c.blocks.Store(false)
+	}
+}
+
+// lastWord is how long a call whose deadline has come waits for the core, which has the same deadline and
+// knows more about the wait: whether the lock was not free, or the server not there.
+const lastWord = 100 * time.Millisecond
+
+// await waits for the event of a call that was started. When ctx ends, the core decides: either the operation
+// ends cancelled, or it was done already and its result counts. timed says that the core knows ctx's deadline.
+func (c *Client) await(ctx context.Context, s started, k *call, timed bool) (event, error) {
+	select {
+	case <-k.done:
+		return k.event, k.event.err()
+	case <-ctx.Done():
+	}
+	if timed && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		timer := time.NewTimer(lastWord)
+		defer timer.Stop()
+		select {
+		case <-k.done:
+			return k.event, k.event.err()
+		case <-timer.C:
+		}
+	}
+	if cancelOp(s.op) {
+		return event{}, contextError(ctx)
+	}
+	<-k.done // on its way
+	return k.event, k.event.err()
+}
+
+// run starts an operation that brings no hold and waits for its answer. changes says that the operation
+// changes something at the server, so that one which is cancelled may have done it.
+func (c *Client) run(ctx context.Context, timed, changes bool, start func(token uint64) started) (event, error) {
+	if ctx.Err() != nil {
+		return event{}, contextError(ctx)
+	}
+	if c.closed.Load() {
+		return event{}, makeError(ErrClosed, "", 0)
+	}
+	k := c.begin()
+	defer c.end(k)
+	s := start(k.token)
+	if s.code != codeAgain {
+		return event{}, s.err
+	}
+	e, err := c.await(ctx, s, k, timed)
+	if ended, ok := err.(*Error); ok && changes && ended.context != nil {
+		ended.maybe = true
+		ended.Text += "; the server may have done what was asked"
+	}
+	return e, withDeadline(ctx, err)
+}
+
+// waitMS is the wait for the core: until the context's deadline, or without a limit. The core knows no
+// longer wait than a day; beyond that the context ends it alone.
+func waitMS(ctx context.Context) int64 {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return -1
+	}
+	ms := int64((time.Until(deadline) + time.Millisecond - 1) / time.Millisecond)
+	if ms > 86400000 {
+		return -1
+	}
+	return max(ms, 1)
+}

@@ -1,0 +1,393 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+type key struct{}
+
+// The context of a hold ends with its parent, with the loss and with the Unlock, each with its cause.
+func TestContextEnds(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+
+	hold := lock(t, client.Mutex("parent"))
+	why := errors.New("shutdown")
+	parent, stop := context.WithCancelCause(context.WithValue(background, key{}, "value"))
+	work := hold.Context(parent)
+	child, cancel := context.WithTimeout(work, time.Hour)
+	defer cancel()
+	if work.Value(key{}) != "value" || work.Err() != nil {
+		t.Errorf("value %v, error %v", work.Value(key{}), work.Err())
+	}
+	stop(why)
+	<-child.Done()
+	if context.Cause(work) != why || work.Err() != context.Canceled {
+		t.Errorf("cause %v, error %v", context.Cause(work), work.Err())
+	}
+	must(t, hold.Check()) // only the work was told to end
+	other := hold.Context(background)
+	must(t, hold.Unlock(background))
+	if <-other.Done(); context.Cause(other) != context.Canceled {
+		t.Errorf("cause after the unlock: %v", context.Cause(other))
+	}
+	if late := hold.Context(background); context.Cause(late) != context.Canceled {
+		t.Errorf("cause of a late one: %v", context.Cause(late))
+	}
+	if early := hold.Context(parent); context.Cause(early) != why {
+		t.Errorf("cause of one whose parent has ended: %v", context.Cause(early))
+	}
+
+	deadline, cancel := context.WithTimeout(background, 10*time.Millisecond)
+	defer cancel()
+	hold = lock(t, client.Mutex("deadline"))
+	work = hold.Context(deadline)
+	if end, limited := work.Deadline(); !limited || time.Until(end) > time.Second {
+		t.Error("the parent's deadline is gone")
+	}
+	if <-work.Done(); work.Err() != context.DeadlineExceeded {
+		t.Errorf("error %v", work.Err())
+	}
+	must(t, hold.Unlock(background))
+
+	hold = lock(t, client.Mutex("lost", snib.Lease(100*time.Millisecond)))
+	for _, work := range []context.Context{hold.Context(background), hold.Context(parent), hold.Context(background)} {
+		<-work.Done()
+	}
+	for range 2 { // one that is made after the loss is told the same
+		var e *snib.Error
+		cause := context.Cause(hold.Context(background))
+		if !errors.Is(cause, snib.ErrLost) || !errors.As(cause, &e) || e.Name != "lost" || e.Kind != "mutex" ||
+			e.Reason != snib.ReasonExpired || !strings.Contains(e.Text, "lost") {
+			t.Errorf("cause %+v", cause)
+		}
+		_ = hold.Unlock(background)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no parent, no panic")
+			}
+		}()
+		hold.Context(nil) //nolint:staticcheck // as context.WithCancel
+	}()
+}
+
+// Contexts cost nothing any more once they have ended: a long hold may have had any number of them.
+func TestContextsAreForgotten(t *testing.T) {
+	s := startServer(t)
+	hold := lock(t, open(t, s.url()).Mutex("long"))
+	collected := make(chan struct{}, 1000)
+	for range cap(collected) {
+		value := new([100]byte)
+		runtime.AddCleanup(value, func(done chan struct{}) { done <- struct{}{} }, collected)
+		parent, stop := context.WithCancel(context.WithValue(background, key{}, value))
+		hold.Context(parent)
+		stop()
+	}
+	await(t, func() bool {
+		runtime.GC()
+		return len(collected) == cap(collected)
+	})
+	must(t, hold.Check())
+	must(t, hold.Unlock(background))
+}
+
+// logged is a log in memory.
+type logged struct{ lines chan string }
+
+func newLogged() logged { return logged{make(chan string, 1000)} }
+
+func (l logged) Write(line []byte) (int, error) {
+	l.lines <- string(line)
+	return len(line), nil
+}
+
+// until waits for a record with all these parts.
+func (l logged) until(t testing.TB, parts ...string) string {
+	t.Helper()
+	for end := time.After(patience); ; {
+		select {
+		case line := <-l.lines:
+			found := true
+			for _, part := range parts {
+				found = found && strings.Contains(line, part)
+			}
+			if found {
+				return line
+			}
+		case <-end:
+			t.Fatalf("no record with %q", parts)
+		}
+	}
+}
+
+// A hold that the collector finds is not given back: it is not renewed any more, the lease runs out, a record says so.
+func TestDroppedHold(t *testing.T) {
+	s := startServer(t)
+	log := newLogged()
+	client := open(t, s.url(), snib.WatchdogLease(time.Second), log.option())
+	rival := open(t, s.url())
+	done := lock(t, client.Mutex("dropped")).Context(background).Done()
+	initialize(t, client.Permits("slots"), 2)
+	_, err := client.Permits("slots").Acquire(background, 2)
+	must(t, err)
+	_ = lock(t, snib.Multi(client.Mutex("one"), client.Mutex("two")))
+	for range 2 {
+		await(t, func() bool {
+			runtime.GC()
+			return client.Stats().Held == 0
+		})
+	}
+	if _, err := rival.Mutex("dropped").TryLock(background); err == nil {
+		t.Error("given back by the collector")
+	}
+	<-done // whoever works under it is told
+	record := log.until(t, "WARN", `\"dropped\"`, client.ID())
+	t.Log(record)
+	must(t, lock(t, rival.Mutex("dropped")).Unlock(background)) // when the lease has run out
+	must(t, lock(t, snib.Multi(rival.Mutex("two"), rival.Mutex("one"))).Unlock(background))
+	must(t, rival.Permits("slots").DoN(background, 2, func(context.Context) error { return nil }))
+}
+
+// A context alone keeps its hold, as long as somebody uses it.
+func TestContextKeepsItsHold(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.WatchdogLease(time.Second), snib.Logger(nil))
+	work, stop := context.WithCancel(lock(t, client.Mutex("work")).Context(background))
+	for range 5 {
+		runtime.GC()
+	}
+	must(t, snib.HoldFrom(work).Check())
+	// A context of the hold's own context keeps nothing for ever.
+	work = snib.HoldFrom(work).Context(work)
+	stop()
+	<-work.Done()
+	work = nil
+	await(t, func() bool {
+		runtime.GC()
+		return client.Stats().Held == 0
+	})
+	s.free(t, "work")
+}
+
+// everyKind is Do of every kind of lock.
+func everyKind(client *snib.Client, others ...*snib.Client) map[string]func(context.Context, func(context.Context) error) error {
+	rw := client.RW("rw")
+	var nodes []snib.Locker
+	for _, c := range append(others, client) {
+		nodes = append(nodes, c.Mutex("q"))
+	}
+	return map[string]func(context.Context, func(context.Context) error) error{
+		"mutex":     client.Mutex("m").Do,
+		"fair":      client.Fair("f").Do,
+		"write":     rw.Do,
+		"read":      rw.RDo,
+		"reentrant": client.Reentrant("r", 7).Do,
+		"fenced":    client.Fenced("e").Do,
+		"spin":      client.Spin("s").Do,
+		"plain":     client.Plain("p").Do,
+		"semaphore": client.Semaphore("sem").Do,
+		"permits":   client.Permits("per").Do,
+		"multi":     snib.Multi(client.Mutex("a"), client.Mutex("b")).Do,
+		"quorum":    snib.Quorum(nodes...).With(snib.NoQuarantine()).Do,
+		"locker":    rw.RLocker().Do,
+		"permits 2": func(ctx context.Context, work func(context.Context) error) error {
+			return client.Permits("per").DoN(ctx, 2, work)
+		},
+	}
+}
+
+func TestDo(t *testing.T) {
+	s, client, others := quorumOfThree(t)
+	initialize(t, client.Semaphore("sem"), 1)
+	initialize(t, client.Permits("per"), 2)
+	why := errors.New("the work went wrong")
+	for kind, do := range everyKind(client, others...) {
+		t.Run(kind, func(t *testing.T) {
+			ran := false
+			must(t, do(background, func(ctx context.Context) error {
+				ran = true
+				hold := snib.HoldFrom(ctx)
+				if (hold.Token() > 0) != (kind == "fenced") {
+					t.Errorf("token %d", hold.Token())
+				}
+				return errors.Join(ctx.Err(), hold.Check())
+			}))
+			if !ran {
+				t.Error("not run")
+			}
+			if err := do(background, func(context.Context) error { return why }); err != why {
+				t.Errorf("the work's error: %v", err)
+			}
+			func() {
+				defer func() {
+					if recover() != why {
+						t.Error("the panic is gone")
+					}
+				}()
+				_ = do(background, func(context.Context) error { panic(why) })
+			}()
+			ctx, stop := context.WithCancel(background)
+			err := do(ctx, func(ctx context.Context) error {
+				stop()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if err != context.Canceled {
+				t.Errorf("ended by the caller: %v", err)
+			}
+			expect(t, "ended before", do(ctx, func(context.Context) error { panic("run") }), snib.ErrCancelled)
+			expect(t, "no work", do(background, nil), snib.ErrInvalidArgument)
+			must(t, do(background, func(context.Context) error { return nil })) // all of them gave back
+		})
+	}
+	s.clean(t, "sem", "per", "redisson_lock_token:{e}")
+}
+
+// quorumOfThree is a client and two more of other servers.
+func quorumOfThree(t testing.TB) (*server, *snib.Client, []*snib.Client) {
+	t.Helper()
+	s := startServer(t)
+	return s, open(t, s.url()), []*snib.Client{open(t, startServer(t).url()), open(t, startServer(t).url())}
+}
+
+// A loss under the work ends its context, and Do says so whatever the work says.
+func TestDoLost(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.Logger(nil))
+	mutex := client.Mutex("lost", snib.Lease(100*time.Millisecond))
+	why := errors.New("stopped half-way")
+	for what, work := range map[string]func(context.Context) error{
+		"says nothing":       func(ctx context.Context) error { <-ctx.Done(); return nil },
+		"says so":            func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+		"is cancelled":       func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"has its own error":  func(ctx context.Context) error { <-ctx.Done(); return why },
+		"does not even look": func(context.Context) error { time.Sleep(150 * time.Millisecond); return nil },
+	} {
+		var e *snib.Error
+		err := mutex.Do(background, work)
+		if !errors.Is(err, snib.ErrLost) || !errors.As(err, &e) || e.Reason != snib.ReasonExpired || e.Name != "lost" {
+			t.Errorf("%s: %v", what, err)
+		}
+		if strings.Count(err.Error(), "expired") != 1 {
+			t.Errorf("%s: the loss is not told once: %v", what, err)
+		}
+		if what == "has its own error" && !errors.Is(err, why) {
+			t.Errorf("the work's error is gone: %v", err)
+		}
+	}
+	s.clean(t)
+}
+
+// An ended context has one answer: nothing is begun, and a release is not waited for. So it is never chance.
+func TestEndedContext(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	expired, cancel := context.WithDeadline(background, time.Now().Add(-time.Second))
+	defer cancel()
+	initialize(t, client.Latch("latch"), 1000)
+	initialize(t, client.Permits("permits"), 5)
+	for range rounds(300) {
+		for ctx, want := range map[context.Context]snib.Code{cancelled: snib.ErrCancelled, expired: snib.ErrTimeout} {
+			for what, call := range callsOf(client) {
+				err := call(ctx)
+				var e *snib.Error
+				if !errors.Is(err, want) || !errors.Is(err, ctx.Err()) || !errors.As(err, &e) || e.MaybeApplied() {
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
+			hold := lock(t, client.Mutex("given back"))
+			err := hold.Unlock(ctx)
+			var e *snib.Error
+			if !errors.Is(err, want) || !errors.Is(err, ctx.Err()) || !errors.As(err, &e) || !e.MaybeApplied() || e.Name != "given back" {
+				t.Fatalf("unlock: %v", err)
+			}
+			expect(t, "second unlock", hold.Unlock(ctx), snib.ErrNotHeld)
+		}
+	}
+	number(t, "latch", 1000)(client.Latch("latch").Count(background))
+	lost := lock(t, client.Mutex("lost", snib.Lease(100*time.Millisecond)))
+	<-lost.Lost()
+	expect(t, "unlock of what is lost", lost.Unlock(cancelled), snib.ErrLost)
+	s.free(t, "given back")
+	s.clean(t, "latch", "permits")
+}
+
+// callsOf is every method that takes a context and can be called any number of times.
+func callsOf(client *snib.Client) map[string]func(context.Context) error {
+	mutex, permits, latch := client.Mutex("ended"), client.Permits("permits"), client.Latch("latch")
+	return map[string]func(context.Context) error{
+		"lock":     func(ctx context.Context) error { _, err := mutex.Lock(ctx); return err },
+		"try":      func(ctx context.Context) error { _, err := mutex.TryLock(ctx); return err },
+		"write":    func(ctx context.Context) error { _, err := client.RW("ended").Lock(ctx); return err },
+		"acquire":  func(ctx context.Context) error { _, err := permits.Acquire(ctx, 1); return err },
+		"add":      func(ctx context.Context) error { _, err := permits.Add(ctx, 1); return err },
+		"down":     func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err },
+		"count":    func(ctx context.Context) error { _, err := latch.Count(ctx); return err },
+		"wait":     latch.Wait,
+		"info":     func(ctx context.Context) error { _, err := mutex.Info(ctx); return err },
+		"force":    mutex.ForceRelease,
+		"ping":     client.Ping,
+		"list":     func(ctx context.Context) error { _, err := client.List(ctx, ""); return err },
+		"describe": func(ctx context.Context) error { _, err := client.Describe(ctx, "ended"); return err },
+	}
+}
+
+// What was applied is reported although the context ends at the same moment; what may have been applied is said to be so.
+func TestCountsThatAreCancelled(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	permits := client.Semaphore("numbers")
+	initialize(t, permits, 0)
+	applied, doubtful := 0, 0
+	for i := range rounds(3000) {
+		ctx, cancel := context.WithCancel(background)
+		timer := time.AfterFunc(time.Duration(i%100)*3*time.Microsecond, cancel)
+		_, err := permits.Add(ctx, 1)
+		timer.Stop()
+		cancel()
+		var e *snib.Error
+		switch {
+		case err == nil:
+			applied++
+		case errors.As(err, &e) && e.MaybeApplied():
+			doubtful++
+		case !errors.Is(err, context.Canceled):
+			t.Fatal(err)
+		}
+	}
+	n, err := permits.Available(background)
+	must(t, err)
+	if n < applied || n > applied+doubtful {
+		t.Errorf("%d at the server, %d reported and %d doubtful", n, applied, doubtful)
+	}
+
+	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	_, err = permits.Add(ctx, 1)
+	var e *snib.Error
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.MaybeApplied() {
+		t.Errorf("add: %v", err)
+	}
+	_, err = permits.Available(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.MaybeApplied() {
+		t.Errorf("available: %v", err)
+	}
+	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	await(t, func() bool { return s.do(t, "GET", "numbers") == fmt.Sprint(n+1) })
+}

@@ -1,0 +1,179 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// told is everything that a hold says of itself at one moment.
+type told struct {
+	state  snib.State
+	reason snib.Reason
+	err    error
+	left   time.Duration
+}
+
+func ask(hold *snib.Hold) told {
+	var now told
+	now.left = hold.Remaining()
+	now.err = hold.Check()
+	now.state, now.reason = hold.State()
+	_, _ = hold.Owner(), hold.Token()
+	return now
+}
+
+// observe asks a hold again and again, until it is over or stop is closed, and reports every way back: what is
+// lost stays lost, what is unlocked stays so, and neither has time left.
+func observe(hold *snib.Hold, stop <-chan struct{}, wrong func(string)) {
+	over := snib.StateValid
+	for {
+		now := ask(hold)
+		lost, unlocked := errors.Is(now.err, snib.ErrLost), errors.Is(now.err, snib.ErrNotHeld)
+		switch {
+		case now.err != nil && !lost && !unlocked:
+			wrong(fmt.Sprint("check: ", now.err))
+		case over != snib.StateValid && (now.state != over || now.err == nil || now.left != 0):
+			wrong(fmt.Sprintf("was in state %d, now %+v", over, now))
+		case (lost || unlocked) && now.state < snib.StateLost:
+			wrong(fmt.Sprintf("safe after all: %+v", now))
+		}
+		if now.state >= snib.StateLost {
+			over = now.state
+		}
+		select {
+		case <-stop:
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+// beside runs act while two goroutines observe the hold, and a little longer.
+func beside(t *testing.T, hold *snib.Hold, act func(), wrong func(string)) {
+	t.Helper()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			observe(hold, stop, wrong)
+		}()
+	}
+	runtime.Gosched()
+	act()
+	ask(hold)
+	close(stop)
+	all.Wait()
+}
+
+// While one goroutine unlocks, others are told that the hold is safe, or that it was unlocked; never that it was lost.
+func TestAskingWhileUnlocking(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	mutex := client.Mutex("asked")
+	for range rounds(3000) {
+		hold := lock(t, mutex)
+
+		beside(t, hold, func() {
+			if err := hold.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}, func(what string) { t.Error(what) })
+		if state, reason := hold.State(); state != snib.StateReleased || reason != snib.ReasonNone {
+			t.Fatalf("state %d, reason %v of what was unlocked", state, reason)
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	s.clean(t)
+}
+
+// A hold that is lost stays so, and keeps its reason, while it is unlocked and while its client is closed.
+func TestAskingWhileLosing(t *testing.T) {
+	s := startServer(t)
+	for i := range rounds(60) {
+		client := open(t, s.url())
+		hold := lock(t, client.Mutex("lost", snib.Lease(100*time.Millisecond)))
+		want := snib.ReasonExpired
+		beside(t, hold, func() {
+			if i%3 == 2 {
+				want = snib.ReasonClosed
+				if err := client.Close(); err != nil {
+					t.Error(err)
+				}
+			} else {
+				<-hold.Lost()
+			}
+			if err := hold.Unlock(background); !errors.Is(err, snib.ErrLost) {
+				t.Errorf("unlock: %v", err)
+			}
+			if i%3 == 1 {
+				_ = client.Close()
+			}
+		}, func(what string) { t.Error(what) })
+		var e *snib.Error
+		if state, reason := hold.State(); state != snib.StateLost || reason != want {
+			t.Errorf("state %d, reason %v instead of %v", state, reason, want)
+		}
+		if err := hold.Check(); !errors.As(err, &e) || e.Reason != want {
+			t.Errorf("check: %v", err)
+		}
+		_ = client.Close()
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// Everything that a client and a hold can be asked, while the client is closed: answers, and no race.
+func TestAskingWhileClosing(t *testing.T) {
+	s := startServer(t)
+	for range rounds(30) {
+		client := open(t, s.url())
+		mutex, permits := client.Mutex("busy"), client.Permits("some")
+		hold := lock(t, mutex)
+		calls := []func(context.Context) error{
+			client.Ping,
+			func(ctx context.Context) error { _, err := client.List(ctx, ""); return err },
+			func(ctx context.Context) error { _, err := client.Describe(ctx, "busy"); return err },
+			func(ctx context.Context) error { _, err := mutex.Lock(ctx); return err },
+			func(ctx context.Context) error { _, err := mutex.Info(ctx); return err },
+			func(ctx context.Context) error { _, err := permits.Available(ctx); return err },
+			func(context.Context) error { _, _ = client.Stats(), client.ID(); return nil },
+			func(context.Context) error { return client.Mutex("new").ForceRelease(background) },
+			func(context.Context) error { ask(hold); return nil },
+			func(context.Context) error { hold.Lost(); return nil },
+			func(context.Context) error { return hold.Unlock(background) },
+			func(context.Context) error { return client.CloseTimeout(time.Second) },
+		}
+		together(len(calls), func(i int) {
+			err := calls[i](background)
+			for _, fine := range []error{nil, snib.ErrClosed, snib.ErrNotHeld, snib.ErrLost} {
+				if errors.Is(err, fine) {
+					return
+				}
+			}
+			t.Errorf("call %d: %v", i, err)
+		})
+	}
+}
+
+// rounds is n, or a tenth of it where tests shall be short.
+func rounds(n int) int {
+	if testing.Short() {
+		return (n + 9) / 10
+	}
+	return n
+}

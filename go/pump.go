@@ -1,0 +1,48 @@
+//go:build cgo
+
+package snib
+
+import "os"
+
+// A pump hands out the events of one queue of the core. It sleeps in the runtime's poller, without a thread.
+type pump struct {
+	queue uint64
+	fd    *os.File      // the queue's descriptor, for the poller
+	done  chan struct{} // closed when the last event was handed out
+}
+
+func newPump(client uint64) (*pump, error) {
+	queue, fd, err := newQueue(client)
+	if err != nil {
+		return nil, err
+	}
+	return &pump{queue, os.NewFile(uintptr(fd), "snib queue"), make(chan struct{})}, nil
+}
+
+// run hands out events until stop, and then what is left. The queue is freed after that.
+func (p *pump) run(take func([]event)) {
+	defer close(p.done)
+	defer freeQueue(p.queue)
+	buffer := newDrainBuffer()
+	defer buffer.free()
+	var events [batch]event
+	n := 0
+	drain := func(uintptr) bool {
+		n = buffer.drain(p.queue, &events)
+		return n > 0
+	}
+	raw, err := p.fd.SyscallConn()
+	for err == nil {
+		// "Not ready" sends the goroutine to sleep until the core writes the descriptor again, which it does
+		// whenever an empty queue gets an event. Read fails when the descriptor is closed.
+		if err = raw.Read(drain); err == nil {
+			take(events[:n])
+		}
+	}
+	for drain(0) {
+		take(events[:n])
+	}
+}
+
+// stop lets run come to its end, which done tells.
+func (p *pump) stop() { _ = p.fd.Close() }

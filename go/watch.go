@@ -1,0 +1,173 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// A watch is who wants to be told of a hold's end. The client knows it, so it must not lead to the Hold, which
+// could never be collected then. A hold of which nobody asked for Lost or Context has none.
+type watch struct {
+	lock *lock
+
+	mu       sync.Mutex
+	over     bool
+	cause    error         // of the end; nil: unlocked
+	lost     chan struct{} // closed when the hold is lost
+	contexts map[*context.CancelCauseFunc]struct{}
+}
+
+// watched returns the hold's watch, which is made at the first call.
+func (h *Hold) watched() *watch {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watch != nil {
+		return h.watch
+	}
+	w := &watch{lock: h.lock, lost: make(chan struct{}), contexts: map[*context.CancelCauseFunc]struct{}{}}
+	h.watch = w
+	switch {
+	case h.why != nil:
+		w.end(h.why)
+	case h.unlocked:
+		w.end(nil)
+	default:
+		h.lock.client.watch(h.handle, w)
+		if err := lossOf(h.handle); err != nil { // its event may have come before it was watched
+			w.end(err)
+		}
+	}
+	return w
+}
+
+// lossOf returns the loss of a hold, nil if it is not lost.
+func lossOf(handle uint64) error {
+	if err := checkHold(handle); err != nil && err.Code == ErrLost {
+		return err
+	}
+	return nil
+}
+
+func (c *Client) watch(handle uint64, w *watch) {
+	c.mu.Lock()
+	c.watches[handle] = append(c.watches[handle], w) // a re-entered hold has several
+	c.mu.Unlock()
+}
+
+func (c *Client) unwatch(handle uint64, w *watch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := slices.DeleteFunc(c.watches[handle], func(other *watch) bool { return other == w })
+	if len(left) == 0 {
+		delete(c.watches, handle)
+	} else {
+		c.watches[handle] = left
+	}
+}
+
+// lose tells everybody who watches a hold that it is lost.
+func (c *Client) lose(handle uint64, reason Reason) {
+	c.mu.Lock()
+	watches := slices.Clone(c.watches[handle])
+	c.mu.Unlock()
+	for _, w := range watches {
+		err := checkHold(handle)
+		if err == nil || err.Code != ErrLost { // unlocked meanwhile
+			err = makeError(ErrLost, "", 0)
+		}
+		err.Reason = reason
+		w.end(err)
+	}
+}
+
+// end tells of a loss, or with nil of an Unlock; what comes later has no effect.
+func (w *watch) end(loss error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	w.over = true
+	if e, lost := loss.(*Error); lost {
+		w.cause = w.lock.about(e)
+		close(w.lost)
+	}
+	for cancel := range w.contexts {
+		(*cancel)(w.cause)
+	}
+	w.contexts = nil
+}
+
+// add lets a context end with the hold, and returns what to call when the context has ended otherwise.
+func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		cancel(w.cause)
+		return func() {}
+	}
+	w.contexts[&cancel] = struct{}{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.contexts, &cancel)
+	}
+}
+
+// Lost returns a channel that is closed when the hold is lost. It stays open after an Unlock.
+func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
+
+// Context returns a context for the work that is done under the hold. It has parent's values and ends
+//
+//   - with parent, for its cause;
+//   - when the hold is lost, with the loss as its cause: an [*Error] with the lock's name and the reason,
+//     which matches [ErrLost];
+//   - by Unlock, with the cause context.Canceled, before the lock is given back.
+//
+// As long as a context is in use the hold is, too. Ask once for each piece of work: what a context needs is
+// freed at its end.
+func (h *Hold) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	context.AfterFunc(ctx, h.watched().add(cancel))
+	return holdContext{ctx, h}
+}
+
+// holdContext keeps the hold as long as somebody uses its context.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+type holdKey struct{}
+
+func (c holdContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
+	return c.Context.Value(key)
+}
+
+// HoldFrom returns the hold under whose [Hold.Context] the work with ctx is done, the innermost of several,
+// and nil if there is none. So work that [Mutex.Do] runs finds its fencing token.
+func HoldFrom(ctx context.Context) *Hold {
+	hold, _ := ctx.Value(holdKey{}).(*Hold)
+	return hold
+}
+
+// do runs work under what acquire brings.
+func do(ctx context.Context, work func(context.Context) error, acquire func(context.Context) (*Hold, error)) (err error) {
+	if work == nil {
+		return makeError(ErrInvalidArgument, "there is no work to be done: the function is nil", 0)
+	}
+	hold, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { // also when work panics
+		err = alsoUnlocked(err, hold.Unlock(context.WithoutCancel(ctx)))
+	}()
+	return work(hold.Context(ctx))
+}
