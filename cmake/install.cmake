@@ -5,7 +5,7 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS snib_shared snib_static EXPORT snibTargets)
-install(FILES core/include/snib.h TYPE INCLUDE)
+install(FILES core/include/snib.h core/include/snib_fencing.h TYPE INCLUDE)
 
 # Requires.private would ask every user for the .pc files of hiredis and uuid and leak their flags
 # into --cflags, though the header needs neither; so snib.pc lists plain private libraries.

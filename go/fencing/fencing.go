@@ -7,8 +7,9 @@
 //	hold, err := client.Fenced("orders").Lock(ctx)
 //	err = fence.Accept(hold.Token(), hold.Owner()) // where the orders are
 //
-// [Fence] does so in the memory of a service, [SQLAccept] in a database, [RedisAccept] in Redis. The package
-// depends on no other, so that a resource needs nothing of the lock's client.
+// [Fence] does so in the memory of a service, [AcceptSQL] in a database, [RedisAccept] in Redis. Tables, hashes and
+// statements are those of the C and Python packages, so holders in all languages may protect one row together.
+// The package needs nothing of the lock's client.
 package fencing
 
 import (

@@ -134,7 +134,7 @@ func TestRedis(t *testing.T) {
 	}
 	for _, token := range []string{"", "0", "-1", "007", "1.5", "1e3", "x"} {
 		reply := do(t, conn, in, "EVAL", fencing.RedisAccept, "1", "fresh", token, "a")
-		if !strings.HasPrefix(reply, "-ERR a token must be greater than 0") {
+		if reply[0] != '-' || !strings.Contains(reply, "a token must be a whole number greater than 0") {
 			t.Errorf("token %q: %s", token, reply)
 		}
 	}

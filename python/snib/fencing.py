@@ -13,7 +13,7 @@ and where the order arrives, one of
     with fence.guard(token, owner):
         write(order)
 
-    sql_check(database.execute, "orders", token, owner)  # first in the transaction that writes
+    sql_check(database, "orders", token, owner)       # first in the transaction that writes
 
     redis_set(redis, "order:7", text, token, owner)   # the value is in a Redis
 
@@ -24,11 +24,21 @@ one hold may write many times.  A token is compared as a whole number of any siz
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from ._codes import InvalidArgument, Lost
+from ._codes import InvalidArgument, Lost, NotSupported
+from ._statements import (
+    REDIS_ACCEPT,
+    REDIS_FUNCTION,
+    SQL_ACCEPT,
+    SQL_NOTE_MYSQL,
+    SQL_TABLE,
+    SQL_TABLE_MYSQL,
+    SQL_VERIFY_MYSQL,
+)
 
 _TOKEN_MAX = 2**63 - 1
 
@@ -100,90 +110,92 @@ class Fence:
 
 # ---- In an SQL database --------------------------------------------------------------------------
 
-SQL_TABLE = """
-CREATE TABLE IF NOT EXISTS snib_fence (
-    name VARCHAR(512) PRIMARY KEY,
-    token BIGINT NOT NULL,
-    owner VARCHAR(128) NOT NULL
-)"""
+Execute = Callable[[str, Mapping[str, Any]], Any]
 
-# For SQLite, PostgreSQL and what else knows ON CONFLICT.  One row is changed, or none if the token
-# is stale; the row stays locked until the transaction ends, so nobody overtakes it.
-SQL_CHECK = """
-INSERT INTO snib_fence (name, token, owner) VALUES (:name, :token, :owner)
-ON CONFLICT (name) DO UPDATE SET token = excluded.token, owner = excluded.owner
-WHERE snib_fence.token < excluded.token
-   OR (snib_fence.token = excluded.token AND snib_fence.owner = excluded.owner)"""
-
-# The same for drivers that write parameters as %(name)s, such as psycopg.
-SQL_CHECK_PYFORMAT = (
-    SQL_CHECK.replace(":name", "%(name)s")
-    .replace(":token", "%(token)s")
-    .replace(":owner", "%(owner)s")
-)
+# Libraries by the first part of their module's name, and the dialect of those that know only one.
+_DIALECTS = {
+    "sqlite3": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlalchemy": "",
+    "django": "",
+}
 
 
-class Cursor(Protocol):
-    """What execute() of sqlite3 and of psycopg gives back."""
+def _library(connection: Any) -> str:
+    kinds = type(connection).__mro__
+    if not any("Async" in kind.__name__ for kind in kinds):
+        for kind in kinds:
+            library = kind.__module__.partition(".")[0]
+            if library in _DIALECTS:
+                return library
+    raise TypeError(
+        f"a {type(connection).__module__}.{type(connection).__name__} is no connection of sqlite3, psycopg, "
+        "PyMySQL, mysqlclient, SQLAlchemy or Django; execute snib.fencing.SQL_ACCEPT yourself"
+    )
 
-    @property
-    def rowcount(self) -> int: ...
+
+def _pyformat(statement: str) -> str:
+    """Parameters as most drivers want them: %(name)s."""
+    return re.sub(r":(name|token|owner)\b", r"%(\1)s", statement)
 
 
-def sql_check(
-    execute: Callable[[str, dict[str, Any]], Cursor],
-    name: str,
-    token: int,
-    owner: str,
-    *,
-    statement: str = SQL_CHECK,
-) -> None:
-    """Note a token in table snib_fence, or raise StaleToken; then roll the transaction back.
+def _of(connection: Any) -> tuple[str, Execute]:
+    """The connection's dialect, and how to execute a statement: the result has rowcount and fetchone()."""
+    library = _library(connection)
+    dialect = _DIALECTS[library]
+    if library == "sqlalchemy":
+        from sqlalchemy import text
 
-    Call it first in the transaction that changes what `name` stands for: then check and change
-    happen together or not at all.
+        bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+        return bind.dialect.name, lambda statement, values: connection.execute(text(statement), values)
+    if library == "sqlite3":
+        return dialect, connection.execute
 
-    execute    of a connection of sqlite3 or psycopg 3
-    statement  SQL_CHECK, or SQL_CHECK_PYFORMAT for psycopg
+    def execute(statement: str, values: Mapping[str, Any]) -> Any:
+        cursor = connection.cursor()
+        cursor.execute(_pyformat(statement), values)
+        return cursor
+
+    return dialect or connection.vendor, execute
+
+
+def sql_create(connection: Any) -> None:
+    """Make the table snib_fence, unless it is there.  connection: as for sql_check()."""
+    dialect, execute = _of(connection)
+    execute(SQL_TABLE_MYSQL if dialect in ("mysql", "mariadb") else SQL_TABLE, {})
+
+
+def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
+    """Note a token in the table snib_fence, or raise StaleToken; then roll the transaction back.
+
+    Call it first in the transaction that changes what `name` stands for: check and change then happen
+    together or not at all, and the row keeps others out until the transaction ends.  Outside a
+    transaction it protects nothing.
+
+    connection  of SQLite, PostgreSQL, MySQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
+                mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
+                connection.  Table and statements are those of the C and Go packages.
     """
     _checked(token, owner)
-    if execute(statement, {"name": name, "token": token, "owner": owner}).rowcount != 1:
+    values = {"name": name, "token": token, "owner": owner}
+    dialect, execute = _of(connection)
+    if dialect in ("sqlite", "postgresql"):
+        accepted = execute(SQL_ACCEPT, values).rowcount == 1
+    elif dialect in ("mysql", "mariadb"):
+        execute(SQL_NOTE_MYSQL, values)
+        accepted = execute(SQL_VERIFY_MYSQL, values).fetchone() is not None
+    else:
+        raise NotSupported(f"there is no check of fencing tokens for {dialect}")
+    if not accepted:
         raise _stale(token, repr(name))
 
 
 # ---- In a Redis ----------------------------------------------------------------------------------
-
-# A Lua function for scripts of your own.  Lua's numbers are exact up to 2^53 only, therefore tokens
-# are compared as decimal texts without leading zeros: the longer is the greater.
-REDIS_FUNCTION = """
-local function fence_passes(fence, token, owner)
-    local seen = redis.call('HMGET', fence, 'token', 'owner')
-    local last = seen[1] or '0'
-    if #token < #last or (#token == #last and token < last) then
-        return false
-    end
-    if token == last and owner ~= seen[2] then
-        return false
-    end
-    redis.call('HSET', fence, 'token', token, 'owner', owner)
-    return true
-end
-"""
-
-# KEYS: the fence.  ARGV: token, owner.  1, or 0 if the token is stale.
-REDIS_CHECK = REDIS_FUNCTION + ("return fence_passes(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0\n")
-
-# KEYS: the fence, the key.  ARGV: token, owner, value.  1, or 0 if the token is stale.
-REDIS_SET = (
-    REDIS_FUNCTION
-    + """
-if not fence_passes(KEYS[1], ARGV[1], ARGV[2]) then
-    return 0
-end
-redis.call('SET', KEYS[2], ARGV[3])
-return 1
-"""
-)
 
 
 class Evaluates(Protocol):
@@ -196,11 +208,11 @@ def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
     """Note a token in the hash `fence`, or raise StaleToken.
 
     What is done in other commands afterwards may be overtaken; see redis_set() and REDIS_FUNCTION.
-    A client with an awaitable eval() takes the script itself: `await redis.eval(REDIS_CHECK, 1,
+    A client with an awaitable eval() takes the script itself: `await redis.eval(REDIS_ACCEPT, 1,
     fence, token, owner)` gives 1, or 0 for a stale token.
     """
     _checked(token, owner)
-    if redis.eval(REDIS_CHECK, 1, fence, str(token), owner) != 1:
+    if redis.eval(REDIS_ACCEPT, 1, fence, str(token), owner) != 1:
         raise _stale(token, repr(fence))
 
 
@@ -220,22 +232,23 @@ def redis_set(
     """
     _checked(token, owner)
     noted = f"{key}:fence" if fence is None else fence
-    if redis.eval(REDIS_SET, 2, noted, key, str(token), owner, value) != 1:
+    if redis.eval(REDIS_ACCEPT, 2, noted, key, str(token), owner, value) != 1:
         raise _stale(token, repr(key))
 
 
 __all__ = [
-    "REDIS_CHECK",
+    "REDIS_ACCEPT",
     "REDIS_FUNCTION",
-    "REDIS_SET",
-    "SQL_CHECK",
-    "SQL_CHECK_PYFORMAT",
+    "SQL_ACCEPT",
+    "SQL_NOTE_MYSQL",
     "SQL_TABLE",
-    "Cursor",
+    "SQL_TABLE_MYSQL",
+    "SQL_VERIFY_MYSQL",
     "Evaluates",
     "Fence",
     "StaleToken",
     "redis_check",
     "redis_set",
     "sql_check",
+    "sql_create",
 ]

@@ -32,11 +32,11 @@ def in_guard(server: Server, folder: Path) -> Iterator[Check]:
 
 def in_sqlite(server: Server, folder: Path) -> Iterator[Check]:
     database = sqlite3.connect(folder / "orders")
-    database.execute(fencing.SQL_TABLE)
+    fencing.sql_create(database)
 
     def check(token: int, owner: str) -> None:
         with database:
-            fencing.sql_check(database.execute, "orders", token, owner)
+            fencing.sql_check(database, "orders", token, owner)
 
     yield check
     database.close()
@@ -129,26 +129,26 @@ def test_guard_keeps_others_out() -> None:
 
 def test_sql_check_and_change_are_one(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "orders")
-    database.execute(fencing.SQL_TABLE)
+    fencing.sql_create(database)
     database.execute("CREATE TABLE stock (item TEXT, number INTEGER)")
 
     def write(number: int, token: int, owner: str) -> None:
         with database:
             database.execute("INSERT INTO stock VALUES ('book', ?)", (number,))
-            fencing.sql_check(database.execute, "stock", token, owner)
+            fencing.sql_check(database, "stock", token, owner)
 
     write(1, 2, "b")
     with pytest.raises(fencing.StaleToken):
         write(2, 1, "a")
-    fencing.sql_check(database.execute, "other", 1, "a")
+    fencing.sql_check(database, "other", 1, "a")
     assert database.execute("SELECT number FROM stock").fetchall() == [(1,)]
     database.close()
 
 
-def test_sql_for_other_drivers() -> None:
-    assert ":" not in fencing.SQL_CHECK_PYFORMAT
-    values = {"name": 1, "token": 2, "owner": 3}
-    assert "VALUES (1, 2, 3)" in fencing.SQL_CHECK_PYFORMAT % values
+def test_sql_wants_a_connection_that_it_knows() -> None:
+    for other in [None, object(), "sqlite3", sqlite3.connect]:
+        with pytest.raises(TypeError, match="no connection of sqlite3"):
+            fencing.sql_check(other, "stock", 1, "a")
 
 
 def test_redis_set_leaves_the_value_of_the_newer(server: Server) -> None:

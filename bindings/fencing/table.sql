@@ -1,0 +1,5 @@
+CREATE TABLE IF NOT EXISTS snib_fence (
+    name VARCHAR(512) PRIMARY KEY,
+    token BIGINT NOT NULL,
+    owner VARCHAR(128) NOT NULL
+)

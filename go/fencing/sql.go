@@ -1,0 +1,72 @@
+package fencing
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// A Dialect is a family of databases that understand the same statements.
+type Dialect int
+
+const (
+	PostgreSQL Dialect = iota + 1 // and what speaks as it does
+	SQLite                        // 3.24 or later
+	MySQL                         // and MariaDB
+)
+
+// Querier is what [AcceptSQL] wants of a *[sql.Tx]; a *[sql.Conn] with a transaction of its own has it, too.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// CreateSQL makes the table of fences, unless it is there.
+func CreateSQL(ctx context.Context, db Querier, dialect Dialect) error {
+	statement := SQLTable
+	switch dialect {
+	case PostgreSQL, SQLite:
+	case MySQL:
+		statement = MySQLTable
+	default:
+		return badDialect(dialect)
+	}
+	_, err := db.ExecContext(ctx, statement)
+	return err
+}
+
+// AcceptSQL notes a token in the table of fences, or returns [ErrStale]: then roll the transaction back. It is
+// the first statement of the transaction that changes what name stands for, so that check and change happen
+// together or not at all. The table and the statements are those of the C and Python packages.
+func AcceptSQL(ctx context.Context, tx Querier, dialect Dialect, name string, token int64, owner string) error {
+	if token <= 0 {
+		return ErrNoToken
+	}
+	switch dialect {
+	case PostgreSQL, SQLite:
+		result, err := tx.ExecContext(ctx, SQLAccept, name, token, owner)
+		if err != nil {
+			return err
+		}
+		if rows, err := result.RowsAffected(); err != nil || rows == 1 {
+			return err
+		}
+		return ErrStale
+	case MySQL:
+		if _, err := tx.ExecContext(ctx, MySQLNote, name, token, owner); err != nil {
+			return err
+		}
+		var noted int64
+		err := tx.QueryRowContext(ctx, MySQLVerify, name, token, owner).Scan(&noted)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrStale
+		}
+		return err
+	}
+	return badDialect(dialect)
+}
+
+func badDialect(dialect Dialect) error {
+	return fmt.Errorf("fencing: dialect %d is none; use PostgreSQL, SQLite or MySQL", dialect)
+}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Fencing tokens at real databases: builds the programs in C, Go and Java, then runs the tests.
+#
+#   run.sh [PYTEST ARGUMENT...]
+#
+# What is built lies in $SNIB_BUILD/fencing (default build/fencing).  Wants the core in $SNIB_BUILD/core.
+set -euo pipefail
+cd "$(dirname "$0")"
+export SNIB_BUILD=${SNIB_BUILD:-$(cd ../.. && pwd)/build} PYTHONDONTWRITEBYTECODE=1
+PATH=$SNIB_BUILD/venv/bin:$SNIB_BUILD/tools:$PATH:/usr/local/go/bin
+folder=$SNIB_BUILD/fencing
+mkdir -p "$folder"
+
+gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$folder/c" peer.c -DSNIB_STATIC -I../../core/include \
+    -I"$(pg_config --includedir)" "$SNIB_BUILD/core/libsnib.a" -lhiredis -luuid -lpq -pthread
+go build -C go -o "$folder/go" .
+sum=$(cat java/* | sha256sum)
+if [ "$(cat "$folder/java.sum" 2>/dev/null)" != "$sum" ]; then
+    mvn -q -B -f java/pom.xml "-Dpeer.build=$folder/java" compile dependency:copy-dependencies
+    printf '%s\n' "$sum" >"$folder/java.sum"
+fi
+exec python -m pytest -q -p no:cacheprovider "$@"
