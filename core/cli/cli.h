@@ -21,6 +21,7 @@ enum cli_exit {
 };
 
 enum cli_on_loss { ON_LOSS_TERM, ON_LOSS_KILL, ON_LOSS_IGNORE };
+enum cli_rest { REST_END, REST_WAIT, REST_IGNORE };
 
 struct cli {
     const char *url;
@@ -32,8 +33,11 @@ struct cli {
     int32_t kind;     /* enum snib_kind; run: SNIB_MUTEX if not given, release: 0 */
     uint32_t flags;   /* SNIB_LOCK_* */
     enum cli_on_loss on_loss;
+    enum cli_rest rest;
+    bool keeps_password; /* run: COMMAND has it, too */
     bool is_json;
     bool is_forced;
+    bool is_verbose;
 };
 
 /* The commands.  Each returns the exit code. */
@@ -44,6 +48,12 @@ int cli_release(const struct cli *cli);
 
 /* cli_open - open a client of the command line's; returns 0 or an exit code, told. */
 int cli_open(const struct cli *cli, snib_client **out_client);
+
+/* cli_close - tell what the log has, and free the client. */
+void cli_close(const struct cli *cli, snib_client *client);
+
+/* cli_log - tell a log record. */
+void cli_log(const struct cli *cli, const snib_event *record);
 
 /* cli_open_lock - the lock of the command line's, as one of this kind; as cli_open(). */
 int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock);

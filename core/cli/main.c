@@ -15,7 +15,8 @@
 
 static const char help[] =
     "usage: snib run NAME [KIND] [--fenced] [--wait TIME] [--lease TIME]\n"
-    "                [--on-loss term|kill|ignore] -- COMMAND ARG...\n"
+    "                [--on-loss term|kill|ignore] [--rest end|wait|ignore]\n"
+    "                [--keep-password] -- COMMAND ARG...\n"
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force [KIND] NAME\n"
@@ -42,10 +43,15 @@ static const char help[] =
     "  --lease TIME    if snib or its machine dies, the lock is free after so long; default 30s\n"
     "  --on-loss WHAT  if the lock is lost while COMMAND runs: term (SIGTERM, after 5 s SIGKILL;\n"
     "                  the default), kill (SIGKILL) or ignore\n"
+    "  --rest WHAT     what COMMAND leaves running when it ends: end (SIGTERM, after 5 s SIGKILL,\n"
+    "                  then the lock is given back; the default), wait (hold the lock until it\n"
+    "                  ends by itself) or ignore (it runs on without the lock)\n"
+    "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
     "  --force         needed by release\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
     "                  $SNIB_PASSWORD takes the place of the URL's password\n"
     "  --json          print JSON\n"
+    "  -v, --verbose   tell on stderr what happens to the connection and to the holds\n"
     "  --help, --version\n"
     "\n"
     "exit codes: run gives COMMAND's, or 128+N if signal N ended it.  Of snib's own:\n"
@@ -62,6 +68,8 @@ enum option_id {
     OPTION_WAIT = 256,
     OPTION_LEASE,
     OPTION_ON_LOSS,
+    OPTION_REST,
+    OPTION_KEEP_PASSWORD,
     OPTION_FENCED,
     OPTION_FAIR, /* the first kind */
     OPTION_READ,
@@ -74,6 +82,7 @@ enum option_id {
     OPTION_FORCE,
     OPTION_URL,
     OPTION_JSON,
+    OPTION_VERBOSE,
     OPTION_HELP,
     OPTION_VERSION
 };
@@ -82,6 +91,8 @@ static struct option options[] = {
     {"wait", required_argument, NULL, OPTION_WAIT},
     {"lease", required_argument, NULL, OPTION_LEASE},
     {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
+    {"rest", required_argument, NULL, OPTION_REST},
+    {"keep-password", no_argument, NULL, OPTION_KEEP_PASSWORD},
     {"fenced", no_argument, NULL, OPTION_FENCED},
     {"fair", no_argument, NULL, OPTION_FAIR},
     {"read", no_argument, NULL, OPTION_READ},
@@ -94,16 +105,17 @@ static struct option options[] = {
     {"force", no_argument, NULL, OPTION_FORCE},
     {"url", required_argument, NULL, OPTION_URL},
     {"json", no_argument, NULL, OPTION_JSON},
+    {"verbose", no_argument, NULL, OPTION_VERBOSE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
 };
 
 #define BIT(option) (1U << ((option)-256))
-#define RUN_OPTIONS (BIT(OPTION_WAIT) | BIT(OPTION_LEASE) | BIT(OPTION_ON_LOSS))
+#define RUN_OPTIONS (BIT(OPTION_KEEP_PASSWORD + 1) - BIT(OPTION_WAIT))
 #define KIND_OPTIONS (BIT(OPTION_LATCH + 1) - BIT(OPTION_FENCED))
 #define RELEASE_ONLY (BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH) | BIT(OPTION_FORCE))
-#define EVERYWHERE (BIT(OPTION_URL) | BIT(OPTION_JSON) | BIT(OPTION_HELP) | BIT(OPTION_VERSION))
+#define EVERYWHERE (BIT(OPTION_VERSION + 1) - BIT(OPTION_URL))
 
 /* A command and the options it knows. */
 static const struct command {
@@ -171,6 +183,18 @@ void cli_tell(const struct cli *cli, const char *event, const char *text)
     tell(cli, event, NULL, text);
 }
 
+void cli_log(const struct cli *cli, const snib_event *record)
+{
+    static const char *const levels[] = {"log", "error", "warning", "info"};
+    const char *level = levels[record->reason >= 0 && record->reason <= 3 ? record->reason : 0];
+    char text[sizeof record->text + 16];
+    snprintf(text, sizeof text, "%s: %s", level, record->text);
+    if (cli->is_json)
+        tell(cli, "log", level, record->text);
+    else
+        tell(cli, "log", NULL, text);
+}
+
 int cli_fail(const struct cli *cli, const snib_error *err)
 {
     tell(cli, "error", snib_code_name(err->code), err->text);
@@ -201,6 +225,8 @@ int cli_usage(const struct cli *cli, const char *what, const char *which)
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
+static snib_queue *log_queue; /* with --verbose, of the one client */
+
 int cli_open(const struct cli *cli, snib_client **out_client)
 {
     snib_client_options client_options;
@@ -209,8 +235,24 @@ int cli_open(const struct cli *cli, snib_client **out_client)
     client_options.lease_ms = cli->lease_ms;
     const char *password = getenv("SNIB_PASSWORD");
     client_options.password = password && *password ? password : NULL;
-    int result = snib_client_open(cli->url, &client_options, out_client, &err);
-    return result == SNIB_OK ? 0 : cli_fail(cli, &err);
+    if (snib_client_open(cli->url, &client_options, out_client, &err) != SNIB_OK)
+        return cli_fail(cli, &err);
+    if (cli->is_verbose &&
+        (snib_queue_new(*out_client, &log_queue, &err) != SNIB_OK ||
+         snib_client_log(*out_client, log_queue, SNIB_LOG_INFO, &err) != SNIB_OK))
+        return cli_fail(cli, &err);
+    return 0;
+}
+
+void cli_close(const struct cli *cli, snib_client *client)
+{
+    snib_event records[8];
+    int n;
+    while (log_queue && (n = snib_queue_drain(log_queue, records, 8, NULL)) > 0)
+        for (int i = 0; i < n; i++)
+            cli_log(cli, &records[i]);
+    snib_queue_free(log_queue);
+    snib_client_free(client);
 }
 
 int cli_open_lock(const struct cli *cli, snib_client *client, int32_t kind, snib_lock **out_lock)
@@ -253,16 +295,29 @@ static int64_t read_count(const char *text)
     return number > 0 && number <= INT32_MAX && *end == '\0' ? number : 0;
 }
 
-static bool read_on_loss(const char *text, enum cli_on_loss *out)
+/* Read one of three words.  -1 if it is none of them. */
+static int read_word(const char *text, const char *const words[3])
 {
-    static const char *const names[] = {"term", "kill", "ignore"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = (enum cli_on_loss)i;
-            return true;
-        }
-    }
-    return false;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int take_on_loss(const char *value, struct cli *cli)
+{
+    static const char *const words[] = {"term", "kill", "ignore"};
+    int word = read_word(value, words);
+    cli->on_loss = (enum cli_on_loss)word;
+    return word >= 0 ? 0 : cli_usage(cli, "--on-loss needs term, kill or ignore, not ", value);
+}
+
+static int take_rest(const char *value, struct cli *cli)
+{
+    static const char *const words[] = {"end", "wait", "ignore"};
+    int word = read_word(value, words);
+    cli->rest = (enum cli_rest)word;
+    return word >= 0 ? 0 : cli_usage(cli, "--rest needs end, wait or ignore, not ", value);
 }
 
 static const char *option_name(int id)
@@ -298,8 +353,11 @@ static int take_option(int id, const char *value, struct cli *cli)
         return cli->lease_ms > 0 ? 0
                                  : cli_usage(cli, "--lease needs a time such as 30s, not ", value);
     case OPTION_ON_LOSS:
-        if (!read_on_loss(value, &cli->on_loss))
-            return cli_usage(cli, "--on-loss needs term, kill or ignore, not ", value);
+        return take_on_loss(value, cli);
+    case OPTION_REST:
+        return take_rest(value, cli);
+    case OPTION_KEEP_PASSWORD:
+        cli->keeps_password = true;
         return 0;
     case OPTION_FENCED:
         cli->flags = SNIB_LOCK_FENCED;
@@ -325,6 +383,9 @@ static int take_option(int id, const char *value, struct cli *cli)
         return 0;
     case OPTION_JSON:
         cli->is_json = true;
+        return 0;
+    case OPTION_VERBOSE:
+        cli->is_verbose = true;
         return 0;
     default:
         return cli_usage(cli, "an unknown option, or one without its value: ", value);
@@ -399,7 +460,7 @@ int main(int argc, char **argv)
     opterr = 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         cli.is_json = cli.is_json || strcmp(argv[i], "--json") == 0; /* for errors before it */
-    while ((id = getopt_long(argc, argv, "-", options, NULL)) != -1) {
+    while ((id = getopt_long(argc, argv, "-v", options, NULL)) != -1) {
         int code = 0;
         if (id == OPTION_HELP) {
             fputs(help, stdout);
@@ -409,6 +470,8 @@ int main(int argc, char **argv)
             printf("snib %s (%s)\n", snib_version_string(), snib_build_id());
             return finish(&cli, 0);
         }
+        if (id == 'v')
+            id = OPTION_VERBOSE;
         if (id != 1)
             code = take_option(id, id == '?' ? argv[optind - 1] : optarg, &cli);
         else if (!command)

@@ -139,7 +139,7 @@ int cli_info(const struct cli *cli)
         print_info_json(cli, &description);
     else
         print_info(cli, &description);
-    snib_client_free(client);
+    cli_close(cli, client);
     return code;
 }
 
@@ -247,7 +247,7 @@ int cli_list(const struct cli *cli)
     else
         cJSON_Delete(array);
     names_free(&names);
-    snib_client_free(client);
+    cli_close(cli, client);
     return code;
 }
 
@@ -338,6 +338,6 @@ int cli_release(const struct cli *cli)
         kind = kind ? kind : find_kind(cli, &description);
         code = kind ? release(cli, client, kind) : EXIT_USAGE;
     }
-    snib_client_free(client);
+    cli_close(cli, client);
     return code;
 }

@@ -1,0 +1,386 @@
+/* guard.c - see guard.h.
+ *
+ * One thread, one loop: poll() over the link, a signalfd for SIGCHLD, a timer on the boot clock, and the
+ * pipe that tells of exec.  All signals are blocked, so only SIGKILL ends it and only SIGSTOP stops it.
+ *
+ *     idle --GO--> starting --exec--> running --COMMAND ended--> rest --nothing left--> exit
+ *                     |                  |                         |
+ *                     | lost, link closed, deadline passed         |
+ *                     v                  v                         v
+ *                  SIGKILL            SIGTERM, and SIGKILL after the grace
+ *
+ * What has been forked but is not yet COMMAND is killed at once: nothing of COMMAND may start any more,
+ * however long its exec takes. */
+#include "guard.h"
+#include "kin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS 1000000000
+#define GRACE_NS (5LL * SECOND_NS) /* between SIGTERM and SIGKILL */
+#define AGAIN_NS (SECOND_NS / 20)  /* between two looks at those that are to die */
+#define DEAF_NS (1LL * SECOND_NS)  /* how long one may take to die of SIGKILL before it is told */
+
+struct ward {
+    const struct cli *cli;
+    const sigset_t *mask;
+    int link;
+    int signals;
+    int timer;
+    int report; /* ends when COMMAND is executed, or tells why it was not; -1: none, or has ended */
+    pid_t command; /* leads its group; 0: not forked, or has ended */
+    bool is_executed;
+    bool is_told;   /* why it could not be run */
+    bool is_denied; /* killed before it ran */
+    bool is_lost;
+    bool is_orphan; /* the link was closed */
+    bool is_over;   /* COMMAND has ended: what is left is its rest */
+    bool is_told_deaf;
+    int64_t deadline_ns; /* of the hold */
+    int64_t kill_ns;     /* when grace ends; INT64_MAX: nothing is being ended */
+    int64_t killed_ns;   /* the first SIGKILL; 0: none */
+};
+
+int64_t guard_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+static void say(const struct ward *ward, enum guard_word word, int32_t value)
+{
+    struct guard_message message = {.word = word, .value = value};
+    ssize_t n = send(ward->link, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)n; /* snib has gone, or is stopped: the link tells */
+}
+
+/* ---- Starting -------------------------------------------------------------------------------- */
+
+/* In the child. */
+static _Noreturn void become_command(const struct ward *ward, const struct guard_message *go,
+                                     pid_t parent, int report)
+{
+    setpgid(0, 0);
+    /* Should the guardian and snib be killed both, at least COMMAND itself does not stay. */
+    if (ward->cli->on_loss != ON_LOSS_IGNORE)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EXIT_USAGE);
+    int error = command_exec(ward->cli, go, ward->mask);
+    while (write(report, &error, sizeof error) < 0 && errno == EINTR)
+        ;
+    _exit(EXIT_NOT_RUNNABLE);
+}
+
+/* COMMAND cannot even be forked. */
+static void give_up(struct ward *ward, int error)
+{
+    say(ward, GUARD_FAILED, error);
+    ward->is_over = true;
+}
+
+static void start(struct ward *ward, const struct guard_message *go)
+{
+    int report[2];
+    pid_t parent = getpid();
+    ward->deadline_ns = go->deadline_ns;
+    if (pipe2(report, O_CLOEXEC | O_NONBLOCK) != 0) {
+        give_up(ward, errno);
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        become_command(ward, go, parent, report[1]);
+    int error = errno;
+    close(report[1]);
+    if (pid < 0) {
+        close(report[0]);
+        give_up(ward, error);
+        return;
+    }
+    setpgid(pid, pid); /* also here, so that it is done whoever runs first */
+    ward->command = pid;
+    ward->report = report[0];
+    say(ward, GUARD_STARTED, pid);
+}
+
+/* Was it executed?  Tells when it could not be. */
+static void look_at_exec(struct ward *ward)
+{
+    int error = 0;
+    ssize_t n = ward->report < 0 ? -1 : read(ward->report, &error, sizeof error);
+    if (n < 0)
+        return; /* not yet */
+    ward->is_told = n == sizeof error;
+    ward->is_executed = !ward->is_told; /* or it was killed before, which makes no difference */
+    if (ward->is_told)
+        say(ward, GUARD_FAILED, error);
+    close(ward->report);
+    ward->report = -1;
+}
+
+/* ---- Ending ---------------------------------------------------------------------------------- */
+
+static int signal_all(struct ward *ward, int sig, pid_t *out_deaf)
+{
+    int n = kin_signal(sig, out_deaf);
+    if (n < 0 && ward->command > 0) /* no /proc: at least its group */
+        kill(-ward->command, sig);
+    return n;
+}
+
+static void kill_all(struct ward *ward)
+{
+    pid_t deaf = 0;
+    int64_t now = guard_now_ns();
+    if (ward->command > 0)
+        kill(-ward->command, SIGKILL); /* a group is hit as a whole, whatever it forks */
+    signal_all(ward, SIGKILL, &deaf);
+    ward->killed_ns = ward->killed_ns ? ward->killed_ns : now;
+    if (deaf && !ward->is_told_deaf && now - ward->killed_ns > DEAF_NS) {
+        ward->is_told_deaf = true;
+        say(ward, GUARD_DEAF, deaf);
+    }
+    ward->kill_ns = now + AGAIN_NS;
+}
+
+/* Have everything ended, by SIGTERM if there is time. */
+static void end_all(struct ward *ward, int64_t grace_ns)
+{
+    look_at_exec(ward);
+    if (ward->command > 0 && !ward->is_executed) {
+        kill(ward->command, SIGKILL);
+        ward->is_denied = true;
+    }
+    int64_t kill_ns = guard_now_ns() + grace_ns;
+    bool is_begun = ward->kill_ns != INT64_MAX;
+    ward->kill_ns = kill_ns < ward->kill_ns ? kill_ns : ward->kill_ns;
+    if (grace_ns <= 0) {
+        kill_all(ward);
+    } else if (!is_begun) {
+        signal_all(ward, SIGTERM, NULL);
+        signal_all(ward, SIGCONT, NULL); /* what is stopped does not hear it */
+    }
+}
+
+static void on_lost(struct ward *ward)
+{
+    if (ward->is_lost)
+        return;
+    ward->is_lost = true;
+    look_at_exec(ward);
+    if (ward->cli->on_loss != ON_LOSS_IGNORE || (ward->command > 0 && !ward->is_executed))
+        end_all(ward, ward->cli->on_loss == ON_LOSS_TERM && !ward->is_over ? GRACE_NS : 0);
+}
+
+/* snib has gone, and with it the renewal: all is to be over before the lease is. */
+static void on_orphaned(struct ward *ward)
+{
+    ward->is_orphan = true;
+    look_at_exec(ward);
+    if (ward->cli->on_loss == ON_LOSS_IGNORE && (ward->command == 0 || ward->is_executed))
+        _exit(0);
+    int64_t grace_ns =
+        ward->deadline_ns == INT64_MAX ? GRACE_NS : (ward->deadline_ns - guard_now_ns()) / 4 * 3;
+    if (ward->cli->on_loss == ON_LOSS_KILL)
+        grace_ns = 0;
+    end_all(ward, grace_ns < GRACE_NS ? grace_ns : GRACE_NS);
+}
+
+static void on_time(struct ward *ward)
+{
+    uint64_t count;
+    ssize_t n = read(ward->timer, &count, sizeof count);
+    (void)n; /* the clock is asked, not the timer */
+    int64_t now = guard_now_ns();
+    if (now >= ward->kill_ns)
+        kill_all(ward);
+    if (now >= ward->deadline_ns && !ward->is_lost && (ward->command > 0 || ward->is_over)) {
+        say(ward, GUARD_EXPIRED, 0);
+        on_lost(ward);
+    }
+}
+
+/* ---- What comes from COMMAND and from snib --------------------------------------------------- */
+
+static void on_ended(struct ward *ward, const siginfo_t *info)
+{
+    bool is_exit = info->si_code == CLD_EXITED;
+    look_at_exec(ward);
+    ward->command = 0;
+    ward->is_over = true;
+    if (ward->is_denied)
+        say(ward, GUARD_FAILED, 0);
+    else if (!ward->is_told)
+        say(ward, GUARD_ENDED, is_exit ? info->si_status : EXIT_SIGNAL + info->si_status);
+}
+
+/* Take up who has ended or was stopped.  False: there is nobody, and there is to be nobody. */
+static bool reap(struct ward *ward)
+{
+    siginfo_t info = {0};
+    bool was_over = ward->is_over;
+    int result;
+    while ((result = waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG)) == 0 && info.si_pid) {
+        if (info.si_pid == ward->command && info.si_code == CLD_STOPPED)
+            say(ward, GUARD_STOPPED, info.si_status);
+        else if (info.si_pid == ward->command)
+            on_ended(ward, &info);
+        info.si_pid = 0;
+    }
+    if (result != 0 && errno == ECHILD && ward->is_over)
+        return false;
+    if (was_over || !ward->is_over)
+        return true;
+    bool is_hurried = ward->is_orphan || (ward->is_lost && ward->cli->on_loss != ON_LOSS_IGNORE);
+    if (!is_hurried && ward->cli->rest == REST_IGNORE)
+        return false;
+    if (is_hurried || ward->cli->rest == REST_END)
+        end_all(ward, is_hurried ? 0 : GRACE_NS);
+    return true;
+}
+
+static void forward(struct ward *ward, int sig)
+{
+    bool is_request_to_end = sig == SIGTERM || sig == SIGHUP;
+    for (int i = 0; i < 1 + is_request_to_end; i++) {
+        int next = i == 0 ? sig : SIGCONT; /* what is stopped does not hear it */
+        if (ward->command > 0)
+            kill(-ward->command, next);
+        else if (ward->is_over)
+            kin_signal(next, NULL);
+    }
+}
+
+/* Do what snib said. */
+static void listen_to_snib(struct ward *ward)
+{
+    struct guard_message message;
+    ssize_t n;
+    while ((n = recv(ward->link, &message, sizeof message, MSG_DONTWAIT)) == sizeof message) {
+        if (message.word == GUARD_GO)
+            start(ward, &message);
+        else if (message.word == GUARD_HELD)
+            ward->deadline_ns = message.deadline_ns;
+        else if (message.word == GUARD_SIGNAL)
+            forward(ward, message.value);
+        else if (message.word == GUARD_LOST)
+            on_lost(ward);
+    }
+    if (n == 0 && !ward->is_orphan)
+        on_orphaned(ward);
+}
+
+static void set_timer(struct ward *ward)
+{
+    bool is_watched = !ward->is_lost && (ward->command > 0 || ward->is_over);
+    int64_t next =
+        is_watched && ward->deadline_ns < ward->kill_ns ? ward->deadline_ns : ward->kill_ns;
+    struct itimerspec time = {0};
+    if (next != INT64_MAX)
+        time.it_value = (struct timespec){next / SECOND_NS, next % SECOND_NS};
+    timerfd_settime(ward->timer, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+static _Noreturn void guard_main(struct ward *ward)
+{
+    sigset_t child;
+    kin_adopt();
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "lock-guard"); /* who kills all of a name leaves this one */
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    ward->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    ward->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (ward->signals < 0 || ward->timer < 0)
+        _exit(EXIT_USAGE); /* snib sees the link close */
+    do {
+        struct signalfd_siginfo info;
+        struct pollfd polls[] = {{.fd = ward->is_orphan ? -1 : ward->link, .events = POLLIN},
+                                 {.fd = ward->signals, .events = POLLIN},
+                                 {.fd = ward->timer, .events = POLLIN},
+                                 {.fd = ward->report, .events = POLLIN}};
+        set_timer(ward);
+        poll(polls, 4, -1);
+        while (read(ward->signals, &info, sizeof info) > 0)
+            ;
+        if (polls[3].revents)
+            look_at_exec(ward);
+        listen_to_snib(ward); /* before the clock: this process may have been stopped, not snib */
+        on_time(ward);
+        if (ward->is_orphan && ward->command == 0 && !ward->is_over)
+            break;
+    } while (reap(ward));
+    say(ward, GUARD_EMPTY, 0);
+    _exit(0);
+}
+
+/* ---- snib's side ----------------------------------------------------------------------------- */
+
+int guard_start(const struct cli *cli, const sigset_t *mask, struct guard *out)
+{
+    int links[2];
+    sigset_t all;
+    sigset_t old;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, links) != 0)
+        return errno;
+    kin_adopt();
+    fflush(NULL);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &old);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct ward ward = {.cli = cli,
+                            .mask = mask,
+                            .link = links[1],
+                            .report = -1,
+                            .deadline_ns = INT64_MAX,
+                            .kill_ns = INT64_MAX};
+        close(links[0]);
+        guard_main(&ward);
+    }
+    int error = errno;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    close(links[1]);
+    *out = (struct guard){.pid = pid, .link = links[0]};
+    if (pid > 0)
+        return 0;
+    close(links[0]);
+    return error;
+}
+
+void guard_tell(const struct guard *guard, const struct guard_message *message)
+{
+    ssize_t n = send(guard->link, message, sizeof *message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)
+        n; /* it has gone: the link tells; or is stopped, and its deadline tells when it goes on */
+    kill(guard->pid, SIGCONT);
+}
+
+int guard_hear(const struct guard *guard, struct guard_message *out)
+{
+    ssize_t n = recv(guard->link, out, sizeof *out, MSG_DONTWAIT);
+    return n == sizeof *out ? 1 : n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+void guard_end(struct guard *guard)
+{
+    close(guard->link);
+    kill(guard->pid, SIGCONT);
+    int status = 0;
+    waitpid(guard->pid, &status, 0);
+    if (!WIFEXITED(status)) /* it was killed: COMMAND is this process's now */
+        kin_end();
+}

@@ -1,0 +1,177 @@
+/* kin.c - see kin.h. */
+#include "kin.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KIN_AGAIN_NS 20000000 /* between two looks at those that are to die */
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+    unsigned long long start; /* with the number an identity */
+    bool is_dead;             /* a zombie */
+    bool is_kin;
+};
+
+static bool read_process(pid_t pid, struct process *out)
+{
+    char path[32];
+    char text[1024];
+    char state;
+    int parent;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    char *rest = strrchr(text, ')'); /* a program's name may hold anything */
+    *out = (struct process){.pid = pid};
+    if (!rest || sscanf(rest + 1,
+                        " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                        "%*d %llu",
+                        &state, &parent, &out->start) != 3)
+        return false;
+    out->parent = parent;
+    out->is_dead = state == 'Z' || state == 'X';
+    return true;
+}
+
+/* The children from before kin_adopt(), which are not meant: a shell that became this process by exec may
+ * have left it some. */
+static struct process *kin_older;
+static size_t kin_older_n;
+
+static int compare(const void *a, const void *b)
+{
+    pid_t x = ((const struct process *)a)->pid;
+    pid_t y = ((const struct process *)b)->pid;
+    return (x > y) - (x < y);
+}
+
+/* All processes by number, to be freed.  NULL: /proc cannot be read. */
+static struct process *read_all(size_t *out_n)
+{
+    struct process *all = NULL;
+    size_t cap = 0;
+    size_t n = 0;
+    DIR *folder = opendir("/proc");
+    if (!folder)
+        return NULL;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (n == cap) {
+            cap = cap ? 2 * cap : 256;
+            struct process *more = realloc(all, cap * sizeof *all);
+            if (!more)
+                break; /* some are better than none; the next look finds more */
+            all = more;
+        }
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            read_process((pid_t)atoi(entry->d_name), &all[n]))
+            n++;
+    }
+    closedir(folder);
+    qsort(all, n, sizeof *all, compare);
+    *out_n = n;
+    return all;
+}
+
+void kin_adopt(void)
+{
+    siginfo_t info;
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    free(kin_older);
+    kin_older = NULL;
+    kin_older_n = 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) /* there are some */
+        kin_older = read_all(&kin_older_n);
+}
+
+/* Is it a child of this process from before? */
+static bool is_older(const struct process *process)
+{
+    const struct process *seen =
+        kin_older ? bsearch(process, kin_older, kin_older_n, sizeof *seen, compare) : NULL;
+    return seen && seen->start == process->start;
+}
+
+/* Mark whose chain of parents leads to this process. */
+static void mark_kin(struct process *all, size_t n)
+{
+    bool found = true;
+    while (found) { /* once for each generation */
+        found = false;
+        for (size_t i = 0; i < n; i++) {
+            struct process key = {.pid = all[i].parent};
+            const struct process *parent = bsearch(&key, all, n, sizeof *all, compare);
+            if (all[i].is_kin || is_older(&all[i]) ||
+                (key.pid != getpid() && !(parent && parent->is_kin)))
+                continue;
+            all[i].is_kin = found = true;
+        }
+    }
+}
+
+/* Signal a process if it is still the one that was seen.  Returns 0 or errno. */
+static int signal_process(const struct process *process, int sig)
+{
+    struct process now;
+    int fd = (int)syscall(SYS_pidfd_open, process->pid, 0U);
+    if (fd < 0 && errno == ESRCH)
+        return ESRCH;
+    bool is_same = read_process(process->pid, &now) && now.start == process->start;
+    int error = is_same ? 0 : ESRCH;
+    if (is_same && fd >= 0)
+        error = syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0U) == 0 ? 0 : errno;
+    else if (is_same)
+        error = kill(process->pid, sig) == 0 ? 0 : errno;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+int kin_signal(int sig, pid_t *out_deaf)
+{
+    size_t n;
+    int living = 0;
+    struct process *all = read_all(&n);
+    if (out_deaf)
+        *out_deaf = 0;
+    if (!all)
+        return -1;
+    mark_kin(all, n);
+    for (size_t i = 0; i < n; i++) {
+        if (!all[i].is_kin || all[i].is_dead)
+            continue;
+        living++;
+        if (signal_process(&all[i], sig) == EPERM && out_deaf)
+            *out_deaf = all[i].pid;
+    }
+    free(all);
+    return living;
+}
+
+void kin_end(void)
+{
+    struct timespec nap = {.tv_nsec = KIN_AGAIN_NS};
+    for (;;) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        if (kin_signal(SIGKILL, NULL) <= 0)
+            return;
+        nanosleep(&nap, NULL);
+    }
+}

@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Nothing of COMMAND runs without the lock, whatever ends, stops or delays snib at whatever step."""
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from command import LOST, SNIB, USAGE, CommandCase
+from server import Server, wait_for
+
+PYTHON = sys.executable
+STOPS = os.environ.get("SNIB_STOPS", "") # the library to be preloaded
+ALL = os.environ.get("SNIB_TEST_ALL", "") not in ("", "0")
+
+# A command that leaves processes everywhere: a child, a grandchild, one in a session of its own, one
+# whose parent has ended, and one that hears no signal.
+FAMILY = r"""
+import os, signal, sys, time
+def spawn(what):
+    if os.fork() == 0:
+        what()
+        os.write(1, b"up\n")
+        time.sleep(1000)
+spawn(lambda: None)
+spawn(os.setsid)
+spawn(lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+if os.fork() == 0:
+    os.setsid()
+    spawn(lambda: None)
+    os._exit(0)
+"""
+
+
+def alive(lock):
+    """The processes that live and have this SNIB_LOCK."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"SNIB_LOCK={lock}".encode() not in file.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] not in "ZX":
+                    found.append(int(pid))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            pass
+    return found
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+class Guard(CommandCase):
+    def family(self, name, *options, end="time.sleep(1000)"):
+        """Start a run of FAMILY; return once all of it is there."""
+        process = self.start("run", name, *options, "--", PYTHON, "-c", FAMILY + end)
+        for _ in range(4):
+            self.assertEqual(process.stdout.readline(), "up\n")
+        return process
+
+    def free_and_dead(self, name):
+        """When the lock is free, nothing of the command lives."""
+        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
+        self.assertEqual(alive(name), [])
+
+    def test_killed_snib(self):
+        for i, options in enumerate(((), ("--on-loss", "kill"))):
+            process = self.family(f"killed{i}", "--lease", "2s", *options)
+            wait_for(lambda: len(alive(f"killed{i}")) == 5, "the family") # its middle one has gone
+            process.kill()
+            self.free_and_dead(f"killed{i}")
+
+    def test_killed_snib_gives_time_to_clean_up(self):
+        script = (f"trap 'rm -f {self.folder.name}/lock; exit' TERM; touch {self.folder.name}/lock; "
+                  "echo ready; while :; do sleep .02; done")
+        process = self.hold("tidy", script=script)
+        process.kill()
+        wait_for(lambda: not alive("tidy"), "the command to end")
+        self.assertFalse(os.path.exists(f"{self.folder.name}/lock"))
+
+    def test_killed_group(self):
+        process = self.start("run", "group", "--lease", "2s", "--", "sh", "-c",
+                             "echo ready; sleep 1000 & sleep 1000", start_new_session=True)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        os.killpg(process.pid, signal.SIGKILL)
+        self.free_and_dead("group")
+
+    def test_killed_snib_with_loss_ignored(self):
+        process = self.hold("ignored", "--on-loss", "ignore", "--lease", "1s",
+                            script=f"echo ready; {self.until_go()}")
+        process.kill()
+        wait_for(lambda: self.server("EXISTS", "ignored") == 0, "the lease to end")
+        self.assertNotEqual(alive("ignored"), [])
+        self.go()
+        wait_for(lambda: not alive("ignored"), "the command to end")
+
+    def test_killed_guardian(self):
+        process = self.family("guardian")
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        code, text = self.end(process)
+        self.assertEqual(code, USAGE)
+        self.assertIn("guardian", text)
+        self.free_and_dead("guardian")
+
+    def test_guardian_leaves_older_children_alone(self):
+        # A shell that becomes snib by exec has children that are nothing of COMMAND's.
+        process = subprocess.Popen(
+            ["sh", "-c", f"sleep 1000 & echo $!; exec {SNIB} run older -- sh -c 'echo ready; sleep 1000'"],
+            env=self.env, text=True, stdout=subprocess.PIPE)
+        self.started.append(process)
+        older = int(process.stdout.readline())
+        self.addCleanup(os.kill, older, signal.SIGKILL)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        guardian = [pid for pid in children(process.pid) if pid != older]
+        os.kill(guardian[0], signal.SIGKILL)
+        self.assertEqual(process.wait(60), USAGE)
+        self.free_and_dead("older")
+        self.assertIn(state(older), "SR")
+
+    def test_stopped_snib(self):
+        process = self.family("stopped", "--lease", "1s")
+        process.send_signal(signal.SIGSTOP)
+        self.free_and_dead_soon("stopped")
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.end(process)[0], LOST)
+
+    def free_and_dead_soon(self, name):
+        """As --on-loss term has it: SIGTERM by the end of the lease, SIGKILL 5 s later."""
+        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
+        wait_for(lambda: not alive(name), "the command to end")
+
+    def test_stopped_snib_with_kill(self):
+        process = self.family("stopped", "--lease", "1s", "--on-loss", "kill")
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: not alive("stopped"), "the command to end")
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.end(process)[0], LOST)
+
+    def test_lost(self):
+        process = self.family("lost", "--lease", "2s")
+        self.server("DEL", "lost")
+        self.assertEqual(self.end(process)[0], LOST)
+        self.assertEqual(alive("lost"), [])
+
+    # ---- what COMMAND leaves behind --------------------------------------------------------------
+
+    def test_rest_is_ended(self):
+        process = self.family("rest:ended", end="time.sleep(.1); sys.exit(3)")
+        self.assertEqual(process.wait(60), 3)
+        self.assertEqual(alive("rest:ended"), [])
+        self.assertFree("rest:ended")
+
+    def test_rest_is_waited_for(self):
+        script = f"({self.until_go()}) & echo ready; exit 3"
+        process = self.hold("rest:waited_for", "--rest", "wait", "--lease", "1s", script=script)
+        wait_for(lambda: len(alive("rest:waited_for")) > 0, "the rest")
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(1.5) # more than a lease
+        self.assertEqual(self.server("HLEN", "rest:waited_for"), 1)
+        self.go()
+        self.assertEqual(self.end(process)[0], 3)
+        self.assertFree("rest:waited_for")
+
+    def test_rest_is_lost(self):
+        process = self.hold("rest:lost", "--rest", "wait", "--lease", "1s",
+                            script="trap '' TERM; sleep 1000 & echo ready")
+        self.server("DEL", "rest:lost")
+        self.assertEqual(self.end(process)[0], LOST)
+        self.assertEqual(alive("rest:lost"), [])
+
+    def test_rest_is_ignored(self):
+        script = f"({self.until_go()}) >/dev/null 2>&1 & echo ready; exit 3"
+        process = self.hold("rest:ignored", "--rest", "ignore", script=script)
+        self.assertEqual(self.end(process)[0], 3)
+        self.assertFree("rest:ignored")
+        self.assertNotEqual(alive("rest:ignored"), [])
+        self.go()
+        wait_for(lambda: not alive("rest:ignored"), "the rest to end")
+
+    def test_signals_reach_the_rest(self):
+        script = "sleep 1000 & echo $!; echo ready; exit 3"
+        process = self.start("run", "rest:ignored", "--rest", "wait", "--", "sh", "-c", script)
+        left = int(process.stdout.readline())
+        wait_for(lambda: alive("rest:ignored") == [left], "the command to end")
+        process.terminate()
+        self.assertEqual(self.end(process)[0], 3)
+
+    # ---- the environment -------------------------------------------------------------------------
+
+    def test_no_password_for_the_command(self):
+        guarded = Server("--requirepass", "canary")
+        self.addCleanup(guarded.stop)
+        script = 'echo "$SNIB_URL/${SNIB_PASSWORD-none}"'
+        url = guarded.url.replace("unix://", "unix://default:canary@")
+        for address, password in ((url, None), (guarded.url, "canary"), (url, "canary")):
+            env = {"SNIB_URL": address, **({"SNIB_PASSWORD": password} if password else {})}
+            done = self.snib("run", "a", "--", "sh", "-c", script, env=env)
+            self.assertEqual(done.stdout, address.replace(":canary@", "@") + "/none\n")
+            done = self.snib("run", "a", "--keep-password", "--", "sh", "-c", script, env=env)
+            self.assertEqual(done.stdout, f"{address}/{password or 'none'}\n")
+        env = {"SNIB_URL": "redis://no:canary@host", "SNIB_PASSWORD": "canary"}
+        done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
+        self.assertEqual(done.stdout, "redis://no@host/none\n")
+
+    # ---- the log ---------------------------------------------------------------------------------
+
+    def test_log(self):
+        for option in ("-v", "--verbose"):
+            done = self.snib("run", "a", option, "--", "echo", "x")
+            self.assertEqual((done.returncode, done.stdout), (0, "x\n"))
+            self.assertRegex(done.stderr, r"(?m)^snib: info: .")
+            self.assertRegex(self.snib("info", "a", option).stderr, r"(?m)^snib: info: .")
+        done = self.snib("list", "-v", "--json")
+        record = json.loads(done.stderr.splitlines()[0])
+        self.assertEqual((record["event"], record["code"]), ("log", "info"))
+        process = self.start("run", "a", "-v", "--lease", "500ms", "--", "sh", "-c", "sleep 1000")
+        wait_for(lambda: alive("a"), "the command")
+        self.server("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        line = ""
+        while "warning" not in line:
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "")
+
+    # ---- every step of starting ------------------------------------------------------------------
+
+    def preloaded(self, name, *options, **variables):
+        if not STOPS:
+            self.skipTest("SNIB_STOPS names no library to preload (a sanitized build has none)")
+        process = subprocess.Popen(
+            [SNIB, "run", name, *options, "--", "sh", "-c",
+             "sleep 1000 & setsid sleep 1000 & exec sleep 1000"],
+            env={**self.env, "LD_PRELOAD": STOPS, **variables}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0) \
+            if sys.version_info >= (3, 11) else self.skipTest("needs Python 3.11")
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def executing(self, name, *options):
+        """A run whose exec hangs."""
+        process = self.preloaded(name, *options, SNIB_EXEC_WAITS=f"{self.folder.name}/go")
+        wait_for(lambda: self.server("EXISTS", name), "the lock")
+        guardian = children(process.pid)[0]
+        wait_for(lambda: children(guardian), "the command's process")
+        return process, children(guardian)[0]
+
+    def test_slow_exec(self):
+        process, _ = self.executing("slow")
+        self.go()
+        wait_for(lambda: len(alive("slow")) == 3, "the command")
+        process.terminate()
+        self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
+
+    def test_lost_before_exec(self):
+        for on_loss in ("term", "kill", "ignore"):
+            process, _ = self.executing("slow", "--lease", "1s", "--on-loss", on_loss)
+            self.server("DEL", "slow")
+            code = process.wait(60)
+            self.assertIn(code, (LOST, 128 + signal.SIGKILL))
+            self.assertEqual(alive("slow"), [])
+
+    def test_signals_before_exec(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            process, child = self.executing("slow")
+            process.send_signal(number)
+            self.assertEqual(process.wait(60), 128 + number)
+        process, child = self.executing("slow")
+        os.killpg(process.pid, signal.SIGTSTP)
+        os.killpg(process.pid, signal.SIGCONT)
+        os.killpg(process.pid, signal.SIGTERM)
+        self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
+        process, child = self.executing("slow", "--lease", "1s")
+        process.kill()
+        self.free_and_dead("slow")
+
+    def one_step(self, role, n, number):
+        """A run with a signal at the n-th call of one of its processes.  False: it had fewer calls."""
+        name = f"step-{role}-{n}-{number}"
+        mark = f"{self.folder.name}/{name}"
+        process = self.preloaded(name, "--lease", "600ms", SNIB_STOP=f"{role}:{n}:{number:d}:{mark}")
+
+        def fired():
+            return os.path.exists(mark)
+
+        wait_for(lambda: fired() or process.poll() is not None or len(alive(name)) == 3, "a step")
+        if role == 1 and number == signal.SIGSTOP: # it goes on by itself
+            wait_for(lambda: process.poll() is not None or len(alive(name)) == 3, "the command")
+        if process.poll() is None:
+            process.terminate()
+        wait_for(lambda: process.poll() is not None or state(process.pid) == "T", "the end")
+        if process.returncode is None: # snib is stopped, now or before
+            self.free_and_dead_soon(name) # for nobody renews
+            process.send_signal(signal.SIGCONT)
+        process.wait(60)
+        if number != signal.SIGKILL or role != 0:
+            self.assertEqual(alive(name), [])
+        wait_for(lambda: self.server("EXISTS", name) == 0, f"{name} to be free")
+        self.assertEqual(alive(name), [])
+        return fired()
+
+    def steps(self, number):
+        """All steps of each process; in a quick run some of the later ones."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for role in range(3):
+                n, stride, more = 1, 1, True
+                while more and n < 400:
+                    tries = [pool.submit(self.one_step, role, n + i * stride, number)
+                             for i in range(8)]
+                    more = all([each.result() for each in tries])
+                    n += 8 * stride
+                    if not ALL and n > 16:
+                        stride = 5
+
+    def test_killed_at_each_step(self):
+        self.steps(signal.SIGKILL)
+
+    def test_ended_at_each_step(self):
+        self.steps(signal.SIGTERM)
+
+    def test_stopped_at_each_step(self):
+        self.steps(signal.SIGSTOP)
+
+    def test_suspended_at_each_step(self):
+        self.steps(signal.SIGTSTP)
+
+
+if __name__ == "__main__":
+    unittest.main()
