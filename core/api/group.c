@@ -398,8 +398,9 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends;                              /* votes that came later last longer */
-    snib__outer_timed(engine, &c->outer, deadline, now); /* sooner, when a vote has gone */
+        deadline = c->ends; /* votes that came later last longer */
+    /* Or sooner: a vote has gone, and the rest are not as safe. */
+    snib__outer_timed(engine, &c->outer, deadline, now);
 }
 
 /* What the group has come to. */

@@ -5,7 +5,8 @@
  *
  * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in
  * order of the last renewal is in order of due time and of deadline at once: no heap, no timer per lock.
- * A batch takes up to 100 holds from the cursor into one script.  An answer moves its holds to the tail;
+ * A batch takes up to 100 holds, or 400 ids of permits, from the cursor into one script, so that the server is soon
+ * there for others again.  An answer moves its holds to the tail;
  * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
  * head passes: then it is lost.
  *
@@ -13,6 +14,8 @@
  * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
  */
 #include "engine/internal.h"
+
+#define WATCHDOG_IDS_MAX 400 /* a hold may have more, and has a batch of its own then */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
 {
@@ -114,6 +117,13 @@ static void watchdog_note_lateness(struct snib__engine *e, snib__time sent, snib
                          (int)((now - due) / SNIB__MS));
 }
 
+/* What the server has to look at for a hold. */
+static uint32_t watchdog_ids(const struct snib__hold *hold)
+{
+    int32_t kind = hold->gate->kind->kind;
+    return kind == SNIB_PERMITS ? hold->permits : kind == SNIB__MULTI ? 100 : 1; /* at most */
+}
+
 /* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
@@ -125,10 +135,12 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     struct snib__hold *hold = list->cursor;
     batch->kind = hold->gate->kind->kind;
-    uint32_t most = list->alone ? 1 : batch->kind == SNIB__MULTI ? 4 : SNIB__BATCH_MAX;
+    uint32_t most = list->alone ? 1 : SNIB__BATCH_MAX, ids = 0;
     while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
-        if (sent >= e->node.ready_since && sent + period - period / 12 > now)
+        ids += watchdog_ids(hold);
+        if ((sent >= e->node.ready_since && sent + period - period / 12 > now) ||
+            (batch->n > 0 && ids > WATCHDOG_IDS_MAX))
             break;
         batch->holds[batch->n] = hold;
         batch->numbers[batch->n++] = hold->number;

@@ -147,6 +147,27 @@ static void fixed_lease_ends(void **state)
 
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
+/* The client's limit is that of locks that have none of their own, and do not refuse it. */
+static void max_hold_of_the_client(void **state)
+{
+    enum { MAX_HOLD_MS = 300 };
+    struct kinds_world *world = *state;
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.max_hold_ms = MAX_HOLD_MS;
+    EXPECT(snib_client_open(world->server.url, &options, &client, err), SNIB_OK);
+    snib_hold *limited = must_acquire(must_lock(client, "limited"), 0);
+    snib_hold *longer = must_acquire(must_lock_lease(client, "longer", 0, 60000), 0);
+    snib_hold *unlimited = must_acquire(must_lock_lease(client, "unlimited", 0, -1), 0);
+    expect_hold_lost(limited, SNIB_REASON_MAX_HOLD, MAX_HOLD_MS);
+    EXPECT(snib_hold_check(longer, err), SNIB_OK);
+    must_release(longer);
+    must_release(unlimited);
+    snib_hold_free(limited);
+    snib_client_free(client);
+}
+
 static void deleted(void **state)
 {
     struct kinds_world *world = world_open(state, (struct kinds_options){.lease_ms = 2 * LEASE_MS});
@@ -253,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_while_held),
         cmocka_unit_test(max_hold_ends_it),
+        cmocka_unit_test(max_hold_of_the_client),
         cmocka_unit_test(fixed_lease_ends),
         cmocka_unit_test(deleted),
         cmocka_unit_test(taken),

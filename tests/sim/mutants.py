@@ -618,8 +618,9 @@ MUTANTS = [
     Mutant(
         "a quorum that loses a vote trusts the rest as before",
         "api/group.c",
-        "if (deadline < c->outer.hold->deadline)",
-        "if (deadline == 0)",
+        "    snib__outer_timed(engine, &c->outer, deadline, now);",
+        "    if (deadline > c->outer.hold->deadline)\n"
+        "        snib__outer_timed(engine, &c->outer, deadline, now);",
     ),
     Mutant(
         "a fixed lease of several servers is renewed for ever",
@@ -654,6 +655,85 @@ MUTANTS = [
         "    queue->lost_tail = hold;\n    queue_signal(queue, was_empty, wakes);",
         "    queue->lost_tail = hold;\n    (void)was_empty;\n    (void)wakes;",
         by="live/loss",
+    ),
+    # Time
+    Mutant(
+        "the rest of a full batch is forgotten",
+        "engine/watchdog.c",
+        "    list->cursor = hold;\n    list->last = now;",
+        "    list->cursor = batch->n == SNIB__BATCH_MAX ? NULL : hold;\n    list->last = now;",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "a batch is as long as its holds have ids",
+        "engine/watchdog.c",
+        "(batch->n > 0 && ids > WATCHDOG_IDS_MAX)",
+        "(batch->n > 0 && ids == 0)",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "half a per cent for unequal clocks",
+        "engine/hold.c",
+        "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
+        "return sent_at + lease - lease / 200 - SNIB__MARGIN;",
+        "unit_hold",
+    ),
+    Mutant(
+        "a renewal that comes too late counts",
+        "engine/watchdog.c",
+        "hold->phase != SNIB__HELD ||\n            snib__hold_over(e, hold, now))",
+        "hold->phase != SNIB__HELD)",
+        "unit_hold",
+    ),
+    Mutant(
+        "what is over is not lost",
+        "engine/hold.c",
+        "if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))\n        return false;",
+        "if (hold->phase != SNIB__HELD || now < snib__hold_end(hold) + 50 * SNIB__MS)\n"
+        "        return false;",
+        "unit_hold",
+    ),
+    Mutant(
+        "a hand-over knows no limit",
+        "engine/sole.c",
+        "        gate->active = next;\n        snib__gate_grant(",
+        "        gate->active = next;\n        next->max_hold_ms = 0;\n        snib__gate_grant(",
+        "unit_hold",
+    ),
+    Mutant(
+        "a repeated release has always worked",
+        "engine/release.c",
+        "(hold->flags & SNIB__RESENT) && now < hold->deadline);",
+        "(hold->flags & SNIB__RESENT));",
+        "unit_hold",
+    ),
+    Mutant(
+        "an owner enters again what is over",
+        "engine/gate.c",
+        "if (owned && !snib__hold_over(e, hold, now))",
+        "if (owned)",
+        "unit_hold",
+    ),
+    Mutant(
+        "a hold is never at risk",
+        "engine/hold.c",
+        "return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;",
+        "return SNIB_HOLD_VALID + 0 * overdue;",
+        "unit_hold",
+    ),
+    Mutant(
+        "the heap of timers never sifts up",
+        "engine/timer.c",
+        "while (i > 1 && e->heap[i / 2].when > timer.when) {",
+        "while (*timer.at == e->heap_n && i > 1 && e->heap[i / 2].when > timer.when) {",
+        "unit_timer",
+    ),
+    Mutant(
+        "a client's limit is no lock's",
+        "api/lock.c",
+        "        lock->max_hold_ms = client->max_hold_ms;",
+        "        lock->max_hold_ms = 0 * client->max_hold_ms;",
+        "live/leases",
     ),
 ]
 

@@ -1,0 +1,158 @@
+/* fed.h - an engine that a test feeds by hand: answers, cuts and time come when the test says so. */
+#ifndef SNIB_UNIT_FED_H
+#define SNIB_UNIT_FED_H
+
+#include "unit.h"
+
+#include "engine/internal.h"
+#include "net/script.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND (1000 * SNIB__MS)
+#define START (100 * SECOND)
+#define CONN_ID (-4) /* conn.c's kinds of requests of its own */
+#define CONN_INFO (-5)
+#define CONN_LOAD (-6)
+
+static snib__time now; /* virtual */
+
+static inline struct snib__engine *begin(void)
+{
+    struct snib__config config = {.uuid = "00000000-0000-8000-8000-000000000001",
+                                  .seed = 1,
+                                  .first_number = 1,
+                                  .lease = 30 * SECOND,
+                                  .reply_timeout = 3 * SECOND,
+                                  .patience = 5 * SECOND,
+                                  .recheck = 3 * SECOND,
+                                  .handover_max = 16,
+                                  .ops_max = 10000};
+    struct snib__engine *engine = snib__engine_new(&config);
+    assert_non_null(engine);
+    now = START;
+    return engine;
+}
+
+static inline struct snib__conn *conn_of(struct snib__engine *engine)
+{
+    return &engine->node.links[SNIB__COMMAND].conn;
+}
+
+/* ---- The other side of the command link ---------------------------------------------------------- */
+
+/* Answer the oldest request; those of the connection itself as a server does. */
+static inline void answer(struct snib__engine *engine, const char *reply)
+{
+    struct snib__conn *conn = conn_of(engine);
+    assert_true(conn->ring_count > 0);
+    const struct snib__request *request = &conn->ring[conn->ring_head];
+    char sha1[64];
+    snprintf(sha1, sizeof sha1, "$40\r\n%s\r\n",
+             request->kind == CONN_LOAD ? snib__script_texts[request->script].sha1 : "");
+    const char *text = request->kind == CONN_LOAD   ? sha1
+                       : request->kind == CONN_ID   ? ":17\r\n"
+                       : request->kind == CONN_INFO ? "$12\r\nrun_id:abc\r\n\r\n"
+                       : request->kind < 0          ? "+OK\r\n"
+                                                    : reply;
+    snib__engine_input(engine, SNIB__COMMAND, text, strlen(text), now);
+}
+
+static inline uint32_t ready(struct snib__engine *engine)
+{
+    return conn_of(engine)->state == SNIB__CONN_READY;
+}
+
+/* Answer what the connection itself has asked, up to the first request of the engine. */
+static inline void answer_own(struct snib__engine *engine)
+{
+    struct snib__conn *conn = conn_of(engine);
+    while (conn->ring_count > 0 && conn->ring[conn->ring_head].kind < 0)
+        answer(engine, "");
+}
+
+static inline void connect_link(struct snib__engine *engine)
+{
+    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, SNIB__COMMAND, now);
+    answer_own(engine);
+    assert_true(ready(engine));
+}
+
+/* Go on until the command link is to be connected. */
+static inline void await_connect(struct snib__engine *engine)
+{
+    for (int step = 0; !engine->node.links[SNIB__COMMAND].connect; step++) {
+        assert_true(step < 1000);
+        snib__time next = snib__engine_deadline(engine);
+        now = next > now ? next : now;
+        snib__engine_tick(engine, now);
+    }
+}
+
+static inline void cut_link(struct snib__engine *engine)
+{
+    snib__engine_link_down(engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+}
+
+/* The number of requests of the engine that are on their way. */
+static inline uint32_t on_the_way(struct snib__engine *engine)
+{
+    const struct snib__conn *conn = conn_of(engine);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < conn->ring_count; i++)
+        n += conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)].kind > 0;
+    return n;
+}
+
+/* The script of the oldest request of the engine. */
+static inline int oldest_script(struct snib__engine *engine)
+{
+    answer_own(engine);
+    assert_true(on_the_way(engine) > 0);
+    return conn_of(engine)->ring[conn_of(engine)->ring_head].script;
+}
+
+/* ---- This side ------------------------------------------------------------------------------------ */
+
+static inline struct snib__gate *gate(struct snib__engine *engine, int32_t kind, const char *name)
+{
+    struct snib__gate *gate = snib__gate_get(engine, kind, name, strlen(name));
+    assert_non_null(gate);
+    return gate;
+}
+
+static inline struct snib__op *acquire(struct snib__engine *engine, struct snib__gate *gate,
+                                       uint64_t owner)
+{
+    int32_t code;
+    struct snib__acquire how = {.owner = owner, .wait = SNIB__NEVER};
+    struct snib__op *op = snib__engine_acquire(engine, gate, &how, now, &code);
+    assert_non_null(op);
+    return op;
+}
+
+static inline struct snib__hold *acquired(struct snib__engine *engine, struct snib__op *op)
+{
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, SNIB_OK);
+    struct snib__hold *hold = op->hold;
+    snib__op_free(engine, op);
+    return hold;
+}
+
+/* The hold that a mutex, or another lock whose grants are told alike, is granted with. */
+static inline struct snib__hold *granted(struct snib__engine *engine, struct snib__gate *gate,
+                                         const struct snib__acquire *how)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_acquire(engine, gate, how, now, &code);
+    if (!ready(engine))
+        connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    return acquired(engine, op);
+}
+
+#endif

@@ -1,0 +1,246 @@
+/* hold.c - how long a hold is safe, what it says of itself, and how it ends. */
+#include "fed.h"
+
+static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+
+/* ---- The deadline ---------------------------------------------------------------------------------- */
+
+/* The lease counts from before the request was sent, less 1 % for clocks at different rates and 5 ms. */
+static void safe_until(void **state)
+{
+    (void)state;
+    static const snib__time leases[] = {100, 1000, 12345, 30000, 86400000};
+    for (size_t i = 0; i < COUNT(leases); i++) {
+        struct snib__engine *engine = begin();
+        struct snib__acquire how = {.wait = SNIB__NEVER, .lease = leases[i] * SNIB__MS};
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &how);
+        assert_true(hold->deadline == START + leases[i] * SNIB__MS * 99 / 100 - 5 * SNIB__MS);
+        assert_true(snib__hold_left(hold, now) == hold->deadline - now);
+        snib__engine_free(engine);
+    }
+}
+
+/* At risk: renewal is overdue, or the server cannot be asked; valid again when it has answered. */
+static void at_risk(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 20 * SECOND};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "renewed"), &renewed);
+    struct snib__hold *other = granted(engine, gate(engine, SNIB_MUTEX, "fixed"), &fixed);
+    now += 10 * SECOND;
+    snib__engine_tick(engine, now); /* sent */
+    now = hold->deadline - 15 * SECOND;
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    now++;
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    assert_int_equal(snib__hold_state(engine, other, now), SNIB_HOLD_VALID); /* nothing is due */
+    answer_own(engine);
+    answer(engine, "*0\r\n");
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    cut_link(engine);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    assert_int_equal(snib__hold_state(engine, other, now), SNIB_HOLD_AT_RISK);
+    now = other->deadline;
+    assert_int_equal(snib__hold_state(engine, other, now), SNIB_HOLD_LOST);
+    snib__engine_free(engine);
+}
+
+/* What is handed over within the process has the limit of who gets it. */
+static void max_hold_after_a_hand_over(void **state)
+{
+    (void)state;
+    const struct snib__acquire limited = {.wait = SNIB__NEVER, .max_hold = 15 * SECOND};
+    struct snib__engine *engine = begin();
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *first = granted(engine, mutex, &renewed);
+    int32_t code;
+    struct snib__op *op = snib__engine_acquire(engine, mutex, &limited, now, &code);
+    snib__engine_release(engine, first, now, &code);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+    answer(engine, ":1\r\n");
+    while (!op->done)
+        answer(engine, ":1\r\n");
+    assert_int_equal(op->code, SNIB_OK);
+    struct snib__hold *hold = op->hold;
+    now += 15 * SECOND - 1;
+    assert_int_not_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+    now++;
+    snib__engine_tick(engine, now);
+    assert_int_equal(hold->phase, SNIB__LOST);
+    assert_int_equal(hold->reason, SNIB_REASON_MAX_HOLD);
+    snib__engine_free(engine);
+}
+
+/* ---- The release ----------------------------------------------------------------------------------- */
+
+/* The answer to a release is lost, and the server knows nothing when it is asked again: the first one did it if the
+ * lease cannot have ended; else another may have had the lock, and nobody can tell. */
+static void repeated_release(void **state)
+{
+    (void)state;
+    for (int ended = 0; ended < 2; ended++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+        int32_t code;
+        struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+        assert_int_equal(on_the_way(engine), 1);
+        cut_link(engine);
+        await_connect(engine);
+        connect_link(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        now = ended ? hold->deadline : hold->deadline - 1;
+        answer(engine, ":0\r\n");
+        assert_true(op->done);
+        assert_int_equal(op->code, ended ? SNIB_LOST : SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* ---- Lost is final --------------------------------------------------------------------------------- */
+
+/* A renewed mutex, granted now; the renewal of it is on its way, and no tick comes before its deadline has passed. */
+static struct snib__hold *renewing(struct snib__engine *engine, const struct snib__acquire *how)
+{
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), how);
+    hold->tell = 1;
+    now += 10 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RENEW);
+    return hold;
+}
+
+static void expect_lost(struct snib__engine *engine, struct snib__hold *hold, int reason)
+{
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+    assert_int_equal(snib__hold_reason(hold, now), reason);
+    assert_int_equal(snib__hold_left(hold, now), 0);
+}
+
+/* It is lost by the clock; then the answer comes before any tick. */
+static void answered_too_late(const struct snib__acquire *how, const char *reply, int reason,
+                              snib__time over)
+{
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = renewing(engine, how);
+    int32_t code;
+    now = over - 1;
+    assert_int_not_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_LOST);
+    now = over;
+    expect_lost(engine, hold, reason);
+    answer(engine, reply);
+    expect_lost(engine, hold, reason);
+    snib__engine_tick(engine, now);
+    expect_lost(engine, hold, reason);
+    assert_ptr_equal(snib__engine_take_lost(engine), hold);
+    assert_null(snib__engine_take_lost(engine)); /* told once */
+    assert_null(snib__engine_release(engine, hold, now, &code));
+    assert_int_equal(code, SNIB_LOST);
+    snib__engine_free(engine);
+}
+
+static void late_renewals(void **state)
+{
+    (void)state;
+    const struct snib__acquire limited = {.wait = SNIB__NEVER, .max_hold = 20 * SECOND};
+    const snib__time over = START + 30 * SECOND - 300 * SNIB__MS - SNIB__MARGIN;
+    answered_too_late(&renewed, "*0\r\n", SNIB_REASON_UNREACHABLE, over);
+    answered_too_late(&renewed, "*2\r\n:1\r\n:1\r\n", SNIB_REASON_UNREACHABLE, over);
+    answered_too_late(&renewed, "-ERR no\r\n", SNIB_REASON_UNREACHABLE, over);
+    answered_too_late(&limited, "*0\r\n", SNIB_REASON_MAX_HOLD, START + 20 * SECOND);
+    answered_too_late(&limited, "*2\r\n:1\r\n:0\r\n", SNIB_REASON_MAX_HOLD, START + 20 * SECOND);
+}
+
+/* The lease that was to become a fixed one, and that of a first lease, are confirmed too late. */
+static void late_confirmation(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = renewing(engine, &renewed);
+    snib__hold_fix(engine, hold, 60 * SECOND, now);
+    now = hold->deadline;
+    answer(engine, "*0\r\n");
+    answer(engine, "*0\r\n");
+    expect_lost(engine, hold, SNIB_REASON_EXPIRED);
+    snib__engine_free(engine);
+
+    engine = begin();
+    hold = renewing(engine, &renewed);
+    now = hold->deadline;
+    snib__hold_fix(engine, hold, 60 * SECOND, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    answer(engine, "*0\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_free(engine);
+}
+
+/* Its owner comes again when nobody has noticed yet that it is over: it waits for a new hold. */
+static void late_reentry(void **state)
+{
+    (void)state;
+    const struct snib__acquire owned = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = renewing(engine, &owned);
+    now = hold->deadline;
+    struct snib__op *again = acquire(engine, hold->gate, 7);
+    assert_false(again->done);
+    assert_ptr_not_equal(again->hold, hold);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    assert_ptr_equal(snib__engine_take_lost(engine), hold);
+    answer(engine, "*0\r\n");
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+    snib__engine_free(engine);
+}
+
+/* A hold that is carried outside: who carries it comes too late. */
+static void late_carrier(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__outer outer = {0};
+    struct snib__acquire how = {.wait = SNIB__NEVER, .outer = &outer};
+    int32_t code;
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB__OUTER, "?m"), &how, now, &code);
+    assert_true(snib__outer_granted(engine, &outer, now + SECOND, now));
+    struct snib__hold *hold = acquired(engine, op);
+    snib__outer_timed(engine, &outer, now + 2 * SECOND, now + SECOND - 1);
+    now += 2 * SECOND;
+    snib__outer_timed(engine, &outer, now + SECOND, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__outer_lost(engine, &outer, SNIB_REASON_TAKEN, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_tick(engine, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_free(engine);
+}
+
+/* Whoever closes after the end says what ended it. */
+static void closed_after_the_end(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = renewing(engine, &renewed);
+    now = hold->deadline;
+    snib__engine_close(engine, now);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(safe_until),
+        cmocka_unit_test(at_risk),
+        cmocka_unit_test(max_hold_after_a_hand_over),
+        cmocka_unit_test(repeated_release),
+        cmocka_unit_test(late_renewals),
+        cmocka_unit_test(late_confirmation),
+        cmocka_unit_test(late_reentry),
+        cmocka_unit_test(late_carrier),
+        cmocka_unit_test(closed_after_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
