@@ -61,13 +61,15 @@ snib_op *snib__py_op_get(PyObject *object)
 
 /* ---- Exceptions ------------------------------------------------------------------------------ */
 
-static PyObject *error_factory; /* (code, text, os_error) -> exception; set once by the package */
+static PyObject
+    *error_factory; /* (code, text, os_error, reason) -> exception; set once by the package */
 
-static PyObject *make_error(int32_t code, const char *text, int32_t os_error)
+static PyObject *make_error(int32_t code, const char *text, int32_t os_error, int32_t reason)
 {
     if (!error_factory)
         return PyObject_CallFunction(PyExc_RuntimeError, "s", text);
-    return PyObject_CallFunction(error_factory, "isi", (int)code, text, (int)os_error);
+    return PyObject_CallFunction(error_factory, "isii", (int)code, text, (int)os_error,
+                                 code == SNIB_LOST ? (int)reason : 0);
 }
 
 static int on_main_thread(void)
@@ -88,33 +90,34 @@ static void rest_if_exiting(void)
         pause();
 }
 
-void snib__py_raise(int32_t code, const char *text, int32_t os_error)
+static void raise_made(int32_t code, const char *text, int32_t os_error, int32_t reason)
 {
     PyObject *exception;
 
     if (code == SNIB_ECLOSED || code == SNIB_LOST)
         rest_if_exiting();
-    exception = make_error(code, text, os_error);
+    exception = make_error(code, text, os_error, reason);
     if (!exception)
         return;
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
     Py_DECREF(exception);
 }
 
-static PyObject *raise_result(int32_t code, const char *text, int32_t os_error)
+void snib__py_raise(int32_t code, const char *text, int32_t os_error)
 {
-    snib__py_raise(code, text, os_error);
-    return NULL;
+    raise_made(code, text, os_error, SNIB_REASON_NONE);
 }
 
 PyObject *snib__py_raise_error(const snib_error *err)
 {
-    return raise_result(err->code, err->text, err->os_error);
+    raise_made(err->code, err->text, err->os_error, err->reason);
+    return NULL;
 }
 
 PyObject *snib__py_raise_event(const snib_event *event)
 {
-    return raise_result(event->code, event->text, event->os_error);
+    raise_made(event->code, event->text, event->os_error, event->reason);
+    return NULL;
 }
 
 static PyObject *call_set_errors(PyObject *module, PyObject *factory)
@@ -494,7 +497,7 @@ static PyObject *event_value(const snib_event *event)
     if (event->hold && event->kind == SNIB_EVENT_DONE)
         return snib__py_hold_new(event->hold);
     if (event->code != SNIB_OK)
-        return make_error(event->code, event->text, event->os_error);
+        return make_error(event->code, event->text, event->os_error, event->reason);
     if (event->held || event->count || event->waiting || event->fencing)
         return info_tuple(event);
     Py_RETURN_NONE;

@@ -48,7 +48,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 %typemap(argout) snib_error *err {
     if (result != SNIB_OK) {
         Py_DECREF($result);
-        snib__py_raise($1->code, $1->text, $1->os_error);
+        snib__py_raise_error($1);
         SWIG_fail;
     }
 }
@@ -145,7 +145,8 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 %rename("quorum_new") snib__py_quorum_new;
 %inline %{
 static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t connect_timeout_ms,
-                                int64_t reply_timeout_ms, int64_t patience_ms, int64_t recheck_ms,
+                                int64_t reply_timeout_ms, int64_t patience_ms,
+                                int64_t try_timeout_ms, int64_t recheck_ms,
                                 int64_t max_hold_ms, int32_t handover_max, int32_t waiters_max,
                                 const char *username, const char *password,
                                 snib_client **out_client, snib_error *err)
@@ -157,6 +158,7 @@ static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t conne
     options.connect_timeout_ms = connect_timeout_ms;
     options.reply_timeout_ms = reply_timeout_ms;
     options.patience_ms = patience_ms;
+    options.try_timeout_ms = try_timeout_ms;
     options.recheck_ms = recheck_ms;
     options.max_hold_ms = max_hold_ms;
     options.handover_max = handover_max;

@@ -71,6 +71,7 @@ PYTHON_CLASSES = {
     "EUNREACHABLE": ("Unreachable", "NetworkError"),
     "ERESOLVE": ("HostNotFound", "NetworkError"),
     "EPROTOCOL": ("NotRedis", "NetworkError"),
+    "ECONNECT": ("NotConnected", "Unreachable"),
     "EAUTH": ("AuthError", "ServerError"),
     "EPERM": ("PermissionDenied", "ServerError"),
     "EWRONGTYPE": ("WrongType", "ServerError"),
@@ -100,6 +101,8 @@ def python_class(code: Code) -> str:
         lines.append("    retryable = True")
     if "MAYBE_APPLIED" in code.flags:
         lines.append("    maybe_applied = True")
+    elif bases == "Unreachable":
+        lines.append("    maybe_applied = False")
     return "\n".join(lines) + "\n"
 
 
@@ -143,6 +146,7 @@ GO_NAMES = {
     "EUNREACHABLE": "ErrUnreachable",
     "ERESOLVE": "ErrHostNotFound",
     "EPROTOCOL": "ErrNotRedis",
+    "ECONNECT": "ErrNotConnected",
     "EAUTH": "ErrAuth",
     "EPERM": "ErrPermission",
     "EWRONGTYPE": "ErrWrongType",

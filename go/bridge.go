@@ -65,7 +65,9 @@ func Version() string { return C.GoString(C.snib_version_string()) }
 func BuildID() string { return C.GoString(C.snib_build_id()) }
 
 func newError(code C.int32_t, err *C.snib_error) *Error {
-	return makeError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
+	e := makeError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
+	e.Reason = Reason(err.reason)
+	return e
 }
 
 // textOf copies C's text up to its end. Unlike C.GoString it does not move what it reads to the heap.
@@ -89,6 +91,7 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	setMillis(&raw.connect_timeout_ms, o.connectTimeout)
 	setMillis(&raw.reply_timeout_ms, o.replyTimeout)
 	setMillis(&raw.patience_ms, o.patience)
+	setMillis(&raw.try_timeout_ms, o.tryTimeout)
 	setMillis(&raw.recheck_ms, o.recheck)
 	setMillis(&raw.max_hold_ms, o.maxHold)
 	raw.handover_max = C.int32_t(o.handoverMax)

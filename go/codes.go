@@ -24,9 +24,10 @@ const (
 	ErrNoMemory        Code = -20 // out of memory
 	ErrLimitReached    Code = -21 // a limit of the client is reached; wait for operations to end or raise it
 	ErrSystem          Code = -22 // the operating system refused a request
-	ErrUnreachable     Code = -30 // the server is unreachable or did not answer in time; the request may have been applied
+	ErrUnreachable     Code = -30 // the server did not answer in time; the request may have been applied
 	ErrHostNotFound    Code = -31 // the host name has no address; look at the URL and the name service
 	ErrNotRedis        Code = -32 // the peer does not speak the Redis protocol; look at the URL's host and port
+	ErrNotConnected    Code = -33 // there is no connection to the server; nothing was applied
 	ErrAuth            Code = -40 // the server refused the user name or password
 	ErrPermission      Code = -41 // the server's user may not run a needed command or touch the key or channel
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed

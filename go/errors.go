@@ -107,8 +107,10 @@ func alsoUnlocked(work, unlock error) error {
 // Error returns the sentence.
 func (e *Error) Error() string { return "snib: " + e.Text }
 
-// Is reports whether target is the error's code.
-func (e *Error) Is(target error) bool { return target == error(e.Code) }
+// Is reports whether target is the error's code, or [ErrUnreachable] for an [ErrNotConnected].
+func (e *Error) Is(target error) bool {
+	return target == error(e.Code) || (e.Code == ErrNotConnected && target == error(ErrUnreachable))
+}
 
 // Unwrap returns the context's error if a context ended the operation, and the operating system's.
 func (e *Error) Unwrap() []error {

@@ -63,7 +63,7 @@ func ExampleMutex_TryLock() {
 	}
 	fmt.Println(hold.Unlock(ctx))
 	// Output:
-	// snib: somebody else holds the lock
+	// snib: mutex "report": somebody else holds the lock
 	// <nil>
 }
 
@@ -124,7 +124,7 @@ func ExampleHold_Downgrade() {
 	// Output:
 	// <nil>
 	// <nil>
-	// snib: somebody else holds the lock
+	// snib: write lock "page": somebody else holds the lock
 }
 
 func ExamplePermits() {
@@ -165,5 +165,5 @@ func ExampleMulti() {
 	fmt.Println(err, hold.Unlock(ctx))
 	// Output:
 	// <nil>
-	// snib: somebody else holds the lock <nil>
+	// snib: mutex "account:2": somebody else holds the lock <nil>
 }

@@ -8,11 +8,11 @@ import (
 )
 
 type clientOptions struct {
-	lease, connectTimeout, replyTimeout, patience, recheck, maxHold time.Duration
-	handoverMax, waitersMax                                         int32
-	username, password                                              string
-	logger                                                          *slog.Logger
-	logs                                                            bool // logger was given
+	lease, connectTimeout, replyTimeout, patience, tryTimeout, recheck, maxHold time.Duration
+	handoverMax, waitersMax                                                     int32
+	username, password                                                          string
+	logger                                                                      *slog.Logger
+	logs                                                                        bool // logger was given
 }
 
 // An Option changes how [Open] makes a client.
@@ -35,6 +35,11 @@ func ReplyTimeout(d time.Duration) Option {
 
 // Patience is how long an operation endures an unreachable server; it is 5 s otherwise.
 func Patience(d time.Duration) Option { return func(o *clientOptions) { o.patience = atLeastTick(d) } }
+
+// TryTimeout is how long a call that does not wait does: one round trip's patience; it is 1 s otherwise.
+func TryTimeout(d time.Duration) Option {
+	return func(o *clientOptions) { o.tryTimeout = atLeastTick(d) }
+}
 
 // Recheck is how long a waiter sleeps at most before it asks again; it is 3 s otherwise.
 func Recheck(d time.Duration) Option { return func(o *clientOptions) { o.recheck = atLeastTick(d) } }

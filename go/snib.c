@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "07715f205f763fa9"
+#define SNIB_BUILD_ID "7ce6ca7072637fbf"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -56,6 +56,8 @@
  * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
  * Strings     that come with a length need no terminator and are copied before the call returns.
  * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
+ * Unreachable a wait that ends while the server does not answer ends as SNIB_ECONNECT or SNIB_EUNREACHABLE,
+ *             for nobody knows then whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT were told so.
  * Threads     every function may be called from any thread unless it says otherwise, and none is
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
@@ -122,9 +124,10 @@ enum snib_code {
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
     SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
-    SNIB_EUNREACHABLE = -30, /* no usable connection, or no answer in time; maybe applied */
+    SNIB_EUNREACHABLE = -30, /* sent, but no answer came in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
+    SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -145,11 +148,13 @@ enum snib_code {
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
-/* An error's detail, owned by the caller.  text is one sentence without a newline. */
+/* An error's detail, owned by the caller.  text is one sentence without a newline: what happened, to which
+ * lock, at which server, and the server's own words if it spoke (never a password). */
 typedef struct snib_error {
     int32_t code;
     int32_t os_error; /* errno where there is one, else 0 */
-    char text[248];
+    int32_t reason;   /* SNIB_LOST: enum snib_reason; else 0 */
+    char text[244];
 } snib_error;
 
 SNIB_API const char *
@@ -179,6 +184,7 @@ typedef struct snib_client_options {
                                    long again to resolve it; default 3000 */
     int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
+    int64_t try_timeout_ms; /* how long a wait of 0 does: one round trip's patience; default 1000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0 none */
     int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
@@ -208,8 +214,8 @@ SNIB_API int snib_client_open(const char *url, const snib_client_options *option
 
 /* snib_client_ping - connect if need be and ask the server for an answer.
  *
- * Blocks   for at most wait_ms (-1: the client's patience).
- * Returns  SNIB_OK, SNIB_TIMEDOUT, or an error of the network, server or state group.
+ * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).
+ * Returns  SNIB_OK, or an error of the network, server or state group.
  */
 SNIB_API int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err);
 SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue,
@@ -626,6 +632,7 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  *          SNIB_LOST    it was not held any more when the release came; another may have had the lock.
  *          SNIB_NOT_HELD  this hold has been released before.
  *          SNIB_EUNREACHABLE  no answer; the client goes on trying until the lease has ended.
+ *          SNIB_ECONNECT  no connection, so it was not sent; the client goes on trying just so.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
@@ -680,7 +687,7 @@ typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
-    int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
+    int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
     snib_texts *texts; /* DONE of a list or describe with SNIB_OK: yours now, see snib_texts_free() */
@@ -1022,6 +1029,26 @@ size_t snib__decimal(char *out, int64_t number);
 
 #endif
 
+/* ---- net/words.h ------------------------------------------------------------------------------*/
+
+/* words.h - what a server says in an error, made fit to be shown to people. */
+#ifndef SNIB__WORDS_H
+#define SNIB__WORDS_H
+
+#include <stddef.h>
+
+#define SNIB__WORDS_MAX 128 /* with the NUL */
+
+/* snib__words - copy n bytes of a server's error into out, ended by a NUL.
+ *
+ * Left out are arguments that it repeats (they may be a login's), the place in a script, and secret wherever
+ * it occurs, also when its end was cut off (a short one: where it stands alone).  Bytes that are not printable ASCII become question marks.
+ *
+ * secret  the password; NULL: none. */
+void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret);
+
+#endif
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -1063,6 +1090,8 @@ struct snib__conn {
     bool cluster;            /* it is a node of a cluster */
     bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
+    const char *password;        /* the login's, not to be shown in them */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -1301,16 +1330,18 @@ enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLO
 
 struct snib__config {
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
+    const char *where;        /* the server's address, for people; the same; NULL: not said */
     char uuid[37];            /* the client id */
     uint64_t seed;            /* for jitter */
     uint64_t first_number;    /* of the first owner */
-    snib__time lease, reply_timeout, patience, recheck;
+    snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
     void *home; /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
+const char *snib__engine_where(const struct snib__engine *engine); /* constant */
 void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
@@ -1372,17 +1403,20 @@ struct snib__op {
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
     int32_t code;
     int32_t os_error;
+    int32_t cause; /* why there is no connection; 0 unknown */
     uint8_t kind;  /* enum snib__op_kind */
     uint8_t place; /* engine: where it is, see gate.c */
     bool once;     /* one try */
     bool waited;
     bool done;
+    uint8_t reason; /* of SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
         int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
         int64_t token, first_ms, ms; /* a grant that came while a request was on its way */
     } fair;
-    snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
+    snib_event *answer; /* INFO, COUNT; NULL else */
+    char *words;        /* the server's, of an error; NULL: it has not spoken, or no memory */
     struct snib__asked *asked;
     /* the caller's */
     void *handle;
@@ -1404,6 +1438,7 @@ struct snib__acquire {
     uint32_t
         vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
     uint8_t options; /* SNIB_LOCK_* */
+    bool patient;    /* one try that endures an unreachable server like a longer wait */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
@@ -1412,6 +1447,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, con
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 /* Its name, not ended by a NUL; constant. */
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
+int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
@@ -1446,8 +1482,8 @@ bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib_
 
 /* The next operation that has ended, in order of completion. */
 struct snib__op *snib__engine_take_done(struct snib__engine *engine);
-/* The operation's detail as an event without hold and token. */
-void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
+/* The operation's result as an event without hold, token and the sentence of an error. */
+void snib__op_event(const struct snib__op *op, snib_event *out);
 /* The running operations, linked by live_next. */
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
@@ -1708,7 +1744,8 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    char where[112]; /* the server's address, for people */
+    bool stopped;    /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
 };
 
@@ -1779,7 +1816,9 @@ struct snib__run {
     uint64_t token;
     snib__time slice; /* how long to stay; 0: submit */
     bool interruptible;
-    snib_op **out_op; /* NULL: the caller cannot go on with it */
+    snib_op **out_op;              /* NULL: the caller cannot go on with it */
+    const struct snib__gate *gate; /* what it is about; NULL: no lock */
+    int32_t reason;                /* of SNIB_LOST without an operation */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,
@@ -1860,6 +1899,7 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -1914,6 +1954,7 @@ static int client_check_options(snib_client_options *o, snib_error *err)
         !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
         !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->try_timeout_ms, 1000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->recheck_ms, 3000, 50, 60000))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
     return SNIB_OK;
@@ -1971,12 +2012,29 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
+/* The server's address as it stands in errors and log records. */
+static void client_where(struct snib__client *client)
+{
+    const struct snib__url *url = &client->driver.way.url;
+    snib_error clean;
+    if (url->is_unix)
+        snib__fail(&clean, 0, 0, "%s", url->path);
+    else if (strchr(url->host, ':'))
+        snib__fail(&clean, 0, 0, "[%s]:%d", url->host, url->port);
+    else
+        snib__fail(&clean, 0, 0, "%.90s%s:%d", url->host, strlen(url->host) > 90 ? "..." : "",
+                   url->port);
+    snprintf(client->where, sizeof client->where, "%.*s", (int)sizeof client->where - 1,
+             clean.text);
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
+    client_where(client);
     struct snib__config config = {
         .login = {client->driver.way.url.username, client->driver.way.url.password,
                   client->driver.way.url.database},
@@ -1985,7 +2043,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
+        .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
+        .where = client->where,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .home = client,
@@ -2235,7 +2295,7 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
             snib__driver_leave(&client->driver);
         } else {
-            struct snib__run run = {client, queue, token, slice, false, out_op};
+            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0};
             op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
             code = snib__run(&run, op, code, &event, err);
         }
@@ -2402,10 +2462,11 @@ X(ELIMIT, -21, RETRYABLE,
 X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
 
 X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server is unreachable or did not answer in time; the request may have been applied")
+  "the server did not answer in time; the request may have been applied")
 X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and the name service")
 X(EPROTOCOL, -32, MAYBE_APPLIED,
   "the peer does not speak the Redis protocol; look at the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -2464,10 +2525,11 @@ X(ELIMIT, -21, RETRYABLE,
 X(ESYSTEM, -22, RETRYABLE, "the operating system refused a request")
 
 X(EUNREACHABLE, -30, RETRYABLE | MAYBE_APPLIED,
-  "the server is unreachable or did not answer in time; the request may have been applied")
+  "the server did not answer in time; the request may have been applied")
 X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and the name service")
 X(EPROTOCOL, -32, MAYBE_APPLIED,
   "the peer does not speak the Redis protocol; look at the URL's host and port")
+X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -2614,6 +2676,7 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
     err->code = code;
     err->os_error = os_error;
+    err->reason = SNIB_REASON_NONE;
     return code;
 }
 
@@ -2846,6 +2909,7 @@ struct snib__lock_kind {
 
 #define SNIB__MULTI 11 /* of locks of one client; the gate's name lists the members, see multi.c */
 #define SNIB__OUTER 12 /* of locks of several clients, carried by core/api/group.c */
+#define SNIB__QUORUM_LETTER 'q' /* begins the name of an OUTER gate that is a quorum's */
 #define SNIB__KINDS 13
 
 extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,
@@ -3101,7 +3165,8 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     struct snib__acquire how = {.wait = carrier_wait(c, now),
                                 .lease = c->parts->majority ? c->lease : 0,
                                 .permits = 1,
-                                .vote_ms = c->parts->vote_ms};
+                                .vote_ms = c->parts->vote_ms,
+                                .patient = !c->once};
     if (client->stopped)
         return code;
     if (snib__driver_start(&client->driver) != 0)
@@ -3603,7 +3668,32 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 /* held.c - holds: inspecting, waiting for a loss, releasing. */
 
-#include <string.h>
+/* ---- api/say.h --------------------------------------------------------------------------------*/
+
+/* say.h - the sentence of a result. */
+#ifndef SNIB__SAY_H
+#define SNIB__SAY_H
+
+
+/* What there is to be told. */
+struct snib__told {
+    int32_t code;
+    int32_t os_error;
+    int32_t cause;     /* a code: why there is no connection; 0 unknown */
+    int32_t reason;    /* SNIB_LOST: enum snib_reason */
+    const char *words; /* the server's; NULL: it has not spoken */
+};
+
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
+ * the server's own words.  gate NULL: it is about no lock.  The gate must not go meanwhile.  Returns out. */
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+                      const struct snib__gate *gate, const struct snib__told *told);
+
+/* snib__fail_told - the same into *err, with the code, which is returned. */
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told);
+
+#endif
 
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
@@ -3691,21 +3781,30 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     return state;
 }
 
-static int held_lost(int reason, snib_error *err)
+/* Inside: what may be said of a hold in a state. */
+static int held_told(struct snib__client *client, const struct snib__hold *hold, int state,
+                     snib_error *err)
 {
-    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it",
-                      snib_reason_text(reason));
+    struct snib__told told = {.code = SNIB_OK};
+    if (state == SNIB_HOLD_LOST)
+        told =
+            (struct snib__told){.code = SNIB_LOST, .reason = snib__hold_reason(hold, snib__now())};
+    else if (state == SNIB_HOLD_RELEASED)
+        told.code = SNIB_NOT_HELD;
+    return told.code == SNIB_OK ? SNIB_OK : snib__fail_told(err, client, hold->gate, &told);
 }
 
 int snib_hold_check(snib_hold *handle, snib_error *err)
 {
-    int32_t reason;
-    int state = snib_hold_state(handle, &reason);
-    if (state < 0)
-        return snib__fail(err, state, 0, NULL);
-    if (state == SNIB_HOLD_LOST)
-        return held_lost(reason, err);
-    return state == SNIB_HOLD_RELEASED ? snib__fail(err, SNIB_NOT_HELD, 0, NULL) : SNIB_OK;
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    code = held_told(client, hold, state, err);
+    held_leave(client, handle);
+    return code;
 }
 
 int64_t snib_hold_remaining_ms(snib_hold *handle)
@@ -3773,15 +3872,16 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         snib__driver_enter(d);
         d->hold_watchers--;
     }
-    int reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, snib__now()) : SNIB_REASON_NONE;
+    if (state == SNIB_HOLD_LOST && out_reason)
+        *out_reason = snib__hold_reason(hold, snib__now());
+    code = held_told(client, hold, state, err);
     held_leave(client, handle);
-    if (state == SNIB_HOLD_RELEASED)
-        return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
-    if (state != SNIB_HOLD_LOST)
-        return snib__fail(err, how == SNIB__PARKED_SIGNAL ? SNIB_AGAIN : SNIB_TIMEDOUT, 0, NULL);
-    if (out_reason)
-        *out_reason = reason;
-    return held_lost(reason, err);
+    if (code != SNIB_OK)
+        return code;
+    return how == SNIB__PARKED_SIGNAL
+               ? snib__fail(err, SNIB_AGAIN, 0, NULL)
+               : snib__fail(err, SNIB_TIMEDOUT, 0,
+                            "the hold was neither lost nor released in time");
 }
 
 /* ---- releasing ---- */
@@ -3800,14 +3900,12 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         held_leave(client, handle);
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else if (hold) {
-        struct snib__run run = {client, queue, token, slice, interruptible, out_op};
+        struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        int reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
+        run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
-        if (code == SNIB_LOST && reason)
-            held_lost(reason, err);
         snib__handle_put(handle);
     }
     if (queue)
@@ -4040,8 +4138,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
         snib__driver_leave(&client->driver);
         return snib__fail(err, SNIB_ESYSTEM, error, NULL);
     }
-    struct snib__run run = {client,      queue, call->token, call->slice, call->interruptible,
-                            call->out_op};
+    struct snib__run run = {
+        client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);
 }
@@ -4452,6 +4550,8 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
         code = snib__fail(err, SNIB_EINVAL, 0, "the members' names are too long together");
         goto fail;
     }
+    if (quorum)
+        text[0] = SNIB__QUORUM_LETTER;
     snib__lock_fill(lock, home, one ? SNIB__MULTI : SNIB__OUTER, o);
     lock->gate = members_gate(home, lock->kind, text, used);
     if (!lock->gate)
@@ -4610,7 +4710,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
     struct snib__op *op = error ? NULL : question_start(lock, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -4824,7 +4924,7 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
     struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -5068,8 +5168,8 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
     out->reason = hold->reason;
     out->token = hold->token;
     out->hold = hold->handle;
-    snprintf(out->text, sizeof out->text, "the lock was lost (%s): stop working under it",
-             snib_reason_text(hold->reason));
+    struct snib__told told = {.code = SNIB_LOST, .reason = hold->reason};
+    snib__say(out->text, sizeof out->text, queue->client, hold->gate, &told);
 }
 
 static void queue_next_log(struct snib__queue *queue, snib_event *out)
@@ -5292,8 +5392,6 @@ void snib_queue_free(snib_queue *handle)
 
 /* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
 
-#include <string.h>
-
 #define RUN_WAIT_MS_MAX 86400000
 
 bool snib__wait_ns(int64_t wait_ms, snib__time *out)
@@ -5339,7 +5437,7 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
 {
     struct snib__engine *engine = client->driver.engine;
-    snib__op_event(engine, op, out);
+    snib__op_event(op, out);
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
@@ -5355,6 +5453,10 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         out->texts = op->asked->texts;
         op->asked->texts = NULL;
     }
+    if (out->code != SNIB_OK) {
+        struct snib__told told = {out->code, op->os_error, op->cause, op->reason, op->words};
+        snib__say(out->text, sizeof out->text, client, op->gate, &told);
+    }
     snib__op_free(engine, op);
 }
 
@@ -5362,6 +5464,8 @@ static int run_answer(const snib_event *event, snib_error *err)
 {
     if (event->code != SNIB_OK)
         snib__fail(err, event->code, event->os_error, "%s", event->text);
+    if (event->code == SNIB_LOST && err)
+        err->reason = event->reason;
     return event->code;
 }
 
@@ -5392,8 +5496,11 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
     if (!op) {
+        struct snib__told told = {.code = code, .reason = run->reason};
+        if (code != SNIB_OK)
+            snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
-        return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
+        return code;
     }
     op->token = run->token;
     op->awaited = true;
@@ -5515,6 +5622,92 @@ void snib_op_free(snib_op *handle)
     if (gone && snib__handle_take(SNIB__OP, handle))
         snib__handle_put(handle);
     snib__handle_put(handle);
+}
+
+/* ---- api/say.c --------------------------------------------------------------------------------*/
+
+/* say.c - see say.h. */
+
+
+#include <stdio.h>
+#include <string.h>
+
+#define SAY_NAME_MAX 96 /* a result's text has room for it and more */
+
+/* What a lock is called: its kind and its name; of several, the first one's. */
+static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
+{
+    static const char *const kinds[SNIB__KINDS] = {
+        [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
+        [SNIB_WRITE] = "write lock", [SNIB_FENCED] = "fenced lock",  [SNIB_SPIN] = "spin lock",
+        [SNIB_PLAIN] = "plain lock", [SNIB_SEMAPHORE] = "semaphore", [SNIB_PERMITS] = "permits",
+        [SNIB_LATCH] = "latch",      [SNIB__MULTI] = "multi lock",   [SNIB__OUTER] = "multi lock",
+    };
+    char quoted[SAY_NAME_MAX];
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    int32_t kind = snib__gate_kind(gate);
+    bool quorum = kind == SNIB__OUTER && name[0] == SNIB__QUORUM_LETTER;
+    if (kind >= SNIB__MULTI)
+        n = strlen(++name);
+    return (size_t)snprintf(out, cap, "%s %s%s", quorum ? "quorum lock" : kinds[kind],
+                            snib__quote(quoted, sizeof quoted, name, n),
+                            kind >= SNIB__MULTI && !quorum ? " and others" : "");
+}
+
+/* Why there is no connection, or no answer: the system's word, or a code's. */
+static const char *say_cause(const struct snib__told *told)
+{
+    if (told->os_error)
+        return strerror(told->os_error);
+    return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
+}
+
+static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
+{
+    const char *cause = say_cause(told);
+    bool nothing = told->code == SNIB_ECONNECT;
+    snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
+             where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
+             nothing ? "nothing was applied" : "the request may have been applied");
+}
+
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+                      const struct snib__gate *gate, const struct snib__told *told)
+{
+    bool about_client = told->code <= SNIB_ECLOSED;
+    const char *where = gate && snib__gate_kind(gate) == SNIB__OUTER
+                            ? "its servers"
+                            : snib__engine_where(client->driver.engine);
+    size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
+    if (told->code == SNIB_LOST) {
+        snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
+                 snib_reason_text(told->reason));
+        return out;
+    }
+    n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
+        say_network(out + n, cap - n, where, told);
+    else if (told->code <= SNIB_ERESOLVE && !about_client)
+        snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
+    else
+        snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
+    n = strlen(out);
+    if (told->words && told->words[0] && n < cap)
+        snprintf(out + n, cap - n, "; the server said: %s", told->words);
+    return out;
+}
+
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told)
+{
+    char text[sizeof err->text];
+    if (!err)
+        return told->code;
+    snib__fail(err, told->code, told->os_error, "%s",
+               snib__say(text, sizeof text, client, gate, told));
+    err->reason = told->code == SNIB_LOST ? told->reason : SNIB_REASON_NONE;
+    return told->code;
 }
 
 /* ---- api/url.c --------------------------------------------------------------------------------*/
@@ -7222,8 +7415,10 @@ struct snib__node {
     snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
     bool ever_ready;
+    bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
     int os_error;
+    char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
 };
@@ -7293,6 +7488,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 int snib__op_arm(struct snib__engine *e, struct snib__op *op);
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
@@ -7300,10 +7496,11 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
                     snib__time now);
 void snib__node_forget(struct snib__engine *e, void *subject);
 bool snib__node_ready(const struct snib__engine *e);
+bool snib__node_silent(const struct snib__engine *e, snib__time now);
 void snib__node_want(struct snib__engine *e, int link, snib__time now);
 void snib__node_tick(struct snib__engine *e, snib__time now);
 snib__time snib__node_deadline(const struct snib__engine *e);
-void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now);
+void snib__node_fail_ops(struct snib__engine *e, snib__time now);
 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
@@ -9264,7 +9461,9 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
     if (!op)
         return NULL;
-    op->deadline = wait == SNIB__NEVER ? SNIB__NEVER : now + wait;
+    op->once = wait == 0;
+    if (wait != SNIB__NEVER)
+        op->deadline = now + (op->once ? e->config.try_timeout : wait);
     return ask_start(e, op, now);
 }
 
@@ -9835,6 +10034,7 @@ void snib__engine_free(struct snib__engine *e)
     for (struct snib__op *op = e->live; op; op = op->live_next) {
         free(op->answer);
         snib__asked_free(op->asked);
+        free(op->words);
     }
     snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
     snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
@@ -9849,6 +10049,11 @@ void snib__engine_free(struct snib__engine *e)
 const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
     return e->node.links[SNIB__COMMAND].conn.resp;
+}
+
+const char *snib__engine_where(const struct snib__engine *e)
+{
+    return e->config.where ? e->config.where : "the server";
 }
 
 struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
@@ -9932,7 +10137,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
-    snib__node_fail_ops(e, SNIB_EUNREACHABLE, 0, now);
+    snib__node_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -10112,6 +10317,11 @@ const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
     return gate->name;
 }
 
+int32_t snib__gate_kind(const struct snib__gate *gate)
+{
+    return gate->kind->kind;
+}
+
 void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
@@ -10264,7 +10474,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         return NULL;
     op->owner = how->owner;
     op->once = how->wait == 0;
-    op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    if (how->wait != SNIB__NEVER && !(op->once && how->patient))
+        op->deadline = now + (op->once ? e->config.try_timeout : how->wait);
     if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
@@ -10806,6 +11017,18 @@ bool snib__node_ready(const struct snib__engine *e)
     return e->node.links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
 }
 
+/* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
+ * known now. */
+bool snib__node_silent(const struct snib__engine *e, snib__time now)
+{
+    const struct snib__node *node = &e->node;
+    snib__time since = snib__node_ready(e) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
+                                           : node->down_since;
+    if (!snib__node_ready(e) && node->failed)
+        return true;
+    return since != SNIB__NEVER && since + e->config.try_timeout <= now;
+}
+
 /* ---- sending ---- */
 
 static int node_encode(struct snib__engine *e, int kind, void *subject, struct snib__buf *out)
@@ -11013,13 +11236,13 @@ static bool node_needed(const struct snib__engine *e, int link)
 }
 
 /* Operations that cannot come to an end without the server end now. */
-void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now)
+void snib__node_fail_ops(struct snib__engine *e, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
         if (snib__outer_is(op->gate))
             continue;
-        op->os_error = os_error;
+        int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
         next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, code);
@@ -11042,8 +11265,10 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
+    node->failed = true;
     node->failure = code;
     node->os_error = os_error;
+    memcpy(node->words, conn->words, sizeof node->words);
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
@@ -11054,13 +11279,13 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         } else {
             struct snib__op *op = request.subject;
             op->os_error = os_error;
+            op->cause = code;
             if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code) || !node->ever_ready)
-        if (code != SNIB_ELOADING)
-            snib__node_fail_ops(e, code, os_error, now);
+    if (node_hopeless(code))
+        snib__node_fail_ops(e, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_arm(e, op);
 }
@@ -11085,8 +11310,8 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     if (link == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
-                         snib_code_text(code));
+        snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
+                         os_error ? strerror(os_error) : snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -11121,10 +11346,11 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
-    snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__engine_where(e));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
+    node->failed = false;
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
@@ -11287,7 +11513,6 @@ snib__time snib__node_deadline(const struct snib__engine *e)
  * generation can tell that a pointer has become somebody else.
  */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11446,6 +11671,8 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
         snib__gate_put(e, op->gate);
     free(op->answer);
     snib__asked_free(op->asked);
+    free(op->words);
+    op->words = NULL;
     op->answer = NULL;
     op->asked = NULL;
     op->gate = NULL;
@@ -11476,21 +11703,12 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     e->done_tail = op;
 }
 
-/* Done with an error reply whose text is worth showing. */
+/* Done with an error reply: the server's own words are kept. */
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (code == SNIB_ESERVER && !op->answer)
-        op->answer = calloc(1, sizeof *op->answer);
-    if (code == SNIB_ESERVER && op->answer) {
-        char shown[160];
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < n && kept < sizeof shown - 1; i++)
-            shown[kept++] = server_text[i] >= ' ' && server_text[i] < 127 ? server_text[i] : '?';
-        shown[kept] = 0;
-        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s",
-                 shown);
-    }
+    if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
+        snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
     snib__op_done(e, op, code);
 }
 
@@ -11515,6 +11733,31 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
+/* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
+ * question changes nothing, or ends with its link. */
+static bool op_unsure(const struct snib__op *op)
+{
+    const struct snib__hold *hold = op->hold;
+    return hold && ((hold->flags & SNIB__RESENT) ||
+                    (hold->gate->wait && hold->gate->wait->incoming == hold));
+}
+
+/* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
+ * of wherever it is. */
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
+{
+    const struct snib__node *node = &e->node;
+    if (snib__node_ready(e))
+        return SNIB_EUNREACHABLE;
+    op->os_error = node->os_error;
+    op->cause = node->failure;
+    if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
+        memcpy(op->words, node->words, sizeof node->words);
+    if (op_unsure(op))
+        return SNIB_EUNREACHABLE;
+    return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
+}
+
 /* Put the operation's next deadline into the heap: of its wait, or of its patience.  0 or -1. */
 int snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
@@ -11527,17 +11770,27 @@ int snib__op_arm(struct snib__engine *e, struct snib__op *op)
     return snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
 }
 
+/* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
+static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    if (snib__outer_is(op->gate))
+        return SNIB_TIMEDOUT;
+    if (snib__node_silent(e, now) || op->kind == SNIB__OP_PING)
+        return snib__op_unreached(e, op);
+    if (op->once)
+        return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
+    return SNIB_TIMEDOUT;
+}
+
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline         ? SNIB_TIMEDOUT
-                   : now >= op_patience(e, op) ? e->node.failure
+    int32_t code = now >= op->deadline         ? op_overdue(e, op, now)
+                   : now >= op_patience(e, op) ? snib__op_unreached(e, op)
                                                : 0;
     if (code == 0) {
         snib__op_arm(e, op);
         return;
     }
-    if (code != SNIB_TIMEDOUT)
-        op->os_error = e->node.os_error;
     snib__gate_leave(e, op, now);
     snib__op_done(e, op, code);
 }
@@ -11557,23 +11810,17 @@ bool snib__op_in_flight(const struct snib__op *op)
     return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
 }
 
-void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
+void snib__op_event(const struct snib__op *op, snib_event *out)
 {
-    if (op->answer && (op->code == SNIB_OK || op->answer->text[0]))
+    if (op->answer && op->code == SNIB_OK)
         *out = *op->answer;
-    else {
+    else
         memset(out, 0, offsetof(snib_event, text) + 1);
-        if (op->code < 0 && op->os_error)
-            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code),
-                     strerror(op->os_error));
-        else if (op->code != SNIB_OK)
-            snprintf(out->text, sizeof out->text, "%s", snib_code_text(op->code));
-    }
-    (void)e;
     out->size = sizeof *out;
     out->kind = SNIB_EVENT_DONE;
     out->code = op->code;
     out->os_error = op->os_error;
+    out->reason = op->reason;
 }
 
 /* ---- engine/outer.c ---------------------------------------------------------------------------*/
@@ -12064,6 +12311,8 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
+    if (op && code == SNIB_LOST) /* all that is known: it is not there */
+        op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
@@ -12209,6 +12458,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         if (error ==
             SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
             snib__gate_ref(gate);
+            hold->reason = SNIB_REASON_TAKEN;
             snib__gate_released(e, hold, SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
@@ -12222,6 +12472,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
+    if (!ours && now >= hold->deadline)
+        hold->reason = hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
@@ -13664,7 +13916,8 @@ static void group_refused(struct snib__group *group, int32_t code)
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
     /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
-    if (group->failure == 0 || (group->failure < 0 && code > 0))
+    if (group->failure == 0 || (group->failure < 0 && code > 0) ||
+        (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
         group->failure = code;
     if (hoped < group->need || !group->majority)
         group_fail_round(group);
@@ -15302,6 +15555,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     int bad = 0;
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
+    conn->words[0] = 0;
+    conn->password = login->password;
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
@@ -15336,6 +15591,13 @@ static int conn_fail(struct snib__conn *conn, int32_t code)
 {
     conn->failure = code;
     return -1;
+}
+
+static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib__value *reply)
+{
+    snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply), reply->count,
+                conn->password);
+    return conn_fail(conn, code);
 }
 
 /* The value of "name:value\r\n" in an INFO text. */
@@ -15386,14 +15648,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
-            return conn_fail(conn, code);
+            return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)
-            return conn_fail(conn, SNIB_EAUTH);
+            return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
         if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
-            return conn_fail(conn, SNIB_EAUTH);
+            return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
-            return conn_fail(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE);
+            return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);
         /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
         return 0;
     }
@@ -15426,10 +15688,12 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         }
         if (conn->ring_count ==
             0) /* an answer to nothing, such as "max number of clients reached" */
-            return conn_fail(conn, (*reply)->type == SNIB__RESP_ERROR
-                                       ? snib__conn_classify(snib__resp_text(conn->resp, *reply),
-                                                             (*reply)->count)
-                                       : SNIB_EPROTOCOL);
+            return (*reply)->type == SNIB__RESP_ERROR
+                       ? conn_refused(conn,
+                                      snib__conn_classify(snib__resp_text(conn->resp, *reply),
+                                                          (*reply)->count),
+                                      *reply)
+                       : conn_fail(conn, SNIB_EPROTOCOL);
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;
@@ -15745,4 +16009,63 @@ void snib__text_show(char *out, size_t cap, const char *bytes, size_t n)
     size_t kept = n < cap ? n : cap - 1;
     memcpy(out, bytes, kept);
     snib__text_clean(out, kept, kept < n);
+}
+
+/* ---- net/words.c ------------------------------------------------------------------------------*/
+
+/* words.c - see words.h. */
+
+#include <stdbool.h>
+#include <string.h>
+
+#define WORDS_SECRET_LONG 6 /* is no part of a word by chance */
+
+/* The length of what is before the first of these. */
+static size_t words_before(const char *text, size_t n)
+{
+    static const char *const ends[] = {", with args beginning with", " script: "};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const char *at = memmem(text, n, ends[i], strlen(ends[i]));
+        if (at)
+            n = (size_t)(at - text);
+    }
+    return n;
+}
+
+static bool words_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* How many bytes at `at` are the secret, or its beginning that was cut off; 0: none.  One that could as well
+ * be a part of a word of the server's must stand alone. */
+static size_t words_secret(const char *text, size_t at, size_t n, const char *secret)
+{
+    size_t len = secret ? strlen(secret) : 0, left = n - at;
+    size_t same = left < len ? left : len;
+    if (same == 0 || (same < len && same < 3) || memcmp(text + at, secret, same) != 0)
+        return 0;
+    bool alone = (at == 0 || !words_letter(text[at - 1])) &&
+                 (same == left || !words_letter(text[at + same]));
+    return alone || same >= WORDS_SECRET_LONG ? same : 0;
+}
+
+void snib__words(char *out, size_t cap, const char *text, size_t n, const char *secret)
+{
+    size_t used = 0;
+    n = words_before(text, n);
+    for (size_t i = 0; i < n && used + 4 < cap;) {
+        size_t hidden = words_secret(text, i, n, secret);
+        if (hidden) {
+            memcpy(out + used, "***", 3);
+            used += 3;
+            i += hidden;
+        } else {
+            out[used++] = text[i] >= ' ' && text[i] < 127 ? text[i] : '?';
+            i++;
+        }
+    }
+    while (used > 0 && (out[used - 1] == ' ' || out[used - 1] == '.'))
+        used--;
+    out[used] = 0;
 }

@@ -369,13 +369,13 @@ func TestBadInput(t *testing.T) {
 		"redis://:canary@h/x":            snib.ErrInvalidURL,
 		"unix://relative":                snib.ErrInvalidURL,
 		"rediss://localhost":             snib.ErrNotSupported,
-		"redis://127.0.0.1:1":            snib.ErrUnreachable,
-		"unix:///nowhere/canary":         snib.ErrUnreachable,
+		"redis://127.0.0.1:1":            snib.ErrNotConnected,
+		"unix://:canary@/nowhere/at/all": snib.ErrUnreachable, // of which ErrNotConnected is one
 		"unix://:canary-wrong@" + s.path: snib.ErrAuth,
 		"unix://" + s.path:               snib.ErrAuth,
 		fine + "?db=99":                  snib.ErrInvalidDatabase,
 	} {
-		_, err := snib.Open(background, url)
+		_, err := snib.Open(background, url, snib.Patience(300*time.Millisecond))
 		expect("url "+url, err, want)
 	}
 	_, err = snib.Open(background, "redis://nul\x00byte")

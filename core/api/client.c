@@ -3,6 +3,7 @@
 #include "api/name.h"
 #include "api/objects.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -57,6 +58,7 @@ static int client_check_options(snib_client_options *o, snib_error *err)
         !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
         !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
+        !client_range(&o->try_timeout_ms, 1000, 1, CLIENT_TIME_MAX) ||
         !client_range(&o->recheck_ms, 3000, 50, 60000))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
     return SNIB_OK;
@@ -114,12 +116,29 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
+/* The server's address as it stands in errors and log records. */
+static void client_where(struct snib__client *client)
+{
+    const struct snib__url *url = &client->driver.way.url;
+    snib_error clean;
+    if (url->is_unix)
+        snib__fail(&clean, 0, 0, "%s", url->path);
+    else if (strchr(url->host, ':'))
+        snib__fail(&clean, 0, 0, "[%s]:%d", url->host, url->port);
+    else
+        snib__fail(&clean, 0, 0, "%.90s%s:%d", url->host, strlen(url->host) > 90 ? "..." : "",
+                   url->port);
+    snprintf(client->where, sizeof client->where, "%.*s", (int)sizeof client->where - 1,
+             clean.text);
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
+    client_where(client);
     struct snib__config config = {
         .login = {client->driver.way.url.username, client->driver.way.url.password,
                   client->driver.way.url.database},
@@ -128,7 +147,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
+        .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
+        .where = client->where,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .home = client,
@@ -378,7 +399,7 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         if (!client->stopped && (code = client_start(client, err)) != SNIB_OK) {
             snib__driver_leave(&client->driver);
         } else {
-            struct snib__run run = {client, queue, token, slice, false, out_op};
+            struct snib__run run = {client, queue, token, slice, false, out_op, NULL, 0};
             op = snib__engine_ping(client->driver.engine, wait, snib__now(), &code);
             code = snib__run(&run, op, code, &event, err);
         }

@@ -24,6 +24,7 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     snib__text_clean(err->text, strlen(err->text), n >= (int)sizeof err->text);
     err->code = code;
     err->os_error = os_error;
+    err->reason = SNIB_REASON_NONE;
     return code;
 }
 

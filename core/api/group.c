@@ -223,7 +223,8 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     struct snib__acquire how = {.wait = carrier_wait(c, now),
                                 .lease = c->parts->majority ? c->lease : 0,
                                 .permits = 1,
-                                .vote_ms = c->parts->vote_ms};
+                                .vote_ms = c->parts->vote_ms,
+                                .patient = !c->once};
     if (client->stopped)
         return code;
     if (snib__driver_start(&client->driver) != 0)

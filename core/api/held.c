@@ -1,7 +1,5 @@
 /* held.c - holds: inspecting, waiting for a loss, releasing. */
-#include "api/objects.h"
-
-#include <string.h>
+#include "api/say.h"
 
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
                                     snib_error *err, int32_t *out_code)
@@ -89,21 +87,30 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     return state;
 }
 
-static int held_lost(int reason, snib_error *err)
+/* Inside: what may be said of a hold in a state. */
+static int held_told(struct snib__client *client, const struct snib__hold *hold, int state,
+                     snib_error *err)
 {
-    return snib__fail(err, SNIB_LOST, 0, "the lock was lost (%s): stop working under it",
-                      snib_reason_text(reason));
+    struct snib__told told = {.code = SNIB_OK};
+    if (state == SNIB_HOLD_LOST)
+        told =
+            (struct snib__told){.code = SNIB_LOST, .reason = snib__hold_reason(hold, snib__now())};
+    else if (state == SNIB_HOLD_RELEASED)
+        told.code = SNIB_NOT_HELD;
+    return told.code == SNIB_OK ? SNIB_OK : snib__fail_told(err, client, hold->gate, &told);
 }
 
 int snib_hold_check(snib_hold *handle, snib_error *err)
 {
-    int32_t reason;
-    int state = snib_hold_state(handle, &reason);
-    if (state < 0)
-        return snib__fail(err, state, 0, NULL);
-    if (state == SNIB_HOLD_LOST)
-        return held_lost(reason, err);
-    return state == SNIB_HOLD_RELEASED ? snib__fail(err, SNIB_NOT_HELD, 0, NULL) : SNIB_OK;
+    struct snib__client *client;
+    int32_t code;
+    struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
+    if (!hold)
+        return code;
+    int state = snib__hold_state(client->driver.engine, hold, snib__now());
+    code = held_told(client, hold, state, err);
+    held_leave(client, handle);
+    return code;
 }
 
 int64_t snib_hold_remaining_ms(snib_hold *handle)
@@ -171,15 +178,16 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
         snib__driver_enter(d);
         d->hold_watchers--;
     }
-    int reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold, snib__now()) : SNIB_REASON_NONE;
+    if (state == SNIB_HOLD_LOST && out_reason)
+        *out_reason = snib__hold_reason(hold, snib__now());
+    code = held_told(client, hold, state, err);
     held_leave(client, handle);
-    if (state == SNIB_HOLD_RELEASED)
-        return snib__fail(err, SNIB_NOT_HELD, 0, NULL);
-    if (state != SNIB_HOLD_LOST)
-        return snib__fail(err, how == SNIB__PARKED_SIGNAL ? SNIB_AGAIN : SNIB_TIMEDOUT, 0, NULL);
-    if (out_reason)
-        *out_reason = reason;
-    return held_lost(reason, err);
+    if (code != SNIB_OK)
+        return code;
+    return how == SNIB__PARKED_SIGNAL
+               ? snib__fail(err, SNIB_AGAIN, 0, NULL)
+               : snib__fail(err, SNIB_TIMEDOUT, 0,
+                            "the hold was neither lost nor released in time");
 }
 
 /* ---- releasing ---- */
@@ -198,14 +206,12 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         held_leave(client, handle);
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else if (hold) {
-        struct snib__run run = {client, queue, token, slice, interruptible, out_op};
+        struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
-        int reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
+        run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
-        if (code == SNIB_LOST && reason)
-            held_lost(reason, err);
         snib__handle_put(handle);
     }
     if (queue)

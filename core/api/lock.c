@@ -204,8 +204,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
         snib__driver_leave(&client->driver);
         return snib__fail(err, SNIB_ESYSTEM, error, NULL);
     }
-    struct snib__run run = {client,      queue, call->token, call->slice, call->interruptible,
-                            call->out_op};
+    struct snib__run run = {
+        client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);
 }

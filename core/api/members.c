@@ -227,6 +227,8 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
         code = snib__fail(err, SNIB_EINVAL, 0, "the members' names are too long together");
         goto fail;
     }
+    if (quorum)
+        text[0] = SNIB__QUORUM_LETTER;
     snib__lock_fill(lock, home, one ? SNIB__MULTI : SNIB__OUTER, o);
     lock->gate = members_gate(home, lock->kind, text, used);
     if (!lock->gate)

@@ -21,7 +21,8 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    char where[112]; /* the server's address, for people */
+    bool stopped;    /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
 };
 
@@ -92,7 +93,9 @@ struct snib__run {
     uint64_t token;
     snib__time slice; /* how long to stay; 0: submit */
     bool interruptible;
-    snib_op **out_op; /* NULL: the caller cannot go on with it */
+    snib_op **out_op;              /* NULL: the caller cannot go on with it */
+    const struct snib__gate *gate; /* what it is about; NULL: no lock */
+    int32_t reason;                /* of SNIB_LOST without an operation */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
 int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, snib_event *out_event,

@@ -42,7 +42,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
     struct snib__op *op = error ? NULL : question_start(lock, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -256,7 +256,7 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
-    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op};
+    struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
     struct snib__op *op = error ? NULL : question_texts_start(client, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;

@@ -3,7 +3,7 @@
  * Operations and holds are linked into the queue themselves, so an event needs no memory and cannot be
  * dropped.  The descriptor is written when the queue stops being empty and read when it is found empty.
  */
-#include "api/objects.h"
+#include "api/say.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -143,8 +143,8 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
     out->reason = hold->reason;
     out->token = hold->token;
     out->hold = hold->handle;
-    snprintf(out->text, sizeof out->text, "the lock was lost (%s): stop working under it",
-             snib_reason_text(hold->reason));
+    struct snib__told told = {.code = SNIB_LOST, .reason = hold->reason};
+    snib__say(out->text, sizeof out->text, queue->client, hold->gate, &told);
 }
 
 static void queue_next_log(struct snib__queue *queue, snib_event *out)

@@ -1,8 +1,7 @@
 /* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
 #include "api/objects.h"
+#include "api/say.h"
 #include "engine/ask.h"
-
-#include <string.h>
 
 #define RUN_WAIT_MS_MAX 86400000
 
@@ -49,7 +48,7 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
 {
     struct snib__engine *engine = client->driver.engine;
-    snib__op_event(engine, op, out);
+    snib__op_event(op, out);
     out->token = op->token;
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
@@ -65,6 +64,10 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         out->texts = op->asked->texts;
         op->asked->texts = NULL;
     }
+    if (out->code != SNIB_OK) {
+        struct snib__told told = {out->code, op->os_error, op->cause, op->reason, op->words};
+        snib__say(out->text, sizeof out->text, client, op->gate, &told);
+    }
     snib__op_free(engine, op);
 }
 
@@ -72,6 +75,8 @@ static int run_answer(const snib_event *event, snib_error *err)
 {
     if (event->code != SNIB_OK)
         snib__fail(err, event->code, event->os_error, "%s", event->text);
+    if (event->code == SNIB_LOST && err)
+        err->reason = event->reason;
     return event->code;
 }
 
@@ -102,8 +107,11 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
     if (!op) {
+        struct snib__told told = {.code = code, .reason = run->reason};
+        if (code != SNIB_OK)
+            snib__fail_told(err, client, run->gate, &told);
         snib__driver_leave(driver);
-        return code == SNIB_OK ? SNIB_OK : snib__fail(err, code, 0, NULL);
+        return code;
     }
     op->token = run->token;
     op->awaited = true;

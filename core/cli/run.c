@@ -285,7 +285,7 @@ static int take_events(struct run *run)
             on_lost(run, snib_reason_text(events[i].reason));
         } else if (events[i].kind == SNIB_EVENT_DONE && events[i].code != SNIB_OK) {
             err = (snib_error){.code = events[i].code, .os_error = events[i].os_error};
-            snprintf(err.text, sizeof err.text, "%s", events[i].text);
+            snprintf(err.text, sizeof err.text, "%.*s", (int)sizeof err.text - 1, events[i].text);
             code = cli_fail(run->cli, &err);
         } else if (events[i].kind == SNIB_EVENT_DONE) {
             code = on_done(run, &events[i]);

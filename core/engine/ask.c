@@ -46,7 +46,9 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     struct snib__op *op = snib__op_new(e, SNIB__OP_PING, NULL, now, out_code);
     if (!op)
         return NULL;
-    op->deadline = wait == SNIB__NEVER ? SNIB__NEVER : now + wait;
+    op->once = wait == 0;
+    if (wait != SNIB__NEVER)
+        op->deadline = now + (op->once ? e->config.try_timeout : wait);
     return ask_start(e, op, now);
 }
 

@@ -63,6 +63,7 @@ void snib__engine_free(struct snib__engine *e)
     for (struct snib__op *op = e->live; op; op = op->live_next) {
         free(op->answer);
         snib__asked_free(op->asked);
+        free(op->words);
     }
     snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
     snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
@@ -77,6 +78,11 @@ void snib__engine_free(struct snib__engine *e)
 const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
     return e->node.links[SNIB__COMMAND].conn.resp;
+}
+
+const char *snib__engine_where(const struct snib__engine *e)
+{
+    return e->config.where ? e->config.where : "the server";
 }
 
 struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
@@ -160,7 +166,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
-    snib__node_fail_ops(e, SNIB_EUNREACHABLE, 0, now);
+    snib__node_fail_ops(e, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)

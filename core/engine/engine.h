@@ -29,16 +29,18 @@ enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLO
 
 struct snib__config {
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
+    const char *where;        /* the server's address, for people; the same; NULL: not said */
     char uuid[37];            /* the client id */
     uint64_t seed;            /* for jitter */
     uint64_t first_number;    /* of the first owner */
-    snib__time lease, reply_timeout, patience, recheck;
+    snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
     void *home; /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
+const char *snib__engine_where(const struct snib__engine *engine); /* constant */
 void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
@@ -100,17 +102,20 @@ struct snib__op {
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
     int32_t code;
     int32_t os_error;
+    int32_t cause; /* why there is no connection; 0 unknown */
     uint8_t kind;  /* enum snib__op_kind */
     uint8_t place; /* engine: where it is, see gate.c */
     bool once;     /* one try */
     bool waited;
     bool done;
+    uint8_t reason; /* of SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
         int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
         int64_t token, first_ms, ms; /* a grant that came while a request was on its way */
     } fair;
-    snib_event *answer; /* INFO, LIST, and errors with words of their own; NULL else */
+    snib_event *answer; /* INFO, COUNT; NULL else */
+    char *words;        /* the server's, of an error; NULL: it has not spoken, or no memory */
     struct snib__asked *asked;
     /* the caller's */
     void *handle;
@@ -132,6 +137,7 @@ struct snib__acquire {
     uint32_t
         vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
     uint8_t options; /* SNIB_LOCK_* */
+    bool patient;    /* one try that endures an unreachable server like a longer wait */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
@@ -140,6 +146,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, con
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 /* Its name, not ended by a NUL; constant. */
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
+int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
@@ -174,8 +181,8 @@ bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib_
 
 /* The next operation that has ended, in order of completion. */
 struct snib__op *snib__engine_take_done(struct snib__engine *engine);
-/* The operation's detail as an event without hold and token. */
-void snib__op_event(const struct snib__engine *engine, const struct snib__op *op, snib_event *out);
+/* The operation's result as an event without hold, token and the sentence of an error. */
+void snib__op_event(const struct snib__op *op, snib_event *out);
 /* The running operations, linked by live_next. */
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */

@@ -81,6 +81,11 @@ const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
     return gate->name;
 }
 
+int32_t snib__gate_kind(const struct snib__gate *gate)
+{
+    return gate->kind->kind;
+}
+
 void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;
@@ -233,7 +238,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         return NULL;
     op->owner = how->owner;
     op->once = how->wait == 0;
-    op->deadline = how->wait == 0 || how->wait == SNIB__NEVER ? SNIB__NEVER : now + how->wait;
+    if (how->wait != SNIB__NEVER && !(op->once && how->patient))
+        op->deadline = now + (op->once ? e->config.try_timeout : how->wait);
     if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))

@@ -21,6 +21,7 @@
 
 #include "engine/engine.h"
 #include "locks/kind.h"
+#include "net/words.h"
 
 #define SNIB__BATCH_MAX 100
 #define SNIB__MARGIN                                                                               \
@@ -179,8 +180,10 @@ struct snib__node {
     snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
     bool ever_ready;
+    bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
     int os_error;
+    char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
 };
@@ -250,6 +253,7 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 int snib__op_arm(struct snib__engine *e, struct snib__op *op);
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
@@ -257,10 +261,11 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
                     snib__time now);
 void snib__node_forget(struct snib__engine *e, void *subject);
 bool snib__node_ready(const struct snib__engine *e);
+bool snib__node_silent(const struct snib__engine *e, snib__time now);
 void snib__node_want(struct snib__engine *e, int link, snib__time now);
 void snib__node_tick(struct snib__engine *e, snib__time now);
 snib__time snib__node_deadline(const struct snib__engine *e);
-void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now);
+void snib__node_fail_ops(struct snib__engine *e, snib__time now);
 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,

@@ -21,6 +21,18 @@ bool snib__node_ready(const struct snib__engine *e)
     return e->node.links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
 }
 
+/* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
+ * known now. */
+bool snib__node_silent(const struct snib__engine *e, snib__time now)
+{
+    const struct snib__node *node = &e->node;
+    snib__time since = snib__node_ready(e) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
+                                           : node->down_since;
+    if (!snib__node_ready(e) && node->failed)
+        return true;
+    return since != SNIB__NEVER && since + e->config.try_timeout <= now;
+}
+
 /* ---- sending ---- */
 
 static int node_encode(struct snib__engine *e, int kind, void *subject, struct snib__buf *out)
@@ -228,13 +240,13 @@ static bool node_needed(const struct snib__engine *e, int link)
 }
 
 /* Operations that cannot come to an end without the server end now. */
-void snib__node_fail_ops(struct snib__engine *e, int32_t code, int os_error, snib__time now)
+void snib__node_fail_ops(struct snib__engine *e, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
         if (snib__outer_is(op->gate))
             continue;
-        op->os_error = os_error;
+        int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
         next = op->live_next; /* leaving lets others try, and their end may come of that */
         snib__op_done(e, op, code);
@@ -257,8 +269,10 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
+    node->failed = true;
     node->failure = code;
     node->os_error = os_error;
+    memcpy(node->words, conn->words, sizeof node->words);
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
@@ -269,13 +283,13 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
         } else {
             struct snib__op *op = request.subject;
             op->os_error = os_error;
+            op->cause = code;
             if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code) || !node->ever_ready)
-        if (code != SNIB_ELOADING)
-            snib__node_fail_ops(e, code, os_error, now);
+    if (node_hopeless(code))
+        snib__node_fail_ops(e, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_arm(e, op);
 }
@@ -300,8 +314,8 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     if (link == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, now);
     } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "the connection to the server is down: %s",
-                         snib_code_text(code));
+        snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
+                         os_error ? strerror(os_error) : snib_code_text(code));
         node_command_down(e, oldest, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
@@ -336,10 +350,11 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
-    snib__engine_log(e, SNIB_LOG_INFO, "connected to the server");
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__engine_where(e));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
+    node->failed = false;
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;

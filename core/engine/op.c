@@ -7,7 +7,6 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +165,8 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
         snib__gate_put(e, op->gate);
     free(op->answer);
     snib__asked_free(op->asked);
+    free(op->words);
+    op->words = NULL;
     op->answer = NULL;
     op->asked = NULL;
     op->gate = NULL;
@@ -196,21 +197,12 @@ void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
     e->done_tail = op;
 }
 
-/* Done with an error reply whose text is worth showing. */
+/* Done with an error reply: the server's own words are kept. */
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n)
 {
-    if (code == SNIB_ESERVER && !op->answer)
-        op->answer = calloc(1, sizeof *op->answer);
-    if (code == SNIB_ESERVER && op->answer) {
-        char shown[160];
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < n && kept < sizeof shown - 1; i++)
-            shown[kept++] = server_text[i] >= ' ' && server_text[i] < 127 ? server_text[i] : '?';
-        shown[kept] = 0;
-        snprintf(op->answer->text, sizeof op->answer->text, "the server answered with an error: %s",
-                 shown);
-    }
+    if (n > 0 && (op->words = malloc(SNIB__WORDS_MAX)))
+        snib__words(op->words, SNIB__WORDS_MAX, server_text, n, e->config.login.password);
     snib__op_done(e, op, code);
 }
 
@@ -235,6 +227,31 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
+/* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
+ * question changes nothing, or ends with its link. */
+static bool op_unsure(const struct snib__op *op)
+{
+    const struct snib__hold *hold = op->hold;
+    return hold && ((hold->flags & SNIB__RESENT) ||
+                    (hold->gate->wait && hold->gate->wait->incoming == hold));
+}
+
+/* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
+ * of wherever it is. */
+int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
+{
+    const struct snib__node *node = &e->node;
+    if (snib__node_ready(e))
+        return SNIB_EUNREACHABLE;
+    op->os_error = node->os_error;
+    op->cause = node->failure;
+    if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
+        memcpy(op->words, node->words, sizeof node->words);
+    if (op_unsure(op))
+        return SNIB_EUNREACHABLE;
+    return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
+}
+
 /* Put the operation's next deadline into the heap: of its wait, or of its patience.  0 or -1. */
 int snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
@@ -247,17 +264,27 @@ int snib__op_arm(struct snib__engine *e, struct snib__op *op)
     return snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
 }
 
+/* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
+static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, snib__time now)
+{
+    if (snib__outer_is(op->gate))
+        return SNIB_TIMEDOUT;
+    if (snib__node_silent(e, now) || op->kind == SNIB__OP_PING)
+        return snib__op_unreached(e, op);
+    if (op->once)
+        return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
+    return SNIB_TIMEDOUT;
+}
+
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline         ? SNIB_TIMEDOUT
-                   : now >= op_patience(e, op) ? e->node.failure
+    int32_t code = now >= op->deadline         ? op_overdue(e, op, now)
+                   : now >= op_patience(e, op) ? snib__op_unreached(e, op)
                                                : 0;
     if (code == 0) {
         snib__op_arm(e, op);
         return;
     }
-    if (code != SNIB_TIMEDOUT)
-        op->os_error = e->node.os_error;
     snib__gate_leave(e, op, now);
     snib__op_done(e, op, code);
 }
@@ -277,21 +304,15 @@ bool snib__op_in_flight(const struct snib__op *op)
     return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
 }
 
-void snib__op_event(const struct snib__engine *e, const struct snib__op *op, snib_event *out)
+void snib__op_event(const struct snib__op *op, snib_event *out)
 {
-    if (op->answer && (op->code == SNIB_OK || op->answer->text[0]))
+    if (op->answer && op->code == SNIB_OK)
         *out = *op->answer;
-    else {
+    else
         memset(out, 0, offsetof(snib_event, text) + 1);
-        if (op->code < 0 && op->os_error)
-            snprintf(out->text, sizeof out->text, "%s (%s)", snib_code_text(op->code),
-                     strerror(op->os_error));
-        else if (op->code != SNIB_OK)
-            snprintf(out->text, sizeof out->text, "%s", snib_code_text(op->code));
-    }
-    (void)e;
     out->size = sizeof *out;
     out->kind = SNIB_EVENT_DONE;
     out->code = op->code;
     out->os_error = op->os_error;
+    out->reason = op->reason;
 }

@@ -13,6 +13,8 @@
  * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
  * Strings     that come with a length need no terminator and are copied before the call returns.
  * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
+ * Unreachable a wait that ends while the server does not answer ends as SNIB_ECONNECT or SNIB_EUNREACHABLE,
+ *             for nobody knows then whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT were told so.
  * Threads     every function may be called from any thread unless it says otherwise, and none is
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
@@ -79,9 +81,10 @@ enum snib_code {
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
     SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
-    SNIB_EUNREACHABLE = -30, /* no usable connection, or no answer in time; maybe applied */
+    SNIB_EUNREACHABLE = -30, /* sent, but no answer came in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
+    SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -102,11 +105,13 @@ enum snib_code {
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
-/* An error's detail, owned by the caller.  text is one sentence without a newline. */
+/* An error's detail, owned by the caller.  text is one sentence without a newline: what happened, to which
+ * lock, at which server, and the server's own words if it spoke (never a password). */
 typedef struct snib_error {
     int32_t code;
     int32_t os_error; /* errno where there is one, else 0 */
-    char text[248];
+    int32_t reason;   /* SNIB_LOST: enum snib_reason; else 0 */
+    char text[244];
 } snib_error;
 
 SNIB_API const char *
@@ -136,6 +141,7 @@ typedef struct snib_client_options {
                                    long again to resolve it; default 3000 */
     int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
+    int64_t try_timeout_ms; /* how long a wait of 0 does: one round trip's patience; default 1000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0 none */
     int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
@@ -165,8 +171,8 @@ SNIB_API int snib_client_open(const char *url, const snib_client_options *option
 
 /* snib_client_ping - connect if need be and ask the server for an answer.
  *
- * Blocks   for at most wait_ms (-1: the client's patience).
- * Returns  SNIB_OK, SNIB_TIMEDOUT, or an error of the network, server or state group.
+ * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).
+ * Returns  SNIB_OK, or an error of the network, server or state group.
  */
 SNIB_API int snib_client_ping(snib_client *client, int64_t wait_ms, snib_error *err);
 SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *queue,
@@ -583,6 +589,7 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  *          SNIB_LOST    it was not held any more when the release came; another may have had the lock.
  *          SNIB_NOT_HELD  this hold has been released before.
  *          SNIB_EUNREACHABLE  no answer; the client goes on trying until the lease has ended.
+ *          SNIB_ECONNECT  no connection, so it was not sent; the client goes on trying just so.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
@@ -637,7 +644,7 @@ typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
-    int32_t reason;  /* LOST: enum snib_reason;  LOG: enum snib_log_level */
+    int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
     snib_texts *texts; /* DONE of a list or describe with SNIB_OK: yours now, see snib_texts_free() */

@@ -119,7 +119,8 @@ static void group_refused(struct snib__group *group, int32_t code)
     for (uint32_t i = 0; i < group->n; i++)
         hoped += group->members[i].again;
     /* A held lock outweighs an unreachable node: waiting may help, and once is answered by "busy". */
-    if (group->failure == 0 || (group->failure < 0 && code > 0))
+    if (group->failure == 0 || (group->failure < 0 && code > 0) ||
+        (group->failure == SNIB_ECONNECT && code == SNIB_EUNREACHABLE)) /* one of them was asked */
         group->failure = code;
     if (hoped < group->need || !group->majority)
         group_fail_round(group);

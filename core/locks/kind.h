@@ -89,6 +89,7 @@ struct snib__lock_kind {
 
 #define SNIB__MULTI 11 /* of locks of one client; the gate's name lists the members, see multi.c */
 #define SNIB__OUTER 12 /* of locks of several clients, carried by core/api/group.c */
+#define SNIB__QUORUM_LETTER 'q' /* begins the name of an OUTER gate that is a quorum's */
 #define SNIB__KINDS 13
 
 extern const struct snib__lock_kind snib__mutex, snib__fair, snib__read, snib__write, snib__fenced,

@@ -162,6 +162,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     int bad = 0;
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
+    conn->words[0] = 0;
+    conn->password = login->password;
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
@@ -196,6 +198,13 @@ static int conn_fail(struct snib__conn *conn, int32_t code)
 {
     conn->failure = code;
     return -1;
+}
+
+static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib__value *reply)
+{
+    snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply), reply->count,
+                conn->password);
+    return conn_fail(conn, code);
 }
 
 /* The value of "name:value\r\n" in an INFO text. */
@@ -246,14 +255,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
-            return conn_fail(conn, code);
+            return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)
-            return conn_fail(conn, SNIB_EAUTH);
+            return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
         if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
-            return conn_fail(conn, SNIB_EAUTH);
+            return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
-            return conn_fail(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE);
+            return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);
         /* A user without SCRIPT LOAD, CLIENT or INFO may work with scripts that somebody else loaded. */
         return 0;
     }
@@ -286,10 +295,12 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         }
         if (conn->ring_count ==
             0) /* an answer to nothing, such as "max number of clients reached" */
-            return conn_fail(conn, (*reply)->type == SNIB__RESP_ERROR
-                                       ? snib__conn_classify(snib__resp_text(conn->resp, *reply),
-                                                             (*reply)->count)
-                                       : SNIB_EPROTOCOL);
+            return (*reply)->type == SNIB__RESP_ERROR
+                       ? conn_refused(conn,
+                                      snib__conn_classify(snib__resp_text(conn->resp, *reply),
+                                                          (*reply)->count),
+                                      *reply)
+                       : conn_fail(conn, SNIB_EPROTOCOL);
         *request = conn->ring[conn->ring_head];
         conn->ring_head = (conn->ring_head + 1) & (conn->ring_cap - 1);
         conn->ring_count--;

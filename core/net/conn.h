@@ -12,6 +12,7 @@
 
 #include "net/buf.h"
 #include "net/resp.h"
+#include "net/words.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,6 +55,8 @@ struct snib__conn {
     bool cluster;            /* it is a node of a cluster */
     bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
+    const char *password;        /* the login's, not to be shown in them */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */

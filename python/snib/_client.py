@@ -84,6 +84,7 @@ class BaseClient:
     connect_timeout  one attempt to connect
     reply_timeout    a reply that takes longer ends the connection
     patience         how long an operation endures an unreachable server
+    try_timeout      how long one that does not wait does: one round trip
     recheck          a waiter asks again after this time at most
     handover_max     hand-overs in a row inside this process; 0 none
     waiters_max      operations at once
@@ -99,6 +100,7 @@ class BaseClient:
         connect_timeout: float | None = None,
         reply_timeout: float | None = None,
         patience: float | None = None,
+        try_timeout: float | None = None,
         recheck: float | None = None,
         handover_max: int | None = None,
         waiters_max: int | None = None,
@@ -113,6 +115,7 @@ class BaseClient:
             option_ms("connect_timeout", connect_timeout),
             option_ms("reply_timeout", reply_timeout),
             option_ms("patience", patience),
+            option_ms("try_timeout", try_timeout),
             option_ms("recheck", recheck),
             option_ms("max_hold", max_hold),
             -1 if handover_max == 0 else _option_count("handover_max", handover_max),

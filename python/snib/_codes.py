@@ -142,7 +142,7 @@ class SystemFailure(ResourceError):
 
 
 class Unreachable(NetworkError):
-    """The server is unreachable or did not answer in time; the request may have been applied."""
+    """The server did not answer in time; the request may have been applied."""
 
     code = -30
     retryable = True
@@ -161,6 +161,14 @@ class NotRedis(NetworkError):
 
     code = -32
     maybe_applied = True
+
+
+class NotConnected(Unreachable):
+    """There is no connection to the server; nothing was applied."""
+
+    code = -33
+    retryable = True
+    maybe_applied = False
 
 
 class AuthError(ServerError):
@@ -257,6 +265,7 @@ BY_CODE: dict[int, type[Error]] = {
     Unreachable.code: Unreachable,
     HostNotFound.code: HostNotFound,
     NotRedis.code: NotRedis,
+    NotConnected.code: NotConnected,
     AuthError.code: AuthError,
     PermissionDenied.code: PermissionDenied,
     WrongType.code: WrongType,
@@ -292,6 +301,7 @@ __all__ = [
     "Misconfigured",
     "NetworkError",
     "NoMemory",
+    "NotConnected",
     "NotHeld",
     "NotRedis",
     "NotSupported",

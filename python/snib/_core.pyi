@@ -19,7 +19,7 @@ Numbers = tuple[int, ...]
 Info = tuple[bool, int, int, int, bool, str, int]
 Value = HoldHandle | Error | Info | int | None
 
-def set_errors(factory: Callable[[int, str, int], Error], /) -> None: ...
+def set_errors(factory: Callable[[int, str, int, int], Error], /) -> None: ...
 def code_name(code: int, /) -> str: ...
 def code_text(code: int, /) -> str: ...
 def code_is(code: int, flag: int, /) -> bool: ...
@@ -34,6 +34,7 @@ def client_open(
     connect_timeout_ms: int,
     reply_timeout_ms: int,
     patience_ms: int,
+    try_timeout_ms: int,
     recheck_ms: int,
     max_hold_ms: int,
     handover_max: int,

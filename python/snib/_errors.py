@@ -7,8 +7,9 @@ from ._codes import BY_CODE
 from ._error import Error
 
 
-def make(code: int, text: str = "", os_error: int = 0) -> Error:
+def make(code: int, text: str = "", os_error: int = 0, reason: int = 0) -> Error:
     """The exception for a code; without text it says what the core's table says."""
     error = BY_CODE.get(code, Error)(text or _core.code_text(code))
     error.os_error = os_error
+    error.reason = _core.reason_text(reason) if reason else None
     return error

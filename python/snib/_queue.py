@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from . import _core, _kinds
 from ._codes import Lost
 from ._error import Error
+from ._errors import make
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
 from ._sync import Client
@@ -92,7 +93,8 @@ class Queue:
         ]
 
     def _lost(self, ticket: int, reason: int) -> Event:
-        return Event(ticket, Lost(f"the hold was lost: {_core.reason_text(reason)}"), True)
+        why = _core.reason_text(reason)
+        return Event(ticket, make(Lost.code, f"the hold was lost: {why}", 0, reason), True)
 
     def _done(self, ticket: int, value: _core.Value) -> Event:
         self._running.pop(ticket, None)

@@ -138,7 +138,7 @@ static void run_client(void)
     const char *user = option("user"), *db = option("db");
     snprintf(url, sizeof url, "unix://%s%s%s%s%s", user ? user : "", user ? "@" : "", server_socket,
              db ? "?db=" : "", db ? db : "");
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     int code = snib_client_open(option("url") ? option("url") : url, &options, &it->client, &error);
     if (code == SNIB_OK)
         code = snib_client_ping(it->client, -1, &error);
@@ -147,7 +147,7 @@ static void run_client(void)
 
 static void run_close(void)
 {
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     int code = snib_client_close(thing(words[1])->client, LIMIT_MS, &error);
     print_result(code, error.text);
 }
@@ -366,7 +366,7 @@ static void run_waiting(void)
 static void run_losses(void)
 {
     snib_client_stats_data s = {.size = sizeof s};
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     int code = snib_client_stats(thing(words[1])->client, &s, &error);
     if (code != SNIB_OK)
         print_result(code, error.text);
@@ -380,14 +380,14 @@ static void run_losses(void)
 
 static void run_release(void)
 {
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     int code = snib_hold_release(thing(words[1])->hold, &error);
     print_result(code, error.text);
 }
 
 static void run_check(void)
 {
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     int code = snib_hold_check(thing(words[1])->hold, &error);
     print_result(code, error.text);
 }
@@ -447,7 +447,7 @@ static void run_list(void)
     uint64_t cursor = 0;
     uint32_t found;
     do {
-        snib_error error = {0, 0, ""};
+        snib_error error = {0};
         int code = snib_client_list(it->client, words[2], strlen(words[2]), &cursor, buffer,
                                     sizeof buffer, &used, &found, &error);
         if (code != SNIB_OK) {
@@ -496,7 +496,7 @@ static void run_describe(void)
     size_t used;
     uint32_t count;
     char id[37] = "";
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     snib_client_id(it->client, id, NULL);
     int code = snib_client_describe(it->client, words[2], strlen(words[2]), buffer, sizeof buffer,
                                     &used, &count, &error);

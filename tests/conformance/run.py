@@ -94,6 +94,10 @@ def log(command: list[str], program: Path) -> str:
             return f"{(late.stdout or b'').decode()}no end within {LIMIT} s\n"
     # Which script it was, and its line, are no part of an error that a script met with.
     printed = re.sub(r" script: ([0-9a-f]{40}, )?on @user_script:\d+\.", "", done.stdout)
+    # Nor is where the server is, or how its version puts things.
+    for number, path in enumerate(paths, 1):
+        printed = printed.replace(path, f"server {number}")
+    printed = re.sub(r"; the server said: .*", "; the server said so", printed)
     tail = f"exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
     return printed + tail
 

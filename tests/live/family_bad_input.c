@@ -50,7 +50,7 @@ static void refused_at(int got, int want, const snib_error *error, const char *c
 
 #define REFUSED(call, want)                                                                        \
     do {                                                                                           \
-        snib_error error = {0, 0, ""}, *err = &error;                                              \
+        snib_error error = {0}, *err = &error;                                                     \
         refused_at((call), (want), &error, #call, __LINE__);                                       \
     } while (0)
 
@@ -337,7 +337,7 @@ static void describing(void **state)
 static void expect_no_multi(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             int want, int line)
 {
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     snib_lock *group = NULL;
     refused_at(snib_multi_new(locks, n, options, &group, &error), want, &error, "multi", line);
     assert_null(group);
@@ -346,7 +346,7 @@ static void expect_no_multi(snib_lock *const *locks, uint32_t n, const snib_lock
 static void expect_no_quorum(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                              int want, int line)
 {
-    snib_error error = {0, 0, ""};
+    snib_error error = {0};
     snib_lock *group = NULL;
     refused_at(snib_quorum_new(locks, n, options, &group, &error), want, &error, "quorum", line);
     assert_null(group);

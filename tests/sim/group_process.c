@@ -167,6 +167,7 @@ static void new_peer(struct world_process *process, int node)
                                   .lease = world.lease,
                                   .reply_timeout = world.reply_timeout,
                                   .patience = world.patience,
+                                  .try_timeout = world.patience / 3,
                                   .recheck = world.recheck,
                                   .handover_max = 16,
                                   .ops_max = 1000,

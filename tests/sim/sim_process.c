@@ -69,6 +69,7 @@ struct sim_process *process_new(int slot)
                                   .lease = sim.lease,
                                   .reply_timeout = sim.reply_timeout,
                                   .patience = sim.patience,
+                                  .try_timeout = sim.patience / 3,
                                   .recheck = sim.recheck,
                                   .handover_max = sim.handover_max,
                                   .ops_max = 1000};

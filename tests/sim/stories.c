@@ -84,6 +84,7 @@ static struct actor *new_actor(void)
                                   .lease = LEASE,
                                   .reply_timeout = 3 * SECOND,
                                   .patience = 5 * SECOND,
+                                  .try_timeout = SECOND,
                                   .recheck = 3 * SECOND,
                                   .handover_max = 16,
                                   .ops_max = 10000};

@@ -5,7 +5,7 @@
 
 #define ANSWERS(call)                                                                              \
     do {                                                                                           \
-        error = (snib_error){0, 0, ""};                                                            \
+        error = (snib_error){0};                                                                   \
         if ((call) != want)                                                                        \
             return #call;                                                                          \
     } while (0)

@@ -97,16 +97,27 @@ void server_start(struct server *server, ...)
 
 static void server_kill(struct server *server)
 {
+    if (server->pid <= 0) /* down, or it was never started */
+        return;
     redisFree(server->admin);
     kill(server->pid, SIGKILL);
     waitpid(server->pid, NULL, 0);
     unlink(server->socket);
+    server->admin = NULL;
+    server->pid = 0;
+}
+
+void server_down(struct server *server)
+{
+    server_kill(server);
 }
 
 void server_stop(struct server *server)
 {
     server_kill(server);
     DIR *dir = opendir(server->dir);
+    if (!dir)
+        return;
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         unlinkat(dirfd(dir), entry->d_name, 0);
     closedir(dir);

@@ -62,6 +62,7 @@ struct server {
 /* Start a server of its own on a unix socket in a new folder.  Arguments end with NULL. */
 void server_start(struct server *server, ...);
 void server_stop(struct server *server);
+void server_down(struct server *server);    /* kill -9; restart or stop it afterwards */
 void server_restart(struct server *server); /* kill -9, then start again with nothing in memory */
 void server_pause(struct server *server);   /* SIGSTOP, and wait until it has stopped */
 void server_continue(struct server *server);
@@ -126,7 +127,7 @@ bool record_names(const struct record *record, const char *argument); /* it carr
 void expect_code_at(int got, int want, const snib_error *err, const char *file, int line);
 #define EXPECT(call, want)                                                                         \
     do {                                                                                           \
-        snib_error expect_err = {0, 0, ""};                                                        \
+        snib_error expect_err = {0};                                                               \
         snib_error *err = &expect_err;                                                             \
         expect_code_at((call), (want), err, __FILE__, __LINE__);                                   \
     } while (0)

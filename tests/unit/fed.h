@@ -26,6 +26,7 @@ static inline struct snib__engine *begin(void)
                                   .lease = 30 * SECOND,
                                   .reply_timeout = 3 * SECOND,
                                   .patience = 5 * SECOND,
+                                  .try_timeout = SECOND,
                                   .recheck = 3 * SECOND,
                                   .handover_max = 16,
                                   .ops_max = 10000};

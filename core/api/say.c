@@ -1,0 +1,85 @@
+/* say.c - see say.h. */
+#include "api/say.h"
+
+#include "locks/kind.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SAY_NAME_MAX 96 /* a result's text has room for it and more */
+
+/* What a lock is called: its kind and its name; of several, the first one's. */
+static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
+{
+    static const char *const kinds[SNIB__KINDS] = {
+        [SNIB_MUTEX] = "mutex",      [SNIB_FAIR] = "fair lock",      [SNIB_READ] = "read lock",
+        [SNIB_WRITE] = "write lock", [SNIB_FENCED] = "fenced lock",  [SNIB_SPIN] = "spin lock",
+        [SNIB_PLAIN] = "plain lock", [SNIB_SEMAPHORE] = "semaphore", [SNIB_PERMITS] = "permits",
+        [SNIB_LATCH] = "latch",      [SNIB__MULTI] = "multi lock",   [SNIB__OUTER] = "multi lock",
+    };
+    char quoted[SAY_NAME_MAX];
+    size_t n;
+    const char *name = snib__gate_name(gate, &n);
+    int32_t kind = snib__gate_kind(gate);
+    bool quorum = kind == SNIB__OUTER && name[0] == SNIB__QUORUM_LETTER;
+    if (kind >= SNIB__MULTI)
+        n = strlen(++name);
+    return (size_t)snprintf(out, cap, "%s %s%s", quorum ? "quorum lock" : kinds[kind],
+                            snib__quote(quoted, sizeof quoted, name, n),
+                            kind >= SNIB__MULTI && !quorum ? " and others" : "");
+}
+
+/* Why there is no connection, or no answer: the system's word, or a code's. */
+static const char *say_cause(const struct snib__told *told)
+{
+    if (told->os_error)
+        return strerror(told->os_error);
+    return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
+}
+
+static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
+{
+    const char *cause = say_cause(told);
+    bool nothing = told->code == SNIB_ECONNECT;
+    snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
+             where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
+             nothing ? "nothing was applied" : "the request may have been applied");
+}
+
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+                      const struct snib__gate *gate, const struct snib__told *told)
+{
+    bool about_client = told->code <= SNIB_ECLOSED;
+    const char *where = gate && snib__gate_kind(gate) == SNIB__OUTER
+                            ? "its servers"
+                            : snib__engine_where(client->driver.engine);
+    size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
+    if (told->code == SNIB_LOST) {
+        snprintf(out + n, cap - n, "%s was lost (%s): stop working under it", n ? "" : "the lock",
+                 snib_reason_text(told->reason));
+        return out;
+    }
+    n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
+        say_network(out + n, cap - n, where, told);
+    else if (told->code <= SNIB_ERESOLVE && !about_client)
+        snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
+    else
+        snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
+    n = strlen(out);
+    if (told->words && told->words[0] && n < cap)
+        snprintf(out + n, cap - n, "; the server said: %s", told->words);
+    return out;
+}
+
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told)
+{
+    char text[sizeof err->text];
+    if (!err)
+        return told->code;
+    snib__fail(err, told->code, told->os_error, "%s",
+               snib__say(text, sizeof text, client, gate, told));
+    err->reason = told->code == SNIB_LOST ? told->reason : SNIB_REASON_NONE;
+    return told->code;
+}

@@ -1,0 +1,25 @@
+/* say.h - the sentence of a result. */
+#ifndef SNIB__SAY_H
+#define SNIB__SAY_H
+
+#include "api/objects.h"
+
+/* What there is to be told. */
+struct snib__told {
+    int32_t code;
+    int32_t os_error;
+    int32_t cause;     /* a code: why there is no connection; 0 unknown */
+    int32_t reason;    /* SNIB_LOST: enum snib_reason */
+    const char *words; /* the server's; NULL: it has not spoken */
+};
+
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
+ * the server's own words.  gate NULL: it is about no lock.  The gate must not go meanwhile.  Returns out. */
+const char *snib__say(char *out, size_t cap, const struct snib__client *client,
+                      const struct snib__gate *gate, const struct snib__told *told);
+
+/* snib__fail_told - the same into *err, with the code, which is returned. */
+int snib__fail_told(snib_error *err, const struct snib__client *client,
+                    const struct snib__gate *gate, const struct snib__told *told);
+
+#endif

@@ -1,0 +1,54 @@
+/* words.c - the server's words: fit to be shown, and without a secret. */
+#include "unit.h"
+
+#include "net/words.h"
+
+#include <string.h>
+
+static void expect(const char *text, const char *secret, const char *want)
+{
+    char out[SNIB__WORDS_MAX];
+    snib__words(out, sizeof out, text, strlen(text), secret);
+    assert_string_equal(out, want);
+}
+
+static void shown(void **state)
+{
+    (void)state;
+    expect("NOPERM this user has no permissions", NULL, "NOPERM this user has no permissions");
+    expect("ERR a\r\nb\x1b[31m\xff", NULL, "ERR a??b?[31m?");
+    expect("WRONGTYPE Operation against a key script: 0123, on @user_script:7.", NULL,
+           "WRONGTYPE Operation against a key");
+    expect("", NULL, "");
+}
+
+static void secrets(void **state)
+{
+    (void)state;
+    expect("ERR unknown command 'AUTH', with args beginning with: 'app' 'hunter2' ", "hunter2",
+           "ERR unknown command 'AUTH'");
+    expect("ERR hunter2 and hunter2", "hunter2", "ERR *** and ***");
+    expect("ERR what is hunt", "hunter2", "ERR what is ***"); /* the server has cut it off */
+    expect("ERR hunters", "hunter2", "ERR hunters");
+    expect("ERR x", "", "ERR x");
+    expect("NOPERM no permissions p 'p'", "p", "NOPERM no permissions *** '***'");
+}
+
+static void long_ones(void **state)
+{
+    (void)state;
+    char text[400], out[SNIB__WORDS_MAX];
+    memset(text, 'x', sizeof text);
+    snib__words(out, sizeof out, text, sizeof text, "y");
+    assert_true(strlen(out) > SNIB__WORDS_MAX - 8 && strlen(out) < SNIB__WORDS_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shown),
+        cmocka_unit_test(secrets),
+        cmocka_unit_test(long_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
