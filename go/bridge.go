@@ -3,7 +3,7 @@
 package snib
 
 // bridge.go is the one Go file that calls C.  C keeps nothing of Go's after a call and never calls
-// back.  Only startAcquire and startRelease (for their slice), closeClient, listStep and describe block.
+// back.  Only startAcquire and startRelease (for their slice) and closeClient block.
 // A pair of lock and unlock makes no garbage here: what C fills stays on the stack unless there is an error.
 
 /*
@@ -148,43 +148,6 @@ func closeClient(client uint64, timeoutMS int64) error {
 
 func freeClient(client uint64) { C.bridge_client_free(C.uint64_t(client)) }
 
-const textsRoom = 65536 // for the core's lists of texts
-
-// texts parts what the core wrote as one text after another, each with a zero byte at its end.
-func texts(buffer []byte) []string {
-	if len(buffer) == 0 {
-		return nil
-	}
-	return strings.Split(string(buffer[:len(buffer)-1]), "\x00")
-}
-
-// listStep goes one step through the server's names.
-func listStep(client uint64, pattern string, cursor uint64) (names []string, next uint64, _ error) {
-	buffer := make([]byte, textsRoom)
-	var used C.size_t
-	var err C.snib_error
-	position := C.uint64_t(cursor)
-	code := C.bridge_list(C.uint64_t(client), chars(pattern), C.size_t(len(pattern)), &position,
-		(*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &used, &err)
-	if code != C.SNIB_OK {
-		return nil, 0, newError(code, &err)
-	}
-	return texts(buffer[:used]), uint64(position), nil
-}
-
-// describe returns the lines that the core has for one name.
-func describe(client uint64, name string) ([]string, error) {
-	buffer := make([]byte, textsRoom)
-	var used C.size_t
-	var err C.snib_error
-	code := C.bridge_describe(C.uint64_t(client), chars(name), C.size_t(len(name)),
-		(*C.char)(unsafe.Pointer(&buffer[0])), C.size_t(len(buffer)), &used, &err)
-	if code != C.SNIB_OK {
-		return nil, newError(code, &err)
-	}
-	return texts(buffer[:used]), nil
-}
-
 // ---- Operations ---------------------------------------------------------------------------------
 
 // started is what a call that starts an operation came back with.
@@ -249,6 +212,21 @@ func startAsk(what question, target uint64, waitMS int64, queue, token uint64) s
 	var result C.bridge_result
 	code := C.bridge_ask(C.int32_t(what), C.uint64_t(target), C.int64_t(waitMS),
 		C.uint64_t(queue), C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
+// startList starts one step through the server's names, startDescribe asks for the lines about one name.
+func startList(client uint64, pattern string, cursor, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_list(C.uint64_t(client), chars(pattern), C.size_t(len(pattern)), C.uint64_t(cursor),
+		C.uint64_t(queue), C.uint64_t(token), &result)
+	return newStarted(code, &result)
+}
+
+func startDescribe(client uint64, name string, queue, token uint64) started {
+	var result C.bridge_result
+	code := C.bridge_describe(C.uint64_t(client), chars(name), C.size_t(len(name)), C.uint64_t(queue),
+		C.uint64_t(token), &result)
 	return newStarted(code, &result)
 }
 
@@ -423,6 +401,8 @@ type event struct {
 	mine      bool
 	osError   syscall.Errno
 	text      string
+	texts     []string // of a list or a description
+	cursor    uint64   // where to go on in a list; 0: that was all
 }
 
 func (e *event) err() error {
@@ -470,8 +450,20 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 		if raw.text[0] != 0 {
 			events[i].text = textOf(raw.text[:])
 		}
+		if raw.texts != nil {
+			events[i].texts, events[i].cursor = takeTexts(raw.texts)
+		}
 	}
 	return max(n, 0)
+}
+
+// takeTexts parts what the core wrote as one text after another, each with a zero byte at its end.
+func takeTexts(texts *C.snib_texts) (all []string, cursor uint64) {
+	defer C.snib_texts_free(texts)
+	if texts.used > 0 {
+		all = strings.Split(C.GoStringN(texts.text, C.int(texts.used-1)), "\x00")
+	}
+	return all, uint64(texts.cursor)
 }
 
 // ---- Log ----------------------------------------------------------------------------------------

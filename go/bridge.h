@@ -58,14 +58,6 @@ static inline int32_t bridge_stats(uint64_t client, snib_client_stats_data *out,
     return snib_client_stats(BRIDGE_AS(snib_client, client), out, err);
 }
 
-static inline int32_t bridge_list(uint64_t client, const char *pattern, size_t pattern_len, uint64_t *cursor,
-                                  char *buffer, size_t cap, size_t *out_used, snib_error *err)
-{
-    uint32_t count;
-    return snib_client_list(BRIDGE_AS(snib_client, client), pattern, pattern_len, cursor, buffer, cap,
-                            out_used, &count, err);
-}
-
 /* The descriptor is a duplicate: Go's os.File closes its own. */
 static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int32_t *out_fd, snib_error *err)
 {
@@ -108,14 +100,6 @@ static inline void bridge_queue_free(uint64_t queue)
 static inline int32_t bridge_cancel(uint64_t op)
 {
     return snib_op_cancel(BRIDGE_AS(snib_op, op));
-}
-
-static inline int32_t bridge_describe(uint64_t client, const char *name, size_t name_len, char *buffer,
-                                      size_t cap, size_t *out_used, snib_error *err)
-{
-    uint32_t count;
-    return snib_client_describe(BRIDGE_AS(snib_client, client), name, name_len, buffer, cap, out_used, &count,
-                                err);
 }
 
 static inline int32_t bridge_lock_new(uint64_t client, int32_t kind, const char *name, size_t name_len,
@@ -286,6 +270,13 @@ static inline int32_t bridge_hold_owner(uint64_t hold, char out[128], snib_error
 
 enum bridge_question { BRIDGE_PING, BRIDGE_INFO, BRIDGE_FORCE_RELEASE };
 
+/* What an operation that was only submitted came back with. */
+static inline int32_t bridge_submitted(int code, const snib_op *op, bridge_result *out)
+{
+    out->op = (uint64_t)(uintptr_t)op;
+    return code == SNIB_OK ? SNIB_AGAIN : code;
+}
+
 /* Submit one of the questions that bring no hold.  target: the client of a ping, else the lock. */
 static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait_ms, uint64_t queue,
                                  uint64_t token, bridge_result *out)
@@ -304,8 +295,26 @@ static inline int32_t bridge_ask(int32_t question, uint64_t target, int64_t wait
         code = snib_lock_force_release_submit(BRIDGE_AS(snib_lock, target), q, token, &op, &out->error);
         break;
     }
-    out->op = (uint64_t)(uintptr_t)op;
-    return code == SNIB_OK ? SNIB_AGAIN : code;
+    return bridge_submitted(code, op, out);
+}
+
+/* Submit a step through the names. */
+static inline int32_t bridge_list(uint64_t client, const char *pattern, size_t pattern_len, uint64_t cursor,
+                                  uint64_t queue, uint64_t token, bridge_result *out)
+{
+    snib_op *op = NULL;
+    int code = snib_client_list_submit(BRIDGE_AS(snib_client, client), pattern, pattern_len, cursor,
+                                       BRIDGE_AS(snib_queue, queue), token, &op, &out->error);
+    return bridge_submitted(code, op, out);
+}
+
+static inline int32_t bridge_describe(uint64_t client, const char *name, size_t name_len, uint64_t queue,
+                                      uint64_t token, bridge_result *out)
+{
+    snib_op *op = NULL;
+    int code = snib_client_describe_submit(BRIDGE_AS(snib_client, client), name, name_len,
+                                           BRIDGE_AS(snib_queue, queue), token, &op, &out->error);
+    return bridge_submitted(code, op, out);
 }
 
 /* Submit a question to a counter, or a change of it: see enum snib_count. */
@@ -327,8 +336,7 @@ static inline int32_t bridge_count(int32_t kind, uint64_t lock, int32_t what, in
         code = snib_latch_count_submit(l, what, n, q, token, &op, &out->error);
         break;
     }
-    out->op = (uint64_t)(uintptr_t)op;
-    return code == SNIB_OK ? SNIB_AGAIN : code;
+    return bridge_submitted(code, op, out);
 }
 
 #endif

@@ -20,6 +20,8 @@ type Client struct {
 	owners  atomic.Uint64 // given to writers, see RW
 	closed  atomic.Bool
 
+	patience time.Duration
+
 	mu      sync.Mutex
 	idle    *sync.Cond // a call has ended
 	token   uint64     // the last that was given to a call
@@ -39,7 +41,10 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{handle: handle, calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
+	if o.patience == 0 {
+		o.patience = 5 * time.Second // the core's default
+	}
+	c := &Client{handle: handle, patience: o.patience, calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
 		freeClient(handle)
@@ -71,7 +76,7 @@ func (c *Client) closeWithin(ms int64) error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := closeClient(c.handle, ms)
+	err := c.closeInTurn(ms)
 	c.mu.Lock()
 	for len(c.calls) > 0 { // their events are in the queue: the poller brings them
 		c.idle.Wait()
@@ -88,6 +93,34 @@ func (c *Client) closeWithin(ms int64) error {
 	return err
 }
 
+// closers are the closes that may block a thread in C at once.
+var closers = make(chan struct{}, 10)
+
+// closeInTurn waits for its turn, if that comes in time. A client whose turn does not come is closed all the same,
+// but its releases are not confirmed.
+func (c *Client) closeInTurn(ms int64) error {
+	limit := time.Duration(ms) * time.Millisecond
+	if ms < 0 {
+		limit = c.patience
+	}
+	began := time.Now()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case closers <- struct{}{}:
+		defer func() { <-closers }()
+	default:
+		select {
+		case closers <- struct{}{}:
+			defer func() { <-closers }()
+			ms = max(0, (limit - time.Since(began)).Milliseconds())
+		case <-timer.C:
+			ms = 0
+		}
+	}
+	return closeClient(c.handle, ms)
+}
+
 // Ping asks the server for an answer.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.run(ctx, true, false, func(token uint64) started {
@@ -98,52 +131,18 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // List returns the names, sorted, of the locks that match a pattern as in Redis' SCAN; "" means all.
 func (c *Client) List(ctx context.Context, pattern string) ([]string, error) {
-	seen := map[string]bool{}
 	var all []string
 	for cursor := uint64(0); ; {
-		type step struct {
-			names []string
-			next  uint64
-		}
-		s, err := aside(ctx, func() (s step, err error) {
-			s.names, s.next, err = listStep(c.handle, pattern, cursor)
-			return s, err
+		e, err := c.run(ctx, false, false, func(token uint64) started {
+			return startList(c.handle, pattern, cursor, c.events.queue, token)
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range s.names {
-			if !seen[name] { // a scan may show a key twice
-				seen[name] = true
-				all = append(all, name)
-			}
-		}
-		if cursor = s.next; cursor == 0 {
+		all = append(all, e.texts...)
+		if cursor = e.cursor; cursor == 0 {
 			slices.Sort(all)
-			return all, nil
+			return slices.Compact(all), nil // a scan may show a key twice
 		}
-	}
-}
-
-// aside runs a call that may block for the client's patience; ctx may be shorter.
-func aside[T any](ctx context.Context, run func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var r result
-	if ctx.Err() != nil {
-		return r.value, contextError(ctx)
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := run()
-		done <- result{value, err}
-	}()
-	select {
-	case r = <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return r.value, contextError(ctx)
 	}
 }

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -33,12 +34,18 @@ type Holder struct {
 
 // Describe asks the server for everything it knows of a name, whatever kind of lock it is.
 func (c *Client) Describe(ctx context.Context, name string) (Description, error) {
-	lines, err := aside(ctx, func() ([]string, error) { return describe(c.handle, name) })
+	e, err := c.run(ctx, false, false, func(token uint64) started {
+		return startDescribe(c.handle, name, c.events.queue, token)
+	})
 	if err != nil {
+		var told *Error
+		if errors.As(err, &told) {
+			told.Name = name
+		}
 		return Description{}, err
 	}
 	var d Description
-	for _, line := range lines {
+	for _, line := range e.texts {
 		d.add(strings.Fields(line))
 	}
 	return d, nil

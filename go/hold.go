@@ -135,6 +135,7 @@ func (h *Hold) Owner() string {
 // or has ended before, Unlock stops waiting and says so with an error that matches the context's, while the
 // release goes on by itself.
 func (h *Hold) Unlock(ctx context.Context) error {
+	h.check() // a loss that can be known is known before anybody is told of an Unlock
 	w, over := h.leave()
 	if over != nil {
 		return over
