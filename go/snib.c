@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7ce6ca7072637fbf"
+#define SNIB_BUILD_ID "c05b1bbad70ac30a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7244,6 +7244,7 @@ void *snib__thread_main(void *argument)
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   giving back, and requests without an answer
  * wait.c      sleeping until a message, a re-check or a deadline
+ * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
@@ -7270,7 +7271,6 @@ enum {
     SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* the release's own message is expected */
-    SNIB__YIELD = 64,     /* after this release other processes go first */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
     SNIB__FIRST =
@@ -7336,7 +7336,20 @@ struct snib__wait {
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
     bool hint;             /* a message came while an attempt was on its way */
-    bool yielding;
+    uint32_t queued;       /* how many wait */
+    uint32_t chain_most;   /* hand-overs of the running chain, at most */
+    /* turn.c: of other clients that listen */
+    uint32_t strangers; /* how many were told of our last release */
+    uint32_t absent;    /* of them, did not come when it was their turn */
+    uint32_t owed;      /* turns of theirs before ours */
+    uint32_t early;     /* turns of theirs that were heard of before our release's reply came */
+    uint8_t misses;     /* chances in a row that somebody let pass */
+    uint8_t uses;       /* ... that everybody used */
+    bool came;          /* one of them had a turn since our last release */
+    bool waited_out;    /* our first waiter has given way since the release */
+    snib__time offered_at, offered_until; /* whose turn it is tries within this time */
+    snib__time patience;                  /* how long that is for one */
+    snib__time absent_until;              /* then they get another chance */
 };
 
 struct snib__gate {
@@ -7581,6 +7594,17 @@ void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
 void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+
+/* turn.c */
+bool snib__turn_contested(const struct snib__wait *wait);
+void snib__turn_releasing(struct snib__wait *wait);
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                         snib__time now);
+void snib__turn_heard(struct snib__wait *wait, snib__time now);
+bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
+bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__turn_refused(struct snib__wait *wait);
+void snib__turn_granted(struct snib__wait *wait, snib__time now);
 
 /* chan.c */
 /* The subscription of a gate is confirmed. */
@@ -10620,9 +10644,11 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
             snib__share_answer(e, hold, sent_at, &verdict, now);
         else if (gate->kind->discipline == SNIB__QUEUED)
             snib__place_answer(e, hold, sent_at, &verdict, now);
-        else if (verdict.yes)
+        else if (verdict.yes) {
+            if (gate->wait)
+                snib__turn_granted(gate->wait, now);
             snib__gate_grant(e, hold, verdict.token, sent_at, now);
-        else
+        } else
             snib__sole_refused(e, hold, &verdict, now);
     }
     struct snib__wait *wait = gate->wait;
@@ -12329,11 +12355,13 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 {
     struct snib__wait *wait = hold->gate->wait;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
-    if (wait)
+    if (wait) {
         wait->chain = 0;
+        snib__turn_releasing(wait);
+    }
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (!(hold->flags & SNIB__YIELD) && release_messages(hold->gate) > 0) {
+        if (release_messages(hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
             wait->own_messages += release_messages(hold->gate);
         }
@@ -12470,17 +12498,15 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
-    bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
     if (!ours && now >= hold->deadline)
         hold->reason = hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else if (yield && wait && wait->head && !snib__gate_active(gate)) {
-        wait->yielding = true;
-        snib__wait_sleep(e, gate, -1, false, now);
     } else {
+        if (snib__gate_sole(gate))
+            snib__turn_released(e, gate, others, now);
         snib__gate_advance(e, gate, now);
     }
     snib__gate_put(e, gate);
@@ -12737,7 +12763,6 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->wait) {
         gate->wait->hint = false;
-        gate->wait->yielding = false;
         if (snib__chan_on(gate->wait))
             hold->flags |= SNIB__AWAKE;
     }
@@ -12753,6 +12778,8 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
     struct snib__wait *wait = gate->wait;
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
+        if (snib__turn_is_theirs(wait, op, now) && snib__turn_give_way(e, wait, now))
+            return;
         snib__timer_cancel(e, &wait->timer_at);
         snib__wait_remove(wait, op);
         sole_try(e, op->hold, now);
@@ -12780,7 +12807,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    if (!gate->active && !(gate->wait && gate->wait->head)) {
+    bool gives_way = gate->wait && !op->once && snib__turn_is_theirs(gate->wait, op, now);
+    if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
         if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);
             snib__gate_forget_hold(e, hold);
@@ -12792,6 +12820,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     snib__sole_queue(e, op, false);
     if (!op->done)
         op->waited = !op->once;
+    if (gives_way)
+        snib__sole_advance(e, gate, now);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -12807,6 +12837,8 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         return;
     }
     gate->active = NULL;
+    if (gate->wait)
+        snib__turn_refused(gate->wait);
     snib__sole_queue(e, op, true);
     if (op->done) {
         snib__sole_advance(e, gate, now);
@@ -12828,14 +12860,15 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
-    if (wait->chain == 0)
+    if (wait->chain == 0) {
         wait->chain_since = hold->acquired_at;
-    if (wait->chain >= (uint32_t)e->config.handover_max ||
-        now - wait->chain_since > SOLE_CHAIN_MAX) {
-        wait->chain = 0;
-        hold->flags |= SNIB__YIELD;
-        return false;
+        wait->chain_most = (uint32_t)e->config.handover_max;
+        /* Each of those who wait has a turn, then others have theirs. */
+        if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
+            wait->chain_most = wait->queued;
     }
+    if (wait->chain >= wait->chain_most || now - wait->chain_since > SOLE_CHAIN_MAX)
+        return false;
     wait->chain++;
     return true;
 }
@@ -12961,6 +12994,153 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
         timer_settle(e, i, last);
 }
 
+/* ---- engine/turn.c ----------------------------------------------------------------------------*/
+
+/* turn.c - giving way: waiters of other clients have their turns, too.
+ *
+ * A client that has just released a lock could have it back before anybody else has even heard of the
+ * release.  So it lets the strangers go first: those who listen, beside itself, as the release's reply counts
+ * them.  Until it has heard as many releases of theirs it does not try.  Clients that all do so take turns
+ * in a ring, each with one chain of hand-overs, and no two of them ask for the same release; a client that
+ * tries at every message, as Redisson's, has its place in the ring while all others give way.
+ *
+ * A stranger may be dead, slow, or listen without waiting, so a chance ends after some patience; the more
+ * turns are still owed, the later, so that those who are nearly due come first.  Strangers that let a
+ * chance pass are taken for absent until a longer one is offered, so much later that little time is lost.
+ * While nobody else listens nothing is owed, and all this costs nothing.
+ */
+
+#define TURN_PATIENCE (1 * SNIB__MS) /* how long a stranger may need to come: until it is known, */
+#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least, */
+#define TURN_MOST (20 * SNIB__MS)      /* ... at most */
+#define TURN_RANKS 4                   /* turns owed, at most, that lengthen a chance */
+#define TURN_ABSENT 4  /* so many times as long as it lasted a chance is not offered again, */
+#define TURN_MISSES 3  /* ... doubled so often, at most */
+#define TURN_TRUSTED 4 /* chances in a row were used: one that is not means nothing */
+
+/* From now on the next stranger has its chance. */
+static void turn_offer(struct snib__wait *wait, snib__time now)
+{
+    uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
+    wait->offered_at = now;
+    wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
+}
+
+/* Who else listens is waiting, for all that is known. */
+bool snib__turn_contested(const struct snib__wait *wait)
+{
+    return wait->strangers > wait->absent;
+}
+
+/* A release begins: what is heard from here on may be told before its reply comes. */
+void snib__turn_releasing(struct snib__wait *wait)
+{
+    wait->owed = 0;
+    wait->early = 0;
+}
+
+/* A release has been told to so many beside this client. */
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                         snib__time now)
+{
+    /* Redisson listens only while it waits: who has just had a turn may be about to ask again. */
+    if (gate->wait && gate->wait->came && strangers <= 0)
+        strangers = 1;
+    if (!gate->wait && strangers <= 0)
+        return;
+    struct snib__wait *wait = snib__wait_get(e, gate);
+    if (!wait)
+        return;
+    wait->strangers = strangers <= 0           ? 0
+                      : strangers < UINT16_MAX ? (uint32_t)strangers
+                                               : UINT16_MAX;
+    if (wait->patience == 0)
+        wait->patience = TURN_PATIENCE;
+    if (now >= wait->absent_until)
+        wait->absent = 0;
+    uint32_t gone = wait->absent + wait->early;
+    wait->owed = wait->strangers > gone ? wait->strangers - gone : 0;
+    wait->came = false;
+    wait->waited_out = false;
+    turn_offer(wait, now);
+}
+
+/* A stranger has come within so long: three times that is patience enough. */
+static void turn_came(struct snib__wait *wait, snib__time took)
+{
+    if (3 * took < wait->patience)
+        wait->patience -= (wait->patience - 3 * took) / 8;
+    if (wait->patience < TURN_LEAST)
+        wait->patience = TURN_LEAST;
+}
+
+/* Somebody had a turn although all that are expected have had theirs: one that was taken for absent is not. */
+static void turn_unexpected(struct snib__wait *wait)
+{
+    if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
+        wait->misses = 0;
+}
+
+/* A stranger has released the lock. */
+void snib__turn_heard(struct snib__wait *wait, snib__time now)
+{
+    const struct snib__hold *active = snib__gate_active(wait->gate);
+    wait->came |= !wait->chan_prev && !wait->chan_next; /* no other gate of ours has the channel */
+    if (wait->owed == 0) {
+        wait->early += active && active->phase == SNIB__RELEASING;
+        turn_unexpected(wait);
+        return;
+    }
+    turn_came(wait, now - wait->offered_at);
+    wait->owed--;
+    if (wait->owed == 0 && wait->absent == 0) { /* they all have come */
+        if (wait->uses < TURN_TRUSTED)
+            wait->uses++;
+        else
+            wait->misses = 0;
+    }
+    turn_offer(wait, now);
+}
+
+/* Is the first waiter to give way?  Not if its own time would be over before. */
+bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
+{
+    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until;
+}
+
+/* Sleep while it is a stranger's turn.  False: out of memory. */
+bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+{
+    if (wait->chan)
+        snib__chan_subscribe(e, wait->chan, now);
+    wait->waited_out = true;
+    return snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until) == 0;
+}
+
+/* An attempt was refused: somebody has taken the turn. */
+void snib__turn_refused(struct snib__wait *wait)
+{
+    turn_unexpected(wait);
+    wait->waited_out = false;
+}
+
+/* An attempt has worked.  After a full chance that means that who is still owed has not come. */
+void snib__turn_granted(struct snib__wait *wait, snib__time now)
+{
+    if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
+        if (wait->uses < TURN_TRUSTED) {
+            wait->absent += wait->owed;
+            wait->absent_until = now + (TURN_ABSENT * (now - wait->offered_at) << wait->misses);
+            if (wait->misses < TURN_MISSES)
+                wait->misses++;
+        }
+        wait->uses = 0;
+        wait->patience = wait->patience < TURN_MOST / 2 ? 2 * wait->patience : TURN_MOST;
+    }
+    wait->owed = 0;
+    wait->waited_out = false;
+}
+
 /* ---- engine/wait.c ----------------------------------------------------------------------------*/
 
 /* wait.c - sleeping until the lock may be free.
@@ -13044,6 +13224,7 @@ void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t
 void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
 {
     op->place = SNIB__PLACE_QUEUE;
+    wait->queued++;
     op->prev = front ? NULL : wait->tail;
     op->next = front ? wait->head : NULL;
     if (op->prev)
@@ -13069,6 +13250,7 @@ void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
         return;
     }
     op->place = SNIB__PLACE_QUEUE;
+    wait->queued++;
     op->next = before;
     op->prev = before->prev;
     op->prev->next = op;
@@ -13087,6 +13269,7 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
         wait->tail = op->prev;
     op->next = op->prev = NULL;
     op->place = SNIB__PLACE_NONE;
+    wait->queued--;
 }
 
 /* Nobody waits at the gate: let the subscription linger, or end at once what has none. */
@@ -13097,15 +13280,18 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
         return;
     wait->brief = 0;
     wait->burst = 1;
-    wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
     if (!snib__gate_active(gate))
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        if (!snib__gate_active(gate)) /* else the chain of hand-overs must not be forgotten */
+        /* The chain of hand-overs must not be forgotten, nor whose turn it is. */
+        if (snib__gate_active(gate))
+            return;
+        if (wait->owed == 0) {
             snib__wait_free(e, wait);
-        return;
+            return;
+        }
     }
     wait_unidle(e, wait);
     wait->idle_since = now;
@@ -13156,6 +13342,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
     }
     if (again)
         return;
+    snib__turn_heard(wait, now);
     wait->brief = 0;
     if (snib__gate_active(wait->gate))
         wait->hint = snib__gate_active(wait->gate)->phase == SNIB__TRYING;
@@ -13186,8 +13373,6 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
     if (kind->traits & SNIB__POLLS)
         return sleep;
-    if (wait->yielding)
-        return 5 * SNIB__MS + snib__engine_random(e, 5 * SNIB__MS);
     if (sleep < WAIT_BRIEF && wait->brief++ > 0)
         sleep = WAIT_BRIEF + snib__engine_random(e, WAIT_BRIEF);
     else if (sleep >= WAIT_BRIEF)
@@ -13221,8 +13406,10 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
         return;
     }
-    e->stats.rechecks++;
-    wait->own_messages = 0; /* what has not come by now was lost */
+    if (!wait->waited_out) {
+        e->stats.rechecks++;
+        wait->own_messages = 0; /* what has not come by now was lost */
+    }
     if (wait->gate->kind->discipline == SNIB__QUEUED)
         snib__place_beat(e, wait->gate, now);
     else

@@ -384,9 +384,11 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
             snib__share_answer(e, hold, sent_at, &verdict, now);
         else if (gate->kind->discipline == SNIB__QUEUED)
             snib__place_answer(e, hold, sent_at, &verdict, now);
-        else if (verdict.yes)
+        else if (verdict.yes) {
+            if (gate->wait)
+                snib__turn_granted(gate->wait, now);
             snib__gate_grant(e, hold, verdict.token, sent_at, now);
-        else
+        } else
             snib__sole_refused(e, hold, &verdict, now);
     }
     struct snib__wait *wait = gate->wait;

@@ -6,6 +6,7 @@
  * place.c     the fair lock, whose waiters have places in a queue at the server
  * release.c   giving back, and requests without an answer
  * wait.c      sleeping until a message, a re-check or a deadline
+ * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
@@ -35,7 +36,6 @@ enum {
     SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* the release's own message is expected */
-    SNIB__YIELD = 64,     /* after this release other processes go first */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
     SNIB__FIRST =
@@ -101,7 +101,20 @@ struct snib__wait {
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
     bool hint;             /* a message came while an attempt was on its way */
-    bool yielding;
+    uint32_t queued;       /* how many wait */
+    uint32_t chain_most;   /* hand-overs of the running chain, at most */
+    /* turn.c: of other clients that listen */
+    uint32_t strangers; /* how many were told of our last release */
+    uint32_t absent;    /* of them, did not come when it was their turn */
+    uint32_t owed;      /* turns of theirs before ours */
+    uint32_t early;     /* turns of theirs that were heard of before our release's reply came */
+    uint8_t misses;     /* chances in a row that somebody let pass */
+    uint8_t uses;       /* ... that everybody used */
+    bool came;          /* one of them had a turn since our last release */
+    bool waited_out;    /* our first waiter has given way since the release */
+    snib__time offered_at, offered_until; /* whose turn it is tries within this time */
+    snib__time patience;                  /* how long that is for one */
+    snib__time absent_until;              /* then they get another chance */
 };
 
 struct snib__gate {
@@ -346,6 +359,17 @@ void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
 void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
+
+/* turn.c */
+bool snib__turn_contested(const struct snib__wait *wait);
+void snib__turn_releasing(struct snib__wait *wait);
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                         snib__time now);
+void snib__turn_heard(struct snib__wait *wait, snib__time now);
+bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
+bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__turn_refused(struct snib__wait *wait);
+void snib__turn_granted(struct snib__wait *wait, snib__time now);
 
 /* chan.c */
 /* The subscription of a gate is confirmed. */

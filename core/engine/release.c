@@ -42,11 +42,13 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 {
     struct snib__wait *wait = hold->gate->wait;
     hold->flags &= (uint16_t) ~(SNIB__AWAKE | SNIB__COUNTED);
-    if (wait)
+    if (wait) {
         wait->chain = 0;
+        snib__turn_releasing(wait);
+    }
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (!(hold->flags & SNIB__YIELD) && release_messages(hold->gate) > 0) {
+        if (release_messages(hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
             wait->own_messages += release_messages(hold->gate);
         }
@@ -183,17 +185,15 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
-    bool yield = (hold->flags & SNIB__YIELD) && others > 0;
     snib__gate_ref(gate);
     if (!ours && now >= hold->deadline)
         hold->reason = hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
-    } else if (yield && wait && wait->head && !snib__gate_active(gate)) {
-        wait->yielding = true;
-        snib__wait_sleep(e, gate, -1, false, now);
     } else {
+        if (snib__gate_sole(gate))
+            snib__turn_released(e, gate, others, now);
         snib__gate_advance(e, gate, now);
     }
     snib__gate_put(e, gate);

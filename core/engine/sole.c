@@ -22,7 +22,6 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
     hold->flags &= (uint16_t)~SNIB__AWAKE;
     if (gate->wait) {
         gate->wait->hint = false;
-        gate->wait->yielding = false;
         if (snib__chan_on(gate->wait))
             hold->flags |= SNIB__AWAKE;
     }
@@ -38,6 +37,8 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
     struct snib__wait *wait = gate->wait;
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
+        if (snib__turn_is_theirs(wait, op, now) && snib__turn_give_way(e, wait, now))
+            return;
         snib__timer_cancel(e, &wait->timer_at);
         snib__wait_remove(wait, op);
         sole_try(e, op->hold, now);
@@ -65,7 +66,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    if (!gate->active && !(gate->wait && gate->wait->head)) {
+    bool gives_way = gate->wait && !op->once && snib__turn_is_theirs(gate->wait, op, now);
+    if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
         if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);
             snib__gate_forget_hold(e, hold);
@@ -77,6 +79,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     snib__sole_queue(e, op, false);
     if (!op->done)
         op->waited = !op->once;
+    if (gives_way)
+        snib__sole_advance(e, gate, now);
 }
 
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
@@ -92,6 +96,8 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
         return;
     }
     gate->active = NULL;
+    if (gate->wait)
+        snib__turn_refused(gate->wait);
     snib__sole_queue(e, op, true);
     if (op->done) {
         snib__sole_advance(e, gate, now);
@@ -113,14 +119,15 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     if (!wait || !wait->head || wait->incoming || e->config.handover_max == 0 ||
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
-    if (wait->chain == 0)
+    if (wait->chain == 0) {
         wait->chain_since = hold->acquired_at;
-    if (wait->chain >= (uint32_t)e->config.handover_max ||
-        now - wait->chain_since > SOLE_CHAIN_MAX) {
-        wait->chain = 0;
-        hold->flags |= SNIB__YIELD;
-        return false;
+        wait->chain_most = (uint32_t)e->config.handover_max;
+        /* Each of those who wait has a turn, then others have theirs. */
+        if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
+            wait->chain_most = wait->queued;
     }
+    if (wait->chain >= wait->chain_most || now - wait->chain_since > SOLE_CHAIN_MAX)
+        return false;
     wait->chain++;
     return true;
 }

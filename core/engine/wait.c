@@ -80,6 +80,7 @@ void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t
 void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
 {
     op->place = SNIB__PLACE_QUEUE;
+    wait->queued++;
     op->prev = front ? NULL : wait->tail;
     op->next = front ? wait->head : NULL;
     if (op->prev)
@@ -105,6 +106,7 @@ void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
         return;
     }
     op->place = SNIB__PLACE_QUEUE;
+    wait->queued++;
     op->next = before;
     op->prev = before->prev;
     op->prev->next = op;
@@ -123,6 +125,7 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
         wait->tail = op->prev;
     op->next = op->prev = NULL;
     op->place = SNIB__PLACE_NONE;
+    wait->queued--;
 }
 
 /* Nobody waits at the gate: let the subscription linger, or end at once what has none. */
@@ -133,15 +136,18 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
         return;
     wait->brief = 0;
     wait->burst = 1;
-    wait->yielding = false;
     snib__timer_cancel(e, &wait->timer_at);
     if (!snib__gate_active(gate))
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        if (!snib__gate_active(gate)) /* else the chain of hand-overs must not be forgotten */
+        /* The chain of hand-overs must not be forgotten, nor whose turn it is. */
+        if (snib__gate_active(gate))
+            return;
+        if (wait->owed == 0) {
             snib__wait_free(e, wait);
-        return;
+            return;
+        }
     }
     wait_unidle(e, wait);
     wait->idle_since = now;
@@ -192,6 +198,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
     }
     if (again)
         return;
+    snib__turn_heard(wait, now);
     wait->brief = 0;
     if (snib__gate_active(wait->gate))
         wait->hint = snib__gate_active(wait->gate)->phase == SNIB__TRYING;
@@ -222,8 +229,6 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
         sleep = (snib__time)left_ms * SNIB__MS + 2 * SNIB__MS;
     if (kind->traits & SNIB__POLLS)
         return sleep;
-    if (wait->yielding)
-        return 5 * SNIB__MS + snib__engine_random(e, 5 * SNIB__MS);
     if (sleep < WAIT_BRIEF && wait->brief++ > 0)
         sleep = WAIT_BRIEF + snib__engine_random(e, WAIT_BRIEF);
     else if (sleep >= WAIT_BRIEF)
@@ -257,8 +262,10 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
         return;
     }
-    e->stats.rechecks++;
-    wait->own_messages = 0; /* what has not come by now was lost */
+    if (!wait->waited_out) {
+        e->stats.rechecks++;
+        wait->own_messages = 0; /* what has not come by now was lost */
+    }
     if (wait->gate->kind->discipline == SNIB__QUEUED)
         snib__place_beat(e, wait->gate, now);
     else

@@ -104,11 +104,13 @@ static void plan_families(void)
     bool mutexes = only_mutexes || sim_chance(3);
     bool peers = !mutexes && sim_chance(2);
     sim.multi = !mutexes && sim.name_count > 1 && sim_chance(4);
+    peers |= sim.crowded && sim_chance(2);
     for (int i = 0; i < sim.name_count; i++) {
         struct sim_name *name = &sim.names[i];
         name->family = mutexes     ? FAMILY_MUTEX
                        : sim.multi ? members[sim_draw(sizeof members / sizeof *members)]
                                    : all[sim_draw(sizeof all / sizeof *all)];
+        name->family = sim.crowded ? crowd_family() : name->family;
         name->alien = peers && known_to_redisson[name->family];
         bool may_count = name->family == FAMILY_FAIR || name->family == FAMILY_RW;
         name->tokens =
@@ -141,6 +143,7 @@ static void begin(uint64_t seed, bool trace)
     sim.think = 10 * SNIB__MS << sim_draw(8);
     sim.database = sim_chance(2) ? 0 : 3;
     sim.password = sim_chance(2) ? NULL : "secret";
+    sim.crowded = seed % 8 == 5;
     sim.model = model_new();
     model_require_password(sim.model, sim.password);
     model_watch(sim.model, check_executed, NULL);
@@ -148,6 +151,9 @@ static void begin(uint64_t seed, bool trace)
     sim.pubsub_delay = sim_chance(3) ? 6 * sim.delay : sim.delay;
     if (sim.pubsub_delay > sim.lease / 12) {
         sim.pubsub_delay = sim.lease / 12; /* or the engine takes the link for dead */
+    }
+    if (sim.crowded) {
+        crowd_plan();
     }
     /* Some round trips and a sleep: a brief one, or that of a waiter without a subscription. */
     sim.prompt =
@@ -164,7 +170,8 @@ static void begin(uint64_t seed, bool trace)
         peer_new(i);
     }
     operator_tends();
-    sim.calm_at = sim.now + sim_between(1000 * SNIB__MS, 6000 * SNIB__MS);
+    sim.calm_at =
+        sim.now + (sim.crowded ? 50 * SNIB__MS : sim_between(1000 * SNIB__MS, 6000 * SNIB__MS));
     sim.stable_at = sim.enabled == 0 ? sim.now : SNIB__NEVER / 2; /* can be added to */
 }
 
@@ -260,7 +267,12 @@ static void live(void)
     if (sim.enabled != 0) {
         sim.stable_at = sim.now + RECOVERY + sim.lease;
     }
-    run_until(sim.enabled == 0 ? sim.now + 1000 * SNIB__MS : sim.stable_at + 2000 * SNIB__MS);
+    run_until(sim.crowded        ? crowd_end()
+              : sim.enabled == 0 ? sim.now + 1000 * SNIB__MS
+                                 : sim.stable_at + 2000 * SNIB__MS);
+    if (sim.crowded) {
+        crowd_check();
+    }
     sim_trace("winding down");
     sim.winding_down = true;
     snib__time at_last = sim.now + 20 * sim.lease + RECOVERY;

@@ -12,6 +12,7 @@
  * sim_truth.c    what the server has, read from its keys, and why it changed
  * sim_keys.c     whose key is which; an operator who looks after numbers
  * sim_queue.c    the same of the fair lock's queue
+ * sim_crowd.c    worlds in which all want one lock all the time: everybody must have turns
  * sim_request.c  what every request says, when it leaves a process and when the server executes it
  * sim_check.c    what must be true of results, and at every step
  */
@@ -25,9 +26,10 @@
 #define SIM_PROCESSES 64 /* processes in a seed, ended ones included */
 #define SIM_TASKS 4      /* tasks of a process */
 #define SIM_NAMES 3
-#define SIM_SIDES 2   /* a read/write lock has two */
-#define SIM_MULTIS 2  /* multi locks of a process: the names in both orders */
-#define SIM_PEERS 2   /* clients that are no Snib */
+#define SIM_SIDES 2  /* a read/write lock has two */
+#define SIM_MULTIS 2 /* multi locks of a process: the names in both orders */
+#define SIM_PEERS 2  /* clients that are no Snib */
+#define PEER_THREADS 2
 #define SIM_PERMITS 4 /* at once, at most */
 #define SIM_CLAIMS 64
 #define SIM_PLACES 256
@@ -167,7 +169,8 @@ struct sim_process {
     snib__time
         gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
     snib__time last_tick;
-    uint32_t ticks; /* at last_tick */
+    uint32_t ticks;              /* at last_tick */
+    uint32_t turns, passed_over; /* in a crowd: had, and of others since it waits */
 };
 
 struct sim_chunk {
@@ -246,6 +249,12 @@ struct sim {
     int32_t handover_max;
     unsigned enabled; /* set of enum sim_fault */
     bool calm, winding_down;
+    bool crowded;                  /* all want one lock all the time */
+    bool listeners;                /* in a crowd: the Redissons only listen */
+    snib__time crowd_hold;         /* ... holds last so long, at most */
+    struct sim_process *last;      /* ... who had it last, */
+    snib__time run_since;          /* ... and since when nobody else, though others waited */
+    snib__time unused;             /* ... how long it was free although somebody waited */
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
     snib__time next_fault, disturbed_until;
     snib__time server_paused_until, refuse_until, server_faults_until;
@@ -339,6 +348,7 @@ void peer_listen(struct sim_peer *peer); /* to what the server has said by now *
 bool peer_is_idle(const struct sim_peer *peer);
 void peer_leave(struct sim_peer *peer); /* its connections end */
 void peer_free(struct sim_peer *peer);
+bool peer_waits(const struct sim_process *process);
 
 /* sim_truth.c */
 void check_truth(int cause); /* look at what the server has, and why it changed */
@@ -360,6 +370,13 @@ void operator_opens_latches(void);
 
 /* sim_queue.c */
 void queue_check(struct sim_name *name, const struct sim_claim *came, int cause);
+
+/* sim_crowd.c */
+void crowd_plan(void);
+int crowd_family(void);
+snib__time crowd_end(void);
+void crowd_turn(const struct sim_name *name, const struct sim_claim *came);
+void crowd_check(void); /* at the end */
 
 /* sim_request.c */
 struct sim_owner *check_owner(struct sim_process *process, uint64_t number, int side);

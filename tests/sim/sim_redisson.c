@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS 2
-
 enum peer_state { PEER_RESTS, PEER_WAITS, PEER_HOLDS, PEER_LEAVES };
 
 struct peer_thread {
@@ -32,7 +30,8 @@ struct sim_peer {
     uint64_t next_permit;
     snib__time tried_at; /* to subscribe */
     bool gone;
-    struct peer_thread threads[THREADS];
+    int last_woken;
+    struct peer_thread threads[PEER_THREADS];
 };
 
 /* ---- Scripts ------------------------------------------------------------------------------------ */
@@ -300,12 +299,15 @@ static void rest(struct peer_thread *t)
 {
     *t = (struct peer_thread){.wake = sim.winding_down ? SNIB__NEVER
                                                        : sim.now + sim_draw(2 * sim.think)};
+    if (sim.crowded && !sim.winding_down) {
+        t->wake += 4 * sim.delay; /* the replies to its commands have been too quick */
+    }
 }
 
 static void begin(struct sim_peer *peer, struct peer_thread *t)
 {
     int name = (int)sim_draw((uint64_t)sim.name_count);
-    if (sim.winding_down || !sim.names[name].alien) {
+    if (sim.winding_down || sim.listeners || !sim.names[name].alien) {
         rest(t);
         return;
     }
@@ -397,7 +399,7 @@ void peer_new(int slot)
         abort();
     }
     peer->process = process_record(true);
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < PEER_THREADS; i++) {
         peer->threads[i].wake = sim.now + sim_draw(sim.think);
     }
     sim.peers[slot] = peer;
@@ -410,7 +412,7 @@ void peer_free(struct sim_peer *peer)
 
 bool peer_is_idle(const struct sim_peer *peer)
 {
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < PEER_THREADS; i++) {
         if (peer->threads[i].state != PEER_RESTS) {
             return false;
         }
@@ -424,7 +426,7 @@ void peer_leave(struct sim_peer *peer)
     model_close(sim.model, peer->ears);
     peer->link = peer->ears = 0;
     peer->gone = true;
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < PEER_THREADS; i++) {
         peer->threads[i].wake = SNIB__NEVER;
     }
 }
@@ -433,7 +435,7 @@ static void subscribe(struct sim_peer *peer)
 {
     open_link(&peer->ears);
     for (int i = 0; i < sim.name_count; i++) {
-        for (int t = 0; t < THREADS; t++) {
+        for (int t = 0; t < PEER_THREADS; t++) {
             char bytes[512], channel[160];
             const struct sim_name *name = &sim.names[i];
             int n = snprintf(channel, sizeof channel, "%s:%s",
@@ -471,16 +473,42 @@ void peer_listen(struct sim_peer *peer)
     if (peer->ears == 0 || model_output(sim.model, peer->ears, &bytes) == 0) {
         return;
     }
-    for (int i = 0; i < THREADS; i++) {
-        struct peer_thread *t = &peer->threads[i];
-        t->wake = t->state == PEER_WAITS ? sim.now : t->wake;
+    for (int i = 0; i < PEER_THREADS; i++) {
+        struct peer_thread *t = &peer->threads[(i + peer->last_woken + 1) % PEER_THREADS];
+        snib__time wakes = sim.now;
+        if (t->state != PEER_WAITS) {
+            continue;
+        }
+        if (sim.crowded) { /* a real one is slow to wake, and wakes one of its threads */
+            wakes += sim_between(SNIB__MS / 5, 2 * SNIB__MS);
+            if (t->wake > wakes) {
+                t->wake = wakes;
+                peer->last_woken = (int)(t - peer->threads);
+                return;
+            }
+            continue;
+        }
+        t->wake = wakes;
     }
+}
+
+bool peer_waits(const struct sim_process *process)
+{
+    for (int i = 0; i < sim.peer_count; i++) {
+        const struct sim_peer *peer = sim.peers[i];
+        for (int t = 0; t < PEER_THREADS && peer->process == process; t++) {
+            if (peer->threads[t].state == PEER_WAITS) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 snib__time peer_next(const struct sim_peer *peer)
 {
     snib__time next = SNIB__NEVER;
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < PEER_THREADS; i++) {
         next = peer->threads[i].wake < next ? peer->threads[i].wake : next;
     }
     return next > sim.server_paused_until || next == SNIB__NEVER ? next : sim.server_paused_until;
@@ -488,7 +516,7 @@ snib__time peer_next(const struct sim_peer *peer)
 
 void peer_run(struct sim_peer *peer)
 {
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < PEER_THREADS; i++) {
         struct peer_thread *t = &peer->threads[i];
         if (t->wake > sim.now) {
             continue;

@@ -12,12 +12,16 @@
 
 void task_rest(struct sim_task *task)
 {
-    *task = (struct sim_task){
-        .wake = sim.now + (sim_chance(2) ? sim_draw(5 * SNIB__MS) : sim_draw(sim.think))};
+    *task =
+        (struct sim_task){.wake = sim.now + (!sim.crowded && sim_chance(2) ? sim_draw(5 * SNIB__MS)
+                                                                           : sim_draw(sim.think))};
 }
 
 snib__time task_hold_for(void)
 {
+    if (sim.crowded) {
+        return sim_draw(sim.crowd_hold);
+    }
     uint64_t kind = sim_draw(sim.calm ? 16 : 8);
     if (kind == 0) {
         return sim_draw(5 * sim.lease / 2);
@@ -88,7 +92,7 @@ static void know(struct sim_process *process, struct sim_task *task,
 static void begin_acquire(struct sim_process *process, struct sim_task *task)
 {
     static const snib__time unlimited = SNIB__NEVER;
-    uint64_t mode = sim_draw(4);
+    uint64_t mode = sim.crowded ? 2 + sim_draw(2) : sim_draw(4);
     choose(process, &task->use);
     bool unowned = task->use.kind == SNIB_SEMAPHORE || task->use.kind == SNIB_LATCH;
     struct snib__acquire how = {.owner = sim_chance(4) ? 1 + sim_draw(2) : 0,
@@ -116,7 +120,8 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     task->order = ++sim.order;
     task->submitted = sim.now;
     task->wait_ends = mode == 1 ? sim.now + how.wait : SNIB__NEVER;
-    task->wake = sim_chance(4) ? sim.now + sim_draw(sim.lease) : SNIB__NEVER; /* then it cancels */
+    task->wake = sim_chance(sim.crowded ? 64 : 4) ? sim.now + sim_draw(sim.lease)
+                                                  : SNIB__NEVER; /* then it cancels */
     know(process, task, &how);
     sim_trace("%u task %d acquires %s%s as %llu, %u%s", process->id, (int)(task - process->tasks),
               sim.names[task->use.name].text, task->use.side ? " to write" : "",

@@ -503,6 +503,9 @@ static void look_at(struct sim_name *name, int cause)
     if (name->family == FAMILY_FAIR) {
         queue_check(name, came, cause);
     }
+    if (sim.crowded && came != NULL) {
+        crowd_turn(name, came);
+    }
     check_number(name, &r, cause);
     memcpy(name->claims, r.claims, (size_t)r.n * sizeof *r.claims);
     name->claim_count = r.n;

@@ -1,0 +1,145 @@
+/* turn.c - giving way: waiters of other clients have their turns, too.
+ *
+ * A client that has just released a lock could have it back before anybody else has even heard of the
+ * release.  So it lets the strangers go first: those who listen, beside itself, as the release's reply counts
+ * them.  Until it has heard as many releases of theirs it does not try.  Clients that all do so take turns
+ * in a ring, each with one chain of hand-overs, and no two of them ask for the same release; a client that
+ * tries at every message, as Redisson's, has its place in the ring while all others give way.
+ *
+ * A stranger may be dead, slow, or listen without waiting, so a chance ends after some patience; the more
+ * turns are still owed, the later, so that those who are nearly due come first.  Strangers that let a
+ * chance pass are taken for absent until a longer one is offered, so much later that little time is lost.
+ * While nobody else listens nothing is owed, and all this costs nothing.
+ */
+#include "engine/internal.h"
+
+#define TURN_PATIENCE (1 * SNIB__MS) /* how long a stranger may need to come: until it is known, */
+#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least, */
+#define TURN_MOST (20 * SNIB__MS)      /* ... at most */
+#define TURN_RANKS 4                   /* turns owed, at most, that lengthen a chance */
+#define TURN_ABSENT 4  /* so many times as long as it lasted a chance is not offered again, */
+#define TURN_MISSES 3  /* ... doubled so often, at most */
+#define TURN_TRUSTED 4 /* chances in a row were used: one that is not means nothing */
+
+/* From now on the next stranger has its chance. */
+static void turn_offer(struct snib__wait *wait, snib__time now)
+{
+    uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
+    wait->offered_at = now;
+    wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
+}
+
+/* Who else listens is waiting, for all that is known. */
+bool snib__turn_contested(const struct snib__wait *wait)
+{
+    return wait->strangers > wait->absent;
+}
+
+/* A release begins: what is heard from here on may be told before its reply comes. */
+void snib__turn_releasing(struct snib__wait *wait)
+{
+    wait->owed = 0;
+    wait->early = 0;
+}
+
+/* A release has been told to so many beside this client. */
+void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
+                         snib__time now)
+{
+    /* Redisson listens only while it waits: who has just had a turn may be about to ask again. */
+    if (gate->wait && gate->wait->came && strangers <= 0)
+        strangers = 1;
+    if (!gate->wait && strangers <= 0)
+        return;
+    struct snib__wait *wait = snib__wait_get(e, gate);
+    if (!wait)
+        return;
+    wait->strangers = strangers <= 0           ? 0
+                      : strangers < UINT16_MAX ? (uint32_t)strangers
+                                               : UINT16_MAX;
+    if (wait->patience == 0)
+        wait->patience = TURN_PATIENCE;
+    if (now >= wait->absent_until)
+        wait->absent = 0;
+    uint32_t gone = wait->absent + wait->early;
+    wait->owed = wait->strangers > gone ? wait->strangers - gone : 0;
+    wait->came = false;
+    wait->waited_out = false;
+    turn_offer(wait, now);
+}
+
+/* A stranger has come within so long: three times that is patience enough. */
+static void turn_came(struct snib__wait *wait, snib__time took)
+{
+    if (3 * took < wait->patience)
+        wait->patience -= (wait->patience - 3 * took) / 8;
+    if (wait->patience < TURN_LEAST)
+        wait->patience = TURN_LEAST;
+}
+
+/* Somebody had a turn although all that are expected have had theirs: one that was taken for absent is not. */
+static void turn_unexpected(struct snib__wait *wait)
+{
+    if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
+        wait->misses = 0;
+}
+
+/* A stranger has released the lock. */
+void snib__turn_heard(struct snib__wait *wait, snib__time now)
+{
+    const struct snib__hold *active = snib__gate_active(wait->gate);
+    wait->came |= !wait->chan_prev && !wait->chan_next; /* no other gate of ours has the channel */
+    if (wait->owed == 0) {
+        wait->early += active && active->phase == SNIB__RELEASING;
+        turn_unexpected(wait);
+        return;
+    }
+    turn_came(wait, now - wait->offered_at);
+    wait->owed--;
+    if (wait->owed == 0 && wait->absent == 0) { /* they all have come */
+        if (wait->uses < TURN_TRUSTED)
+            wait->uses++;
+        else
+            wait->misses = 0;
+    }
+    turn_offer(wait, now);
+}
+
+/* Is the first waiter to give way?  Not if its own time would be over before. */
+bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
+{
+    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until;
+}
+
+/* Sleep while it is a stranger's turn.  False: out of memory. */
+bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+{
+    if (wait->chan)
+        snib__chan_subscribe(e, wait->chan, now);
+    wait->waited_out = true;
+    return snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until) == 0;
+}
+
+/* An attempt was refused: somebody has taken the turn. */
+void snib__turn_refused(struct snib__wait *wait)
+{
+    turn_unexpected(wait);
+    wait->waited_out = false;
+}
+
+/* An attempt has worked.  After a full chance that means that who is still owed has not come. */
+void snib__turn_granted(struct snib__wait *wait, snib__time now)
+{
+    if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
+        if (wait->uses < TURN_TRUSTED) {
+            wait->absent += wait->owed;
+            wait->absent_until = now + (TURN_ABSENT * (now - wait->offered_at) << wait->misses);
+            if (wait->misses < TURN_MISSES)
+                wait->misses++;
+        }
+        wait->uses = 0;
+        wait->patience = wait->patience < TURN_MOST / 2 ? 2 * wait->patience : TURN_MOST;
+    }
+    wait->owed = 0;
+    wait->waited_out = false;
+}

@@ -1,0 +1,123 @@
+/* sim_crowd.c - worlds in which all want one lock all the time.
+ *
+ * Nothing is disturbed and links are quick.  A Redisson's threads are slower to wake than an engine is to ask
+ * again, and in some worlds they only listen.  Whoever waits must have its turns, and while somebody does,
+ * the lock must not lie unused for long.
+ */
+#include "sim.h"
+
+#define CHAIN (10 * SNIB__MS) /* the engine's: hand-overs in a row keep others out for so long */
+
+void crowd_plan(void)
+{
+    sim.enabled = 0;
+    sim.clock_ppm = 0;
+    sim.next_fault = SNIB__NEVER;
+    sim.name_count = 1;
+    sim.delay = sim_between(SNIB__MS / 50, SNIB__MS / 4);
+    sim.pubsub_delay = sim.delay;
+    sim.think = sim_between(SNIB__MS / 50, SNIB__MS / 4);
+    sim.lease = 3000 * SNIB__MS;
+    sim.handover_max = sim_chance(2) ? 16 : sim.handover_max;
+    sim.crowd_hold = sim_chance(4) ? 20 * SNIB__MS : SNIB__MS / 4;
+    sim.listeners = sim_chance(4);
+}
+
+/* Some hundred turns; where listeners are to be found out, time for that. */
+snib__time crowd_end(void)
+{
+    return sim.now + (sim.listeners ? 1500 : 300) * SNIB__MS + 200 * sim.crowd_hold;
+}
+
+int crowd_family(void)
+{
+    static const int families[] = {FAMILY_MUTEX, FAMILY_MUTEX, FAMILY_FENCED, FAMILY_PLAIN};
+    return families[sim_draw(sizeof families / sizeof *families)];
+}
+
+static bool waits(const struct sim_process *process)
+{
+    for (int i = 0; i < SIM_TASKS && !process->foreign; i++) {
+        if (process->tasks[i].doing == DOING_WAIT) {
+            return true;
+        }
+    }
+    return process->foreign && peer_waits(process);
+}
+
+/* One process has it again and again while others wait, by hand-overs. */
+static void check_run(const struct sim_claim *came, bool others_wait)
+{
+    if (came->process != sim.last || !others_wait) {
+        sim.last = came->process;
+        sim.run_since = sim.now;
+    }
+    snib__time most = CHAIN + sim.crowd_hold + 4 * sim.delay + SNIB__MS;
+    if (sim.peer_count == 0 && sim.now > sim.run_since + most) {
+        sim_fail("%u hands the lock on inside itself for %llu ms while others wait",
+                 came->process->id, (unsigned long long)((sim.now - sim.run_since) / SNIB__MS));
+    }
+}
+
+/* Among engines everybody has one chain of hand-overs before the first has another. */
+static void check_passed_over(const struct sim_process *process)
+{
+    uint32_t others = (uint32_t)((sim.slot_count - 1) * sim.task_count);
+    if (sim.peer_count == 0 && process->passed_over > 2 * others + 8) {
+        sim_fail("%u waits while others have had the lock %u times", process->id,
+                 process->passed_over);
+    }
+}
+
+/* Somebody has got the lock. */
+void crowd_turn(const struct sim_name *name, const struct sim_claim *came)
+{
+    bool others_wait = false;
+    if (!sim.calm || sim.winding_down) {
+        return;
+    }
+    for (uint32_t i = 0; i < sim.process_count; i++) {
+        struct sim_process *process = sim.processes[i];
+        bool passed = process != came->process && waits(process);
+        others_wait |= passed;
+        process->passed_over = passed ? process->passed_over + 1 : 0;
+        check_passed_over(process);
+    }
+    came->process->turns++;
+    check_run(came, others_wait);
+    if (others_wait && name->open_since[0] != SNIB__NEVER) {
+        sim.unused += sim.now - name->open_since[0];
+    }
+}
+
+/* Everybody had at least a quarter of an equal part; engines had equal ones, unless they first had to find out
+ * who only listens. */
+void crowd_check(void)
+{
+    double all = 0, threads = 0, ours = 0, squares = 0;
+    for (uint32_t i = 0; i < sim.process_count; i++) {
+        const struct sim_process *process = sim.processes[i];
+        double turns = process->turns;
+        all += turns;
+        threads += process->foreign ? PEER_THREADS : sim.task_count;
+        ours += process->foreign ? 0 : turns;
+        squares += process->foreign ? 0 : turns * turns;
+    }
+    for (uint32_t i = 0; i < sim.process_count; i++) {
+        const struct sim_process *process = sim.processes[i];
+        double equal = all / threads * (process->foreign ? PEER_THREADS : sim.task_count);
+        if (!(process->foreign && sim.listeners) && process->turns < equal / 4) {
+            sim_fail("%u had %u turns of %.0f, an equal part is %.0f", process->id, process->turns,
+                     all, equal);
+        }
+    }
+    if (!sim.listeners && ours * ours < 0.95 * sim.slot_count * squares) {
+        sim_fail("engines share the lock with a Jain index of %.2f",
+                 ours * ours / (sim.slot_count * squares));
+    }
+    if (sim.unused > (sim.now - sim.calm_at) * 3 / 5) {
+        sim_fail("the lock was free for %llu ms of %llu although somebody waited",
+                 (unsigned long long)(sim.unused / SNIB__MS),
+                 (unsigned long long)((sim.now - sim.calm_at) / SNIB__MS));
+    }
+}
