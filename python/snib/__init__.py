@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if "t" in getattr(sys, "abiflags", ""):
     raise ImportError("snib does not support free-threaded Python; use a build with the GIL")
 
-from . import _codes, _core, _errors
+from . import _codes, _core, _errors, _public
 from ._client import Stats
 from ._codes import *  # noqa: F403
 from ._describe import Description, Holder, Permit, Waiter
@@ -46,6 +46,7 @@ from ._permits import Latch, Permits, Semaphore
 from ._queue import Event, Queue
 from ._several import MultiLock, QuorumLock
 from ._sync import Client
+from ._times import TimeoutOverflow
 
 if TYPE_CHECKING:
     from . import aio as aio
@@ -91,6 +92,7 @@ __all__ = [
     "SpinLock",
     "State",
     "Stats",
+    "TimeoutOverflow",
     "Waiter",
     "WriteLock",
     "aio",
@@ -98,3 +100,5 @@ __all__ = [
     "fencing",
 ]
 __all__ += _codes.__all__
+
+_public.name_classes(__name__, [globals().get(name) for name in __all__])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
@@ -11,9 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from . import _core
+from . import _core, _kept
 from ._codes import InvalidOption
-from ._hold import shown_module
 from ._times import lease_ms, option_ms
 
 T = TypeVar("T")
@@ -22,6 +22,8 @@ T = TypeVar("T")
 _EXIT_MS = 1000
 
 _exiting = False
+
+_new_number = itertools.count(1).__next__
 
 _clients: weakref.WeakSet[BaseClient] = weakref.WeakSet()
 
@@ -124,6 +126,7 @@ class BaseClient:
             password,
         )
         self.id = _core.client_id(self._handle)
+        self._number = _new_number()
         self._begin()
         _clients.add(self)
 
@@ -136,18 +139,18 @@ class BaseClient:
         values: tuple[Any, ...] = (*counters, wait_time, hold_time)
         return Stats(*values)
 
-    def _lock_handle(
-        self, kind: int, name: str, lease: float | None, max_hold: float | None, flags: int
-    ) -> _core.LockHandle:
-        return _core.lock_new(
-            self._handle, kind, name, lease_ms(lease), option_ms("max_hold", max_hold), flags
-        )
+    def _end(self, wait: int) -> None:
+        """Close; then nothing is held any more."""
+        try:
+            _core.client_close(self._handle, wait)
+        finally:
+            _kept.forget(self._number)
 
     def _after_fork(self) -> None:
         """In a child: let go of what belongs to the parent."""
 
     def __repr__(self) -> str:
-        return f"<{shown_module(self)}.Client {self.id}>"
+        return f"<{type(self).__module__}.Client {self.id}>"
 
 
 def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:

@@ -10,11 +10,14 @@ class Error(Exception):
     retryable      the same call may succeed later
     maybe_applied  the server may have done it; the client cleans up what it can
     os_error       the errno behind it, or 0
-    reason         of a loss: expired, taken, deleted, unreachable, max hold or closed; else None
+    name, kind     of the lock, if it is about one; kind is "mutex", "fair", "read", ...
+    reason         of a loss: "expired", "taken", "deleted", "unreachable", "max hold" or "closed"
     """
 
     code: int = 0
     retryable: bool = False
     maybe_applied: bool = False
     os_error: int = 0
+    name: str | None = None
+    kind: str | None = None
     reason: str | None = None

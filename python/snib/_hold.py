@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import enum
 import math
+import sys
+import warnings
+from _tracemalloc import is_tracing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
-from ._codes import Busy, Timeout
+from ._codes import Lost
 from ._error import Error
 
 if TYPE_CHECKING:
-    from ._client import BaseClient
+    from ._base import BaseHoldable
+
+E = TypeVar("E", bound=Error)
 
 _FOREVER = 2**63 - 1  # milliseconds
+
+# Whose a hold is, and what happens if it is dropped there: it is released, but what the program had
+# and forgot is abandoned.
+ARRIVING, OWNED, LEAVING, GIVEN_BACK = range(4)
 
 
 class State(enum.IntEnum):
@@ -47,28 +56,50 @@ def make_info(info: _core.Info | None) -> LockInfo:
     return LockInfo(held, remaining, count, None if waiting < 0 else waiting, mine, owner, token)
 
 
-def refusal(name: str, busy: str, wait: int) -> Error:
-    """Why a wait that may last so many milliseconds ended without a hold."""
-    return Timeout(f"{name!r} was not free in time") if wait else Busy(busy.format(name))
-
-
-def shown_module(shown: object) -> str:
-    """The module that programs import a class from: without the private ones."""
-    return type(shown).__module__.partition("._")[0]
+def _place() -> str | None:
+    """Where the program is, outside of this package; for whoever traces memory anyway."""
+    if not is_tracing():
+        return None
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "snib":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class BaseHold:
     """One successful acquisition: what you own, inspect and release.
 
-    A hold that is dropped without a release is released in the background.
+    A hold that is dropped without a release is not released, for somebody may work under it: its
+    renewal ends and its lease runs out, with a ResourceWarning.
     """
 
-    __slots__ = ("_client", "_handle", "_released", "__weakref__")
+    __slots__ = ("_lock", "_handle", "_stage", "_place", "__weakref__")
 
-    def __init__(self, client: BaseClient, handle: _core.HoldHandle) -> None:
-        self._client = client  # a hold keeps its client open
+    def __init__(self, lock: BaseHoldable[Any], handle: _core.HoldHandle) -> None:
+        self._stage = ARRIVING
         self._handle = handle
-        self._released = False
+        self._lock = lock  # which keeps its client open
+        self._place = _place()
+
+    def __del__(self) -> None:
+        if getattr(self, "_stage", ARRIVING) == OWNED:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        try:
+            state = _core.hold_state(self._handle)[0]
+        except Error:  # in a forked child it is nobody's
+            return
+        if state != State.VALID and state != State.AT_RISK:
+            return
+        _core.hold_abandon(self._handle)
+        place = f", acquired at {self._place}," if self._place else ""
+        warnings.warn(
+            f"a hold of {self._lock.name!r}{place} was dropped, not released; "
+            "its lease runs out",
+            ResourceWarning,
+            source=self,
+        )
 
     @property
     def token(self) -> int:
@@ -101,7 +132,26 @@ class BaseHold:
 
     def check(self) -> None:
         """Return while the hold is safe; raise Lost, or NotHeld after the release."""
-        _core.hold_check(self._handle)
+        try:
+            _core.hold_check(self._handle)
+        except Error as error:
+            raise self._named(error)
+
+    def _named(self, error: E) -> E:
+        """The error, which now says which lock it is about, and why it was lost."""
+        if isinstance(error, Lost) and error.reason is None:
+            error.reason = self.reason
+        return self._lock._named(error)
+
+    def _loss(self) -> Lost:
+        """What to raise for a loss that was told."""
+        try:
+            _core.hold_check(self._handle)
+        except Lost as lost:
+            return self._named(lost)
+        except Error:  # released since
+            pass
+        return self._lock._named(Lost(f"the hold of {self._lock.name!r} was lost"))
 
     def __repr__(self) -> str:
-        return f"<{shown_module(self)}.Hold of {self._client!r}>"
+        return f"<{type(self).__module__}.Hold of {self._lock.name!r}, {self._lock._client!r}>"

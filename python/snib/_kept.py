@@ -1,34 +1,125 @@
-"""What callers got through one object and have not given back yet."""
+"""What acquire() got and release() has not given back yet, by client, kind and name.
+
+It belongs to no lock object: another one for the same lock finds it, and it stays when all of them
+are gone.  No step needs a mutex, which a fork, a signal's handler or the end of the interpreter
+could find locked: each is one operation on a dict.
+"""
 
 from __future__ import annotations
 
 import itertools
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
+from weakref import KeyedRef, _remove_dead_weakref  # type: ignore[attr-defined]
 
-H = TypeVar("H")
+from ._hold import LEAVING, OWNED, BaseHold
+
+H = TypeVar("H", bound=BaseHold)
+
+_Key = tuple[int, Hashable]
 
 
 class Kept(Generic[H]):
-    """Holds by caller (a thread or a task), who may have several.
+    """The holds of one lock at one client, with who called (a thread, a task, an owner)."""
 
-    Each step is one operation on a dict, so no mutex is needed that a fork could leave locked.
-    """
+    __slots__ = ("client", "_holds", "__weakref__")
 
-    __slots__ = ("_next", "_holds")
+    def __init__(self, client: int) -> None:
+        self.client = client
+        self._holds: dict[int, tuple[int, H, int]] = {}
 
-    def __init__(self) -> None:
-        self._next = itertools.count().__next__
-        self._holds: dict[int, tuple[object, H]] = {}
+    def keep(self, caller: int, hold: H, permits: int = 1) -> None:
+        number = _new_number()
+        self._holds[number] = caller, hold, permits
+        _strong[number] = self
+        hold._stage = OWNED
 
-    def keep(self, caller: object, hold: H) -> None:
-        self._holds[self._next()] = (caller, hold)
-
-    def take(self, caller: object) -> H | None:
-        """The caller's newest, else the oldest of all; None if there is none."""
-        holds = self._holds.copy()
-        own = [key for key in reversed(holds) if holds[key][0] == caller]
-        for key in [*own, *holds]:
-            entry = self._holds.pop(key, None)
+    def take(self, caller: int, others: bool) -> H | None:
+        """The caller's newest; else, where others may release, the oldest of all; else None."""
+        for number in self._order(caller, others):
+            entry = self._pop(number)
             if entry is not None:  # else another thread was faster
                 return entry[1]
         return None
+
+    def take_this(self, hold: H) -> bool:
+        """This one, unless it was taken already."""
+        return any(
+            entry[1] is hold and self._pop(number) is not None
+            for number, entry in self._holds.copy().items()
+        )
+
+    def take_permits(self, caller: int, wanted: int) -> tuple[list[H], int]:
+        """Holds of so many permits in all, in the order of take(), and how many are still missing.
+
+        Then nothing is taken.
+        """
+        taken: list[tuple[int, H, int]] = []
+        for number in self._order(caller, True):
+            permits = self._holds.get(number, (0, None, wanted + 1))[2]
+            entry = self._pop(number) if permits <= wanted else None
+            if entry is not None:
+                taken.append(entry)
+                wanted -= entry[2]
+        if wanted:
+            for entry in reversed(taken):
+                self.keep(*entry)
+            taken.clear()
+        return [hold for _, hold, _ in taken], wanted
+
+    def count(self) -> int:
+        """How many permits there are in all."""
+        return sum(permits for _, _, permits in self._holds.copy().values())
+
+    def _order(self, caller: int, others: bool) -> Iterator[int]:
+        holds = self._holds.copy()
+        yield from (number for number in reversed(holds) if holds[number][0] == caller)
+        if others:
+            yield from (number for number in holds if holds[number][0] != caller)
+
+    def _pop(self, number: int) -> tuple[int, H, int] | None:
+        found = self._holds.get(number)
+        if found is not None and found[1]._stage == OWNED:
+            found[1]._stage = LEAVING  # if a signal ends this before the release
+        entry = self._holds.pop(number, None)
+        _strong.pop(number, None)
+        return entry
+
+    def clear(self) -> None:
+        for number in self._holds.copy():
+            self._pop(number)
+
+
+_new_number = itertools.count().__next__
+
+# What holds something is kept, and so are its client and what it holds.
+_strong: dict[int, Kept[Any]] = {}
+
+_names: dict[_Key, KeyedRef[_Key, Kept[Any]]] = {}
+
+
+def _gone(
+    ref: KeyedRef[_Key, Kept[Any]],
+    # At the interpreter's end the module may be empty already.
+    remove: Callable[[object, object], None] = _remove_dead_weakref,
+    names: object = _names,
+) -> None:
+    remove(names, ref.key)
+
+
+def kept_for(client: int, key: Hashable) -> Kept[Any]:
+    """The one of a lock, for as long as somebody uses it or something is held."""
+    new: Kept[Any] = Kept(client)
+    ref = KeyedRef(new, _gone, (client, key))
+    while True:
+        found = _names.setdefault(ref.key, ref)()
+        if found is not None:
+            return found
+        _remove_dead_weakref(_names, ref.key)  # only if it is still the dead one
+
+
+def forget(client: int) -> None:
+    """A client was closed: it holds nothing any more."""
+    for kept in [*_strong.values()]:
+        if kept.client == client:
+            kept.clear()

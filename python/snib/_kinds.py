@@ -23,6 +23,13 @@ def number(n: int) -> int:
     return n
 
 
+def permits(n: int) -> int:
+    """A number of permits to be given back."""
+    if number(n) < 1:
+        raise InvalidPermits(f"the number of permits must be 1 or more, not {n!r:.40}")
+    return n
+
+
 def _flag(name: str, value: bool, flag: int) -> int:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, not {type(value).__name__}")

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import threading
+from collections.abc import Callable, Hashable
 from threading import get_ident
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, ParamSpec, TypeVar
 
-from . import _core, _kinds
-from ._client import BaseClient
+from . import _core
+from ._base import (
+    BaseHoldable,
+    BaseNamed,
+    BaseRWLock,
+    FairKind,
+    FencedKind,
+    MutexKind,
+    PlainKind,
+    ReadKind,
+    SpinKind,
+    WriteKind,
+)
 from ._codes import NotHeld
 from ._error import Error
-from ._hold import BaseHold, LockInfo, State, make_info, refusal
+from ._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
 from ._times import acquire_ms, wait_ms
 
-# Owners of re-entrant locks: a number per thread or task that, unlike its identity, never returns.
-owner_numbers = itertools.count(1)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_owners = itertools.count(1)
 
 
 class _Thread(threading.local):
+    """Owners of re-entrant locks: a number per thread that, unlike its identity, never returns."""
+
     def __init__(self) -> None:
-        self.owner = next(owner_numbers)
+        self.owner = next(_owners)
 
 
 _thread = _Thread()
@@ -45,7 +63,11 @@ class Loss:
 
 
 class Hold(BaseHold):
-    """One successful acquisition.  `with` releases it; any thread may."""
+    """One successful acquisition.  `with` releases it; any thread may.
+
+    It must be released: one that is dropped instead is renewed no more, and the lock is free when
+    its lease has ended; a ResourceWarning says so.
+    """
 
     __slots__ = ()
 
@@ -59,10 +81,13 @@ class Hold(BaseHold):
         Raises Lost if it was not held any more, NotHeld if this hold was released before, and
         Unreachable if no answer came; then the client goes on trying until the lease has ended.
         """
-        if self._released:
-            raise NotHeld("this hold has been released before")
-        self._released = True
-        _core.release(self._handle)
+        if self._stage == GIVEN_BACK:
+            raise self._lock._named(NotHeld(f"this hold of {self._lock.name!r} was released before"))
+        self._stage = GIVEN_BACK
+        try:
+            _core.release(self._handle)
+        except Error as error:
+            raise self._named(error)
 
     def __enter__(self) -> Hold:
         return self
@@ -80,84 +105,89 @@ class Hold(BaseHold):
                 raise
 
 
-class Named:
+class Named(BaseNamed):
     """A name at a client, used as one kind of lock."""
 
-    __slots__ = ("name", "_client", "_handle", "__weakref__")
-
-    _KIND: ClassVar[int]
-
-    def __init__(
-        self,
-        client: BaseClient,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        self.name = name
-        self._client = client  # a lock keeps its client open
-        self._handle = client._lock_handle(self._KIND, name, lease, max_hold, flags)
+    __slots__ = ()
 
     def info(self) -> LockInfo:
         """Ask the server who holds the lock."""
-        return make_info(_core.lock_info(self._handle))
+        try:
+            return make_info(_core.lock_info(self._handle))
+        except Error as error:
+            raise self._named(error)
 
     def force_release(self) -> bool:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
-        return _core.lock_force_release(self._handle)
+        try:
+            return _core.lock_force_release(self._handle)
+        except Error as error:
+            raise self._named(error)
 
-    def __repr__(self) -> str:
-        return f"<snib.{type(self).__name__} {self.name!r}>"
 
-
-class Holdable(Named):
+class Holdable(Named, BaseHoldable[Hold]):
     """What can be held: all locks, semaphores and permits."""
 
     __slots__ = ()
 
     _acquire: ClassVar[staticmethod[[_core.LockHandle, int, int], _core.HoldHandle | None]]
     _submit: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
-    _busy: ClassVar[str] = "somebody else holds {!r}"
 
-    def _number(self, n: int) -> int:
-        """What the core wants to know of an acquisition: the owner, or how many permits."""
-        raise NotImplementedError
+    def _caller(self) -> int:
+        return get_ident()
 
-    def _keep(self, hold: Hold) -> None:
-        raise NotImplementedError
-
-    def _take(self) -> Hold:
-        raise NotImplementedError
-
-    def _try(self, n: int, wait: int) -> Hold | None:
-        handle = self._acquire(self._handle, self._number(n), wait)
-        return None if handle is None else Hold(self._client, handle)
+    def _try(self, caller: int, n: int, wait: int) -> Hold | None:
+        try:
+            handle = self._acquire(self._handle, self._number(caller, n), wait)
+        except Error as error:
+            raise self._named(error)
+        return None if handle is None else Hold(self, handle)
 
     def _try_to_keep(self, n: int, wait: int) -> bool:
-        hold = self._try(n, wait)
+        caller = self._caller()
+        hold = self._try(caller, n, wait)
         if hold is None:
             return False
-        self._keep(hold)
+        self._keep(caller, hold, n)
         return True
 
     def _hold(self, n: int, wait: int) -> Hold:
-        hold = self._try(n, wait)
+        hold = self._try(self._caller(), n, wait)
         if hold is None:
-            raise refusal(self.name, self._busy, wait)
+            raise self._refusal(wait)
+        hold._stage = OWNED
         return hold
+
+    def _protect(self, n: int, wait: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        def protect(function: Callable[P, T]) -> Callable[P, T]:
+            for later in (
+                inspect.iscoroutinefunction,
+                inspect.isgeneratorfunction,
+                inspect.isasyncgenfunction,
+            ):
+                if later(function):
+                    raise TypeError(
+                        f"{function.__qualname__} would run after its call, without the lock; "
+                        "coroutines want a lock of snib.aio, generators a `with` inside"
+                    )
+
+            @functools.wraps(function)
+            def protected(*args: P.args, **kwargs: P.kwargs) -> T:
+                with self._hold(n, wait):
+                    return function(*args, **kwargs)
+
+            return protected
+
+        return protect
 
     def locked(self) -> bool:
         raise NotImplementedError
 
-    def release(self) -> None:
-        """Release what acquire() got; see Hold.release()."""
-        self._take().release()
-
     def __enter__(self) -> Hold:
-        hold = self._try(1, -1)
+        caller = self._caller()
+        hold = self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
-        self._keep(hold)
+        self._keep(caller, hold)
         return hold
 
     def __exit__(
@@ -166,7 +196,11 @@ class Holdable(Named):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._take().__exit__(kind, error, trace)
+        try:
+            self._take(self._caller()).release()
+        except Error:
+            if error is None:
+                raise
 
 
 class AnyLock(Holdable):
@@ -177,152 +211,97 @@ class AnyLock(Holdable):
     _acquire = staticmethod(_core.acquire)
     _submit = staticmethod(_core.lock_acquire_submit)
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
+        """Get the lock, waiting if need be; False if it was not free in time.
+
+        It is held by this client under this name until release(), or until the client is closed,
+        whatever becomes of this object.
+        """
         return self._try_to_keep(1, acquire_ms(blocking, timeout))
 
-    def hold(self, timeout: float | None = None) -> Hold:
+    def release(self) -> None:
+        """Release what acquire() got, also through another object for the same lock.
+
+        Raises NotHeld if there is nothing to release; else as Hold.release().
+        """
+        self._take(self._caller()).release()
+
+    def hold(self, *, timeout: float | None = None) -> Hold:
         """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
 
         Raises Timeout when the time is over, Busy if it was 0 (one try).
         """
         return self._hold(1, wait_ms(timeout))
 
+    def protect(self, *, timeout: float | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """A decorator: each call of the function runs under the lock.
+
+        A call raises Timeout or Busy as hold() does, then without running the function, and Lost
+        if the lock was lost meanwhile.
+        """
+        return self._protect(1, wait_ms(timeout))
+
     def locked(self) -> bool:
         """Ask the server whether anybody holds the lock."""
         return self.info().held
 
 
-class Lock(AnyLock):
+class Lock(MutexKind, AnyLock):
     """A named lock with the habits of threading.Lock.
 
     Each acquisition has an owner of its own: a second one waits for the first one's release,
     also in the same thread.  Any thread may release: its own hold, else the oldest.
     """
 
-    __slots__ = ("_holds",)
-
-    _KIND = _kinds.MUTEX
-
-    def __init__(
-        self,
-        client: BaseClient,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold, flags)
-        self._begin()
-
-    def _begin(self) -> None:
-        # More than one if holds were lost: then each thread must give back its own.
-        self._holds: dict[int, Hold] = {}
-
-    def _number(self, n: int) -> int:
-        return 0  # a fresh owner
-
-    def _keep(self, hold: Hold) -> None:
-        self._holds[get_ident()] = hold
-
-    def _take(self) -> Hold:
-        hold = self._holds.pop(get_ident(), None)
-        if hold is not None:
-            return hold
-        for ident in tuple(self._holds):
-            hold = self._holds.pop(ident, None)
-            if hold is not None:
-                return hold
-        raise NotHeld("release of a lock that is not held")
-
-
-class FairLock(Lock):
-    """A lock that goes to whoever asked first, among all processes."""
-
     __slots__ = ()
 
-    _KIND = _kinds.FAIR
 
-
-class FencedLock(Lock):
-    """A lock whose holds carry a rising token; snib.fencing has what checks it."""
-
+class FairLock(FairKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.FENCED
 
-
-class SpinLock(Lock):
-    """A lock whose waiters poll and whose releases tell nobody: for short work."""
-
+class FencedLock(FencedKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.SPIN
 
-
-class PlainLock(Lock):
-    """A lock that is one string with a time to live, as other libraries write it."""
-
+class SpinLock(SpinKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.PLAIN
+
+class PlainLock(PlainKind, Lock):
+    __slots__ = ()
 
 
-class RLock(AnyLock):
+class RLock(MutexKind, AnyLock):
     """A named lock with the habits of threading.RLock.
 
     The owner is the thread: it may acquire again, at once and without a round trip, and must
     release as often.  Another thread cannot release it.
     """
 
-    __slots__ = ("_holds",)
+    __slots__ = ()
 
-    _KIND = _kinds.MUTEX
+    _others = False
 
-    def __init__(
-        self,
-        client: BaseClient,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold, flags)
-        self._holds: dict[int, list[Hold]] = {}
-
-    def _number(self, n: int) -> int:
+    def _caller(self) -> int:
         return _thread.owner
 
-    def _keep(self, hold: Hold) -> None:
-        self._holds.setdefault(_thread.owner, []).append(hold)
+    def _number(self, caller: int, n: int) -> int:
+        return caller
 
-    def _take(self) -> Hold:
-        holds = self._holds.get(_thread.owner)
-        if not holds:
-            raise NotHeld("release of a lock that this thread does not hold")
-        hold = holds.pop()
-        if not holds:
-            del self._holds[_thread.owner]
-        return hold
+    def _key(self) -> Hashable:
+        return "re-entrant", self._KIND, self.name
 
 
-class ReadLock(RLock):
-    """The readers' side of a read/write lock: many may hold it, or one writer the other side."""
-
+class ReadLock(ReadKind, RLock):
     __slots__ = ()
 
-    _KIND = _kinds.READ
 
-
-class WriteLock(RLock):
-    """The writer's side of a read/write lock."""
-
+class WriteLock(WriteKind, RLock):
     __slots__ = ()
 
-    _KIND = _kinds.WRITE
 
-
-class RWLock:
+class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `with rwlock.read:`, `with rwlock.write as hold:`.
 
     The owner of either side is the thread, as for RLock.  Who holds `write` may take `read` too and
@@ -330,19 +309,7 @@ class RWLock:
     The other way round raises UpgradeRefused at once; it would wait for itself.
     """
 
-    __slots__ = ("name", "read", "write", "__weakref__")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        client: BaseClient,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        self.name = name
-        self.read = ReadLock(client, name, lease, max_hold)
-        self.write = WriteLock(client, name, lease, max_hold, flags)
-
-    def __repr__(self) -> str:
-        return f"<snib.RWLock {self.name!r}>"
+    _READ = ReadLock
+    _WRITE = WriteLock

@@ -2,65 +2,70 @@
 
 from __future__ import annotations
 
-from threading import get_ident
+from collections.abc import Callable
 from typing import ClassVar
 
 from . import _core, _kinds
-from ._client import BaseClient
-from ._codes import NotHeld
-from ._kept import Kept
-from ._lock import Hold, Holdable, Named
+from ._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
+from ._error import Error
+from ._lock import Hold, Holdable, Named, P, T
 from ._times import acquire_ms, wait_ms
 
 
-class _AnyPermits(Holdable):
-    __slots__ = ("_holds",)
+class _AnyPermits(Holdable, BasePermits[Hold]):
+    __slots__ = ()
 
-    _busy = "{!r} has not that many permits to be had"
     _counter: ClassVar[staticmethod[[_core.LockHandle, int, int], int]]
 
-    def __init__(
-        self,
-        client: BaseClient,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold)
-        self._holds: Kept[Hold] = Kept()
-
-    def _number(self, n: int) -> int:
-        return n
-
-    def _keep(self, hold: Hold) -> None:
-        self._holds.keep(get_ident(), hold)
-
-    def _take(self) -> Hold:
-        hold = self._holds.take(get_ident())
-        if hold is None:
-            raise NotHeld("release of permits that are not held")
-        return hold
-
     def _count(self, what: int, n: int = 0) -> int:
-        return self._counter(self._handle, what, n)
+        try:
+            return self._counter(self._handle, what, n)
+        except Error as error:
+            raise self._named(error)
 
-    def acquire(self, n: int = 1, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take n permits at once, waiting if need be; False if they were not free in time."""
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = None, *, n: int = 1
+    ) -> bool:
+        """Take n permits at once, waiting if need be; False if they were not free in time.
+
+        They are held by this client until release(), or until the client is closed, whatever
+        becomes of this object.
+        """
         return self._try_to_keep(_kinds.number(n), acquire_ms(blocking, timeout))
 
-    def release(self) -> None:
-        """Give back all that one acquire() took: this thread's newest, else the oldest.
+    def release(self, n: int | None = None) -> None:
+        """Give back what acquire() took, also through another object for the same permits.
 
-        See Hold.release().
+        n  None: what one acquire() took, this thread's newest, else the oldest.  Else so many
+           permits in all; what one acquire() took goes back as a whole.
+
+        Raises NotHeld if fewer were acquired; else as Hold.release().
         """
-        super().release()
+        failure: Error | None = None
+        for hold in self._take_permits(self._caller(), n):
+            try:
+                hold.release()
+            except Error as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
-    def hold(self, n: int = 1, timeout: float | None = None) -> Hold:
-        """Take n permits as one hold: `with permits.hold(2, timeout=2.0) as hold:`.
+    def hold(self, *, n: int = 1, timeout: float | None = None) -> Hold:
+        """Take n permits as one hold: `with permits.hold(n=2, timeout=2.0) as hold:`.
 
         Raises Timeout when the time is over, Busy if it was 0 (one try).
         """
         return self._hold(_kinds.number(n), wait_ms(timeout))
+
+    def protect(
+        self, *, n: int = 1, timeout: float | None = None
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """A decorator: each call of the function has n permits.
+
+        A call raises Timeout or Busy as hold() does, then without running the function, and Lost
+        if the permits were lost meanwhile.
+        """
+        return self._protect(_kinds.number(n), wait_ms(timeout))
 
     def init(self, n: int) -> bool:
         """Set the number of permits unless it is set; False if it was."""
@@ -79,16 +84,9 @@ class _AnyPermits(Holdable):
         return self.available() <= 0
 
 
-class Semaphore(_AnyPermits):
-    """A number of permits that know no owner, with the habits of threading.Semaphore.
-
-    Nobody can tell who has a permit: those of a process that died do not come back by themselves,
-    and a hold of them has no lease and is never lost.  Where that matters take Permits.
-    """
-
+class Semaphore(SemaphoreKind, _AnyPermits):
     __slots__ = ()
 
-    _KIND = _kinds.SEMAPHORE
     _acquire = staticmethod(_core.semaphore_acquire)
     _submit = staticmethod(_core.semaphore_acquire_submit)
     _counter = staticmethod(_core.semaphore_count)
@@ -102,12 +100,9 @@ class Semaphore(_AnyPermits):
         return self._count(_kinds.DRAIN)
 
 
-class Permits(_AnyPermits):
-    """A number of permits with a lease each, renewed while held like a lock's."""
-
+class Permits(PermitsKind, _AnyPermits):
     __slots__ = ()
 
-    _KIND = _kinds.PERMITS
     _acquire = staticmethod(_core.permits_acquire)
     _submit = staticmethod(_core.permits_acquire_submit)
     _counter = staticmethod(_core.permits_count)
@@ -121,25 +116,30 @@ class Permits(_AnyPermits):
         return self._count(_kinds.TOTAL)
 
 
-class Latch(Named):
-    """A count that processes bring down and wait for to become 0."""
-
+class Latch(LatchKind, Named):
     __slots__ = ()
 
-    _KIND = _kinds.LATCH
+    def _count(self, what: int, n: int = 0) -> int:
+        try:
+            return _core.latch_count(self._handle, what, n)
+        except Error as error:
+            raise self._named(error)
 
     def init(self, n: int) -> bool:
         """Set the count unless it is above 0; False if it was."""
-        return _core.latch_count(self._handle, _kinds.INIT, _kinds.number(n)) == 1
+        return self._count(_kinds.INIT, _kinds.number(n)) == 1
 
     def count_down(self) -> int:
         """Count down by one; what is left.  Who waits is woken at 0."""
-        return _core.latch_count(self._handle, _kinds.DOWN, 0)
+        return self._count(_kinds.DOWN)
 
     def count(self) -> int:
         """The count now; 0 if it was never set."""
-        return _core.latch_count(self._handle, _kinds.GET, 0)
+        return self._count(_kinds.GET)
 
     def wait(self, timeout: float | None = -1) -> bool:
         """Wait until the count is 0; False if it was not in time."""
-        return _core.latch_wait(self._handle, wait_ms(timeout))
+        try:
+            return _core.latch_wait(self._handle, wait_ms(timeout))
+        except Error as error:
+            raise self._named(error)

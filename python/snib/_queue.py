@@ -7,12 +7,16 @@ guide shows trio.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple, cast
+from weakref import WeakValueDictionary
 
 from . import _core, _kinds
+from ._base import BaseNamed
 from ._codes import Lost
 from ._error import Error
 from ._errors import make
+from ._hold import GIVEN_BACK, OWNED
 from ._lock import AnyLock, Hold, Holdable
 from ._permits import Latch
 from ._sync import Client
@@ -42,6 +46,8 @@ class Queue:
         self._handle = _core.queue_new(client._handle)
         self._tickets = itertools.count(1)
         self._running: dict[int, int] = {}
+        self._locks: dict[int, BaseNamed] = {}
+        self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
 
     def fileno(self) -> int:
         """A descriptor that is readable while there are events; watch it and nothing else."""
@@ -55,25 +61,29 @@ class Queue:
         """
         if n != 1 and isinstance(lock, AnyLock):
             raise TypeError("a lock has no number of permits")
-        ticket = next(self._tickets)
-        self._running[ticket] = lock._submit(
-            lock._handle, lock._number(_kinds.number(n)), wait_ms(timeout), self._handle, ticket
-        )
-        return ticket
+        number = lock._number(lock._caller(), _kinds.number(n))
+        return self._start(lock, lock._submit, lock._handle, number, wait_ms(timeout))
 
     def wait(self, latch: Latch, timeout: float | None = None) -> int:
         """Start to wait for a latch; exactly one event will come, with None or an exception."""
-        ticket = next(self._tickets)
-        self._running[ticket] = _core.latch_wait_submit(
-            latch._handle, wait_ms(timeout), self._handle, ticket
-        )
-        return ticket
+        return self._start(latch, _core.latch_wait_submit, latch._handle, wait_ms(timeout))
 
     def release(self, hold: Hold) -> int:
         """Start to release; exactly one event will come."""
+        ticket = self._start(hold._lock, _core.hold_release_submit, hold._handle)
+        hold._stage = GIVEN_BACK
+        return ticket
+
+    def _start(self, lock: BaseNamed, submit: Callable[..., int], *arguments: object) -> int:
         ticket = next(self._tickets)
-        self._running[ticket] = _core.hold_release_submit(hold._handle, self._handle, ticket)
-        hold._released = True
+        self._locks[ticket] = lock
+        try:
+            self._running[ticket] = submit(*arguments, self._handle, ticket)
+        except Error as error:
+            del self._locks[ticket]
+            raise lock._named(error)
+        if ticket not in self._locks:  # its event was drained by another thread
+            self._running.pop(ticket, None)
         return ticket
 
     def cancel(self, ticket: int) -> bool:
@@ -93,11 +103,19 @@ class Queue:
         ]
 
     def _lost(self, ticket: int, reason: int) -> Event:
+        hold = self._holds.get(ticket)
+        if hold is not None:
+            return Event(ticket, hold._loss(), True)
         why = _core.reason_text(reason)
         return Event(ticket, make(Lost.code, f"the hold was lost: {why}", 0, reason), True)
 
     def _done(self, ticket: int, value: _core.Value) -> Event:
+        lock = self._locks.pop(ticket)
         self._running.pop(ticket, None)
-        if value is None or isinstance(value, Error):
-            return Event(ticket, value, False)
-        return Event(ticket, Hold(self._client, cast("_core.HoldHandle", value)), False)
+        if isinstance(value, Error):
+            return Event(ticket, lock._named(value), False)
+        if not isinstance(lock, Holdable) or value is None:
+            return Event(ticket, None, False)
+        hold = self._holds[ticket] = Hold(lock, cast("_core.HoldHandle", value))
+        hold._stage = OWNED
+        return Event(ticket, hold, False)

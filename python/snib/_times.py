@@ -6,11 +6,16 @@ Only what milliseconds cannot express is refused here; the ranges are the core's
 from __future__ import annotations
 
 import math
+from threading import TIMEOUT_MAX
 
 from ._codes import InvalidArgument, InvalidLease, InvalidOption
 
 # Far above every range of the core, and a number of milliseconds that 64 bits still hold.
 _SECONDS_MAX = 2**53
+
+
+class TimeoutOverflow(InvalidArgument, OverflowError):
+    """A wait that is longer than any clock goes; the threading module has OverflowError for it."""
 
 
 def _seconds(value: object, what: str, error: type[Exception]) -> float:
@@ -25,8 +30,12 @@ def wait_ms(timeout: float | None) -> int:
     """None and -1 mean no limit, 0 one try; what is longer than 0 never becomes 0."""
     if timeout is None:
         return -1
+    if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:
+        raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {timeout!r:.40}")
     seconds = _seconds(timeout, "timeout", InvalidArgument)
     if seconds == -1:
+        return -1
+    if seconds == TIMEOUT_MAX:  # as programs write "no limit" for threading's locks
         return -1
     if seconds < 0:
         raise InvalidArgument(f"timeout must be 0 or more, or -1 for no limit, not {timeout!r}")
@@ -35,6 +44,11 @@ def wait_ms(timeout: float | None) -> int:
 
 def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
+    if blocking not in (False, True):  # rather than to wait for ever, or for one permit
+        raise TypeError(
+            f"blocking must be a bool, not {blocking!r:.40}; a wait's limit is timeout="
+            ", a number of permits n="
+        )
     if blocking:
         return wait_ms(timeout)
     if timeout is not None and timeout != -1:

@@ -173,7 +173,7 @@ class Asyncio:
 
 def hold(lock: Any, timeout: float | None, n: int) -> Any:
     counted = isinstance(lock, (snib.Semaphore, snib.Permits, snib.aio.Semaphore, snib.aio.Permits))
-    return lock.hold(n, timeout) if counted else lock.hold(timeout)
+    return lock.hold(n=n, timeout=timeout) if counted else lock.hold(timeout=timeout)
 
 
 class Interpreter:

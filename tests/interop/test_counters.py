@@ -32,7 +32,7 @@ def test_semaphore_ours_waits(cell: Cell, java: JavaClient, client: snib.Client,
         mine.hold(timeout=0)
     late = []
     for _ in range(ROUNDS):
-        taker = counted_waits(client, lambda: mine.hold(2, timeout=30))
+        taker = counted_waits(client, lambda: mine.hold(n=2, timeout=30))
         release = theirs.start("release", 2)
         hold = taker.get()
         release.get()
@@ -40,7 +40,7 @@ def test_semaphore_ours_waits(cell: Cell, java: JavaClient, client: snib.Client,
         hold.release()
         theirs("acquire", 2)
     assert median(late) < AT_ONCE, late
-    taker = counted_waits(client, lambda: mine.hold(3, timeout=30))
+    taker = counted_waits(client, lambda: mine.hold(n=3, timeout=30))
     theirs("release", 2)
     assert taker.waits
     theirs("add", 1)
@@ -60,7 +60,7 @@ def test_semaphore_java_waits(
     assert theirs("init", 3) == "false"
     late = []
     for _ in range(ROUNDS):
-        hold = mine.hold(2)
+        hold = mine.hold(n=2)
         assert theirs("available") == "0"
         assert theirs("try", 1, 0) == "false"
         waiter = java_waits(server, gone, theirs, "acquire", 2)
@@ -255,7 +255,7 @@ def test_both_take_from_one_heap(
     assert mine.init(5)
 
     def turn(_: int) -> None:
-        with mine.hold(2, timeout=30):
+        with mine.hold(n=2, timeout=30):
             assert mine.available() >= 0
 
     takers = [Waiting(lambda: [turn(i) for i in range(5)]) for _ in range(3)]

@@ -774,7 +774,7 @@ def test_g2_changes_keep_the_ttl(server: SharedServer, client: snib.Client, gone
     assert semaphore.add(2) == 5
     assert semaphore.drain() == 5
     assert semaphore.put_back(2) == 2
-    semaphore.hold(2).release()
+    semaphore.hold(n=2).release()
     assert 0 < server.admin.pttl(gone) <= 60_000
 
 

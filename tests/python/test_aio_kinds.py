@@ -64,10 +64,14 @@ def test_each_kind(server: Server, run, kind: str) -> None:  # noqa: F811
                 assert await lock.locked()
                 assert await rival.acquire(False) is False
                 with pytest.raises(snib.Busy):
-                    await rival.hold(0)
+                    await rival.hold(timeout=0)
                 with pytest.raises(snib.Timeout):
-                    await rival.hold(0.02)
-                waiter = asyncio.ensure_future(rival.acquire())
+                    await rival.hold(timeout=0.02)
+
+                async def wait() -> bool:
+                    return await rival.acquire()
+
+                waiter = asyncio.ensure_future(wait())
                 await soon(lambda: other.stats().waiting)
             assert await asyncio.wait_for(waiter, PATIENCE) is True
             if kind in ("rlock", "read", "write"):
@@ -147,8 +151,11 @@ def test_readers_and_writers(server: Server, run) -> None:  # noqa: F811
                 async with rwlock.write as inner:
                     assert inner.token == hold.token
                 await rwlock.read.acquire()
-            other = asyncio.ensure_future(rwlock.write.acquire(False))
-            assert await other is False, "the writer became a reader"
+
+            async def other() -> bool:
+                return await rwlock.write.acquire(False)
+
+            assert await asyncio.ensure_future(other()) is False, "the writer became a reader"
             with pytest.raises(snib.UpgradeRefused):
                 await rwlock.write.acquire()
             await rwlock.read.release()
@@ -192,13 +199,13 @@ def test_permits(server: Server, run, kind: str) -> None:  # noqa: F811
             assert await pool.init(3) is True and await pool.init(4) is False
             async with pool as hold:
                 assert isinstance(hold, aio.Hold) and hold.remaining() > 25
-                async with pool.hold(2):
+                async with pool.hold(n=2):
                     assert await pool.available() == 0
-                    assert await pool.acquire(1, False) is False
+                    assert await pool.acquire(False) is False
                     assert await pool.acquire(timeout=0.02) is False
                     with pytest.raises(snib.Busy):
                         await pool.hold(timeout=0)
-                    waiter = asyncio.ensure_future(pool.acquire(2))
+                    waiter = asyncio.ensure_future(pool.acquire(n=2))
                     await soon(lambda: client.stats().waiting)
                 assert await asyncio.wait_for(waiter, PATIENCE) is True
                 await pool.release()  # also what another task took
@@ -209,20 +216,20 @@ def test_permits(server: Server, run, kind: str) -> None:  # noqa: F811
             if kind == "permits":
                 assert await pool.set(6) == 6 and await pool.total() == 6
                 with pytest.raises(snib.InvalidPermits):
-                    await pool.acquire(7)
+                    await pool.acquire(n=7)
             else:
                 assert await pool.put_back(6) == 6 and await pool.drain() == 6
             for n in [0, -1, 1001, 2**31, 2**32 + 1, 2**64]:
                 with pytest.raises(snib.InvalidPermits):
-                    await pool.acquire(n)
+                    await pool.acquire(n=n)
                 with pytest.raises(snib.InvalidPermits):
-                    await pool.hold(n)
+                    await pool.hold(n=n)
             for n in [True, 1.0, "1", None]:
-                for call in [pool.acquire, pool.init, pool.add]:
+                for call in [lambda n: pool.acquire(n=n), pool.init, pool.add]:
                     with pytest.raises(TypeError):
                         await call(n)
                 with pytest.raises(TypeError):
-                    pool.hold(n)
+                    pool.hold(n=n)
             assert await pool.force_release() is True
 
     run(main())
@@ -233,11 +240,11 @@ def test_each_task_gives_back_its_own_permits(server: Server, run) -> None:  # n
         async with aio.connect(server.url) as client:
             pool = client.permits("pool")
             await pool.init(3)
-            await pool.acquire(2)
+            await pool.acquire(n=2)
             taken, go = asyncio.Event(), asyncio.Event()
 
             async def other() -> None:
-                await pool.acquire(1)
+                await pool.acquire()
                 taken.set()
                 await go.wait()
 

@@ -77,7 +77,7 @@ def test_seconds_of_another_type(client: snib.Client, value) -> None:
     for call in [
         lambda: client.lock("type", lease=value),
         lambda: client.lock("type", max_hold=value),
-        lambda: client.lock("type").hold(value),
+        lambda: client.lock("type").hold(timeout=value),
         lambda: client.lock("type").acquire(timeout=value),
         lambda: client.ping(value),
         lambda: client.close(value),
@@ -91,7 +91,7 @@ def test_seconds_of_another_type(client: snib.Client, value) -> None:
 def test_waits(client: snib.Client, timeout: float) -> None:
     for call in [
         lambda: client.lock("wait").acquire(timeout=timeout),
-        lambda: client.lock("wait").hold(timeout),
+        lambda: client.lock("wait").hold(timeout=timeout),
     ]:
         with pytest.raises(snib.InvalidArgument):
             call()
@@ -349,7 +349,7 @@ def test_no_permission(server: Server) -> None:
 def test_a_key_of_another_type(server: Server, client: snib.Client) -> None:
     server.admin.set("text", "precious")
     lock = client.lock("text")
-    for call in [lock.acquire, lambda: lock.hold(0), lock.force_release, lock.info]:
+    for call in [lock.acquire, lambda: lock.hold(timeout=0), lock.force_release, lock.info]:
         with pytest.raises(snib.WrongType):
             call()
     assert server.admin.get("text") == "precious"

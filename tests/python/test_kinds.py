@@ -107,7 +107,7 @@ def test_the_holder_keeps_others_out(
     assert rival.acquire(False) is False
     assert rival.acquire(timeout=0.05) is False
     with pytest.raises(snib.Busy):
-        rival.hold(0)
+        rival.hold(timeout=0)
     with pytest.raises(snib.Timeout), rival.hold(timeout=0.01):
         pytest.fail("ran unlocked")
     lock.release()
@@ -119,7 +119,7 @@ def test_a_waiter_gets_it(client: snib.Client, other: snib.Client, kind: str, ma
     hold = make(client, "name").hold()
     rival = opposite(kind, other, "name")
     got = []
-    thread = threading.Thread(target=lambda: (got.append(rival.hold(PATIENCE)), got[0].release()))
+    thread = threading.Thread(target=lambda: (got.append(rival.hold(timeout=PATIENCE)), got[0].release()))
     thread.start()
     eventually(lambda: other.stats().waiting)
     assert not got
@@ -178,7 +178,7 @@ def test_force_release(client: snib.Client, other: snib.Client, kind: str, make:
 def test_a_key_of_another_type(server: Server, client: snib.Client, make: Make) -> None:
     server.admin.rpush("list", "precious")
     lock = make(client, "list")
-    for call in [lock.acquire, lambda: lock.hold(0), lock.locked]:
+    for call in [lock.acquire, lambda: lock.hold(timeout=0), lock.locked]:
         with pytest.raises(snib.WrongType):
             call()
     assert server.admin.lrange("list", 0, -1) == ["precious"]
@@ -325,7 +325,7 @@ def test_spinning_needs_no_messages(
     server: Server, client: snib.Client, other: snib.Client
 ) -> None:
     with client.spin_lock("spin") as hold:
-        thread = threading.Thread(target=lambda: other.spin_lock("spin").hold(PATIENCE).release())
+        thread = threading.Thread(target=lambda: other.spin_lock("spin").hold(timeout=PATIENCE).release())
         thread.start()
         eventually(lambda: other.stats().rechecks >= 2)
         assert not server.admin.pubsub_channels()
@@ -387,7 +387,7 @@ def test_a_writer_becomes_a_reader(client: snib.Client, other: snib.Client) -> N
 def test_a_reader_cannot_become_a_writer(client: snib.Client) -> None:
     rwlock = client.rwlock("up")
     with rwlock.read as hold:
-        for call in [rwlock.write.acquire, rwlock.write.hold, lambda: rwlock.write.hold(0)]:
+        for call in [rwlock.write.acquire, rwlock.write.hold, lambda: rwlock.write.hold(timeout=0)]:
             with pytest.raises(snib.UpgradeRefused) as caught:
                 call()
             assert isinstance(caught.value, ValueError)
@@ -402,7 +402,7 @@ def test_a_preferred_writer_goes_before_new_readers(
     here, there = client.rwlock("prefer", prefer_writer=True), other.rwlock("prefer")
     got = []
     here.read.acquire()
-    thread = threading.Thread(target=lambda: (got.append(here.write.hold(PATIENCE)), got[0].release()))
+    thread = threading.Thread(target=lambda: (got.append(here.write.hold(timeout=PATIENCE)), got[0].release()))
     thread.start()
     eventually(lambda: client.stats().waiting == 1)
     eventually(lambda: not free(there.read))
@@ -451,7 +451,7 @@ def test_describe(server: Server, client: snib.Client) -> None:
 
 def test_describe_a_fair_queue(client: snib.Client, other: snib.Client) -> None:
     with client.fair_lock("queue") as hold:
-        thread = threading.Thread(target=lambda: other.fair_lock("queue").hold(PATIENCE).release())
+        thread = threading.Thread(target=lambda: other.fair_lock("queue").hold(timeout=PATIENCE).release())
         thread.start()
         eventually(lambda: client.describe("queue").waiters)
         found = client.describe("queue")

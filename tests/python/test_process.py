@@ -36,7 +36,7 @@ except KeyboardInterrupt:
 input()
 assert client.stats().waiting == 0, client.stats()
 {after}
-say("usable", lock.hold(600).state.name)
+with lock.hold(timeout=600) as last: say("usable", last.state.name)
 """
 
 # Call, whether it blocks because the server does not answer, and what is left to do afterwards.
@@ -46,7 +46,7 @@ CALLS = {
     "hold": ("lock.hold()", False, "hold.release()"),
     "with": ("with lock: pass", False, "hold.release()"),
     "lost.wait": ("hold.lost.wait()", False, "hold.release()"),
-    "semaphore": ("client.semaphore('none').acquire(2)", False, "hold.release()"),
+    "semaphore": ("client.semaphore('none').acquire(n=2)", False, "hold.release()"),
     "latch": ("latch.wait()", False, "latch.force_release(); hold.release()"),
     "MultiLock": ("snib.MultiLock([lock, client.lock('b')]).acquire()", False, "hold.release()"),
     "describe, no answer": ("client.describe('other')", True, "hold.release()"),
@@ -163,7 +163,7 @@ state = sys.argv[2]
 def child():
     calls = [
         lock.acquire, lock.info, lock.force_release, client.ping, client.list, client.stats,
-        lambda: lock.hold(0), lambda: client.lock("x").acquire(), lambda: snib.Queue(client),
+        lambda: lock.hold(timeout=0), lambda: client.lock("x").acquire(), lambda: snib.Queue(client),
         client.close, lambda: client.describe("x"), latch.wait, latch.count,
         *(each.acquire for each in family),
     ]
@@ -248,7 +248,7 @@ elif state == "holding":
     hold.release()
 elif state == "waiting":
     hold = lock.hold()
-    waiter = threading.Thread(target=lambda: lock.hold(60).release())
+    waiter = threading.Thread(target=lambda: lock.hold(timeout=60).release())
     waiter.start()
     while not client.stats().waiting: time.sleep(0.001)
     fork()

@@ -73,6 +73,9 @@ def test_each_event_comes_once_though_threads_drain_together(client: snib.Client
     for thread in threads:
         thread.join(PATIENCE)
     assert len(seen) == 500 and {event.ticket for event in seen} == tickets
+    for event in seen:
+        assert isinstance(event.result, snib.Hold)
+        event.result.release()
 
 
 def test_dropping_the_queue_leaves_nothing(server: Server, client: snib.Client) -> None:
@@ -98,7 +101,8 @@ class TrioLocks:
                 if event.ticket in self.waiting:
                     self.results[event.ticket] = event.result
                     self.waiting[event.ticket].set()
-                # What nobody waits for any more is dropped here, and so released.
+                elif isinstance(event.result, snib.Hold):
+                    self.queue.release(event.result)  # nobody waits for it any more
 
     async def result(self, ticket: int) -> object:
         self.waiting[ticket] = trio.Event()

@@ -284,7 +284,7 @@ def test_many_pairs_of_tasks(server: Server) -> None:
             async with lock:
                 pass
             with contextlib.suppress(snib.Busy):
-                await lock.hold(timeout=0)
+                await (await lock.hold(timeout=0)).release()
             await lock.info()
 
     async def main() -> dict[str, int]:

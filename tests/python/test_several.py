@@ -36,7 +36,7 @@ def test_all_or_none(client: snib.Client, other: snib.Client) -> None:
         assert both.acquire(False) is False
         assert not client.spin_lock("b").locked()
         with pytest.raises(snib.Timeout, match="a, b, c"):
-            both.hold(0.05)
+            both.hold(timeout=0.05)
     assert both.acquire(timeout=PATIENCE) is True
     both.release()
 
@@ -202,7 +202,7 @@ def test_a_minority_may_fail(nodes: Nodes) -> None:
     eventually(lambda: nodes.held("vault") == 0)
     nodes.servers[2].process.kill()
     nodes.servers[2].process.wait()
-    with lock.hold(PATIENCE) as hold:
+    with lock.hold(timeout=PATIENCE) as hold:
         hold.check()
 
 
@@ -211,7 +211,7 @@ def test_a_minority_owns_nothing(nodes: Nodes) -> None:
     nodes.servers[1].admin.set("vault", "precious")
     lock = nodes.lock("vault")
     with pytest.raises((snib.WrongType, snib.Timeout)):
-        lock.hold(0.3)
+        lock.hold(timeout=0.3)
     eventually(lambda: not nodes.servers[2].admin.exists("vault"))
 
 

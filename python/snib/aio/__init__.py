@@ -7,6 +7,7 @@ cancelled at any await; what it was about to get is given back.
 
 from __future__ import annotations
 
+from .. import _public
 from .._describe import Description, Holder, Permit, Waiter
 from .._hold import LockInfo, State
 from ._client import Client
@@ -55,3 +56,5 @@ __all__ = [
     "WriteLock",
     "connect",
 ]
+
+_public.name_classes(__name__, [globals()[name] for name in __all__])

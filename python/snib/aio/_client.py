@@ -6,25 +6,41 @@ import asyncio
 import builtins
 import contextlib
 import weakref
-from asyncio import AbstractEventLoop, get_running_loop
+from asyncio import AbstractEventLoop, current_task, get_running_loop
 from types import TracebackType
 
 from .. import _core
 from .._client import BaseClient, in_thread
 from .._describe import Description, make_description
 from .._error import Error
-from .._kinds import fair_flags, rwlock_flags
+from .._factories import Factories
 from .._times import wait_ms
 from ._lock import FairLock, FencedLock, Lock, PlainLock, RLock, RWLock, SpinLock
 from ._loop import OK, Loop
 from ._permits import Latch, Permits, Semaphore
 
 
-class Client(BaseClient):
+class Client(
+    Factories[
+        Lock, RLock, FairLock, FencedLock, SpinLock, PlainLock, RWLock, Semaphore, Permits, Latch
+    ]
+):
     __doc__ = BaseClient.__doc__
+
+    _CLASSES = (
+        *(Lock, RLock, FairLock, FencedLock, SpinLock),
+        *(PlainLock, RWLock, Semaphore, Permits, Latch),
+    )
 
     def _begin(self) -> None:
         self._loops: dict[int, weakref.ref[Loop]] = {}
+
+    def _task(self) -> object | None:
+        """The task that runs now."""
+        try:
+            return current_task()
+        except RuntimeError:  # no loop runs
+            return None
 
     def _loop(self) -> Loop:
         """The queue of the running loop."""
@@ -50,85 +66,6 @@ class Client(BaseClient):
         for loop in self._living_loops():
             del loop.queue
         self._loops.clear()
-
-    def lock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> Lock:
-        """Name a lock; nothing is sent.
-
-        lease     None: renewed while held, with the client's lease.  Else fixed and not renewed.
-        max_hold  renewal ends and the hold is lost after this time
-        """
-        return Lock(self, name, lease, max_hold)
-
-    def rlock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> RLock:
-        """As lock(), re-entrant: the owner is the task."""
-        return RLock(self, name, lease, max_hold)
-
-    def fair_lock(
-        self,
-        name: str,
-        *,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        fenced: bool = False,
-    ) -> FairLock:
-        """As lock(), first come, first served among all processes.
-
-        fenced  holds carry a fencing token
-        """
-        return FairLock(self, name, lease, max_hold, fair_flags(fenced))
-
-    def fenced_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> FencedLock:
-        """As lock(); holds carry a fencing token, which rises from hold to hold."""
-        return FencedLock(self, name, lease, max_hold)
-
-    def spin_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> SpinLock:
-        """As lock(), without wake-up messages: waiters poll."""
-        return SpinLock(self, name, lease, max_hold)
-
-    def plain_lock(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> PlainLock:
-        """As lock(), for names shared with redis-py, redsync, node-redlock and the like."""
-        return PlainLock(self, name, lease, max_hold)
-
-    def rwlock(
-        self,
-        name: str,
-        *,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        fenced: bool = False,
-        prefer_writer: bool = False,
-    ) -> RWLock:
-        """A pair of locks, .read and .write; re-entrant: the owner is the task.
-
-        fenced         the writer's holds carry a fencing token
-        prefer_writer  while a writer waits, new readers of Snib wait behind it
-        """
-        return RWLock(self, name, lease, max_hold, rwlock_flags(fenced, prefer_writer))
-
-    def semaphore(self, name: str) -> Semaphore:
-        """A number of permits that know no owner and no lease."""
-        return Semaphore(self, name)
-
-    def permits(
-        self, name: str, *, lease: float | None = None, max_hold: float | None = None
-    ) -> Permits:
-        """A number of permits that come back by themselves if their holder dies.
-
-        lease and max_hold are those of lock().
-        """
-        return Permits(self, name, lease, max_hold)
-
-    def latch(self, name: str) -> Latch:
-        """A count that processes bring down and wait for to become 0."""
-        return Latch(self, name)
 
     async def describe(self, name: str) -> Description:
         """Everything the server knows of a name, whatever kind of lock made it."""
@@ -162,7 +99,7 @@ class Client(BaseClient):
         Raises Timeout if a release was not confirmed in time (None: the client's patience); then
         its lease will end it.  A cancelled close goes on.
         """
-        closing = in_thread(_core.client_close, self._handle, wait_ms(timeout))
+        closing = in_thread(self._end, wait_ms(timeout))
         await asyncio.wait([asyncio.wrap_future(closing)])
         for loop in self._living_loops():
             if loop.loop is get_running_loop():

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 import weakref
-from asyncio import Future, Task, current_task, get_running_loop
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
-from .. import _core, _kinds
+from .. import _core
+from .._base import (
+    BaseHoldable,
+    BaseNamed,
+    BaseRWLock,
+    FairKind,
+    FencedKind,
+    MutexKind,
+    PlainKind,
+    ReadKind,
+    SpinKind,
+    WriteKind,
+)
 from .._codes import InvalidArgument, NotHeld
 from .._error import Error
-from .._hold import BaseHold, LockInfo, State, make_info, refusal
-from .._lock import owner_numbers
+from .._hold import GIVEN_BACK, OWNED, BaseHold, LockInfo, State, make_info
 from .._times import acquire_ms, wait_ms
+from ._guard import Guard
 from ._loop import BUSY, NOT_HELD, OK, TIMEDOUT, Loop
 
 if TYPE_CHECKING:
     from ._client import Client
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _hold_release_submit = _core.hold_release_submit  # of the hot path
 
-_task_owners: weakref.WeakKeyDictionary[Task[Any], int] = weakref.WeakKeyDictionary()
+# Owners of re-entrant locks: a number per task that, unlike its identity, never returns.
+_owners = itertools.count(1)
+_task_owners: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
 class Loss:
@@ -38,34 +57,41 @@ class Loss:
 
     async def wait(self) -> bool:
         """Wait until the hold is lost (True) or released (False)."""
-        hold = self._hold
-        if hold._loop is not hold._client._loop():
+        hold, loop = self._hold, self._hold._loop
+        if loop is not hold._lock._client._loop():
             raise InvalidArgument("the hold was acquired in another event loop")
-        future: Future[bool] = get_running_loop().create_future()
-        losses = hold._loop.losses.setdefault(_core.hold_id(hold._handle), set())
-        losses.add(future)
+        future = loop.new_future()
+
+        def tell(lost: bool) -> None:
+            if not future.done():
+                future.set_result((OK, lost))
+
+        identity = _core.hold_id(hold._handle)
+        loop.watch(identity, tell)
         try:
             # Only now: a loss before this moment was told to nobody.
-            if hold.state is State.LOST:
-                return True
-            if hold.state is State.RELEASED:
-                return False
-            return await future
+            state = hold.state
+            if state is State.LOST or state is State.RELEASED:
+                return state is State.LOST
+            _, lost = await future
+            return bool(lost)
         finally:
-            losses.discard(future)
+            loop.unwatch(identity, tell)
 
 
 class Hold(BaseHold):
-    """One successful acquisition.  `async with` releases it; any task may."""
+    """One successful acquisition.  `async with` releases it; any task may.
+
+    It must be released: one that is dropped instead is renewed no more, and the lock is free when
+    its lease has ended; a ResourceWarning says so.
+    """
 
     __slots__ = ("_loop",)
 
-    _client: Client
+    _lock: Holdable
 
-    def __init__(self, client: Client, handle: _core.HoldHandle, loop: Loop) -> None:
-        self._client = client
-        self._handle = handle
-        self._released = False
+    def __init__(self, lock: Holdable, handle: _core.HoldHandle, loop: Loop) -> None:
+        super().__init__(lock, handle)
         self._loop = loop
 
     @property
@@ -83,10 +109,10 @@ class Hold(BaseHold):
     async def _end(self, error: BaseException | None) -> None:
         """Release; a failure is raised unless the program's own error is in flight."""
         try:
-            if self._released:
-                raise NotHeld("this hold has been released before")
-            self._released = True
-            loop = self._client._loop()
+            if self._stage == GIVEN_BACK:
+                raise NotHeld(f"this hold of {self._lock.name!r} was released before")
+            self._stage = GIVEN_BACK
+            loop = self._lock._client._loop()
             token = loop.new_token()
             operation = _hold_release_submit(self._handle, loop.queue, token)
             future = loop.waiting[token] = loop.new_future()
@@ -96,12 +122,12 @@ class Hold(BaseHold):
                 loop.abandon(token, operation, future)
                 raise
             if self._loop.losses and self.state is State.RELEASED:
-                self._loop.end_losses(_core.hold_id(self._handle), False)
+                self._loop.tell_release(_core.hold_id(self._handle), loop)
             if code != OK:
                 raise value
-        except Error:
+        except Error as failure:
             if error is None:
-                raise
+                raise self._named(failure)
 
     async def __aenter__(self) -> Hold:
         return self
@@ -116,27 +142,38 @@ class Hold(BaseHold):
 
 
 class Holding:
-    """What hold() of a lock returns: `await` it for the hold, or use it in `async with`."""
+    """What hold() of a lock returns: `async with` it, or `await` it for the hold.
 
-    __slots__ = ("_lock", "_n", "_wait", "_hold")
+    `async with` cancels its body if the hold is lost, and raises Lost then.  A hold that was
+    awaited cancels nothing, also not in `async with hold:`, which releases it.
+    """
+
+    __slots__ = ("_lock", "_caller", "_n", "_wait", "_hold", "_guard")
+
+    _hold: Hold
+    _guard: Guard
 
     def __init__(self, lock: Holdable, n: int, wait: int) -> None:
         self._lock = lock
+        self._caller = lock._caller()
         self._n = n
         self._wait = wait
 
     async def _get(self) -> Hold:
-        hold = await self._lock._try(self._n, self._wait, False)
+        hold = await self._lock._try(self._caller, self._n, self._wait)
         if hold is None:
-            raise refusal(self._lock.name, self._lock._busy, self._wait)
-        self._hold = hold
+            raise self._lock._refusal(self._wait)
+        hold._stage = OWNED
         return hold
 
     def __await__(self) -> Generator[Any, None, Hold]:
         return self._get().__await__()
 
     async def __aenter__(self) -> Hold:
-        return await self._get()
+        hold = await self._get()
+        self._guard = hold._loop.guard(hold)
+        self._hold = hold
+        return hold
 
     async def __aexit__(
         self,
@@ -144,71 +181,63 @@ class Holding:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._hold.__aexit__(kind, error, trace)
+        lost = self._guard.end(error)
+        await self._hold._end(lost or error)
+        if lost is not None:
+            raise lost from error
 
 
-class Named:
+class Named(BaseNamed):
     """A name at a client, used as one kind of lock."""
-
-    __slots__ = ("name", "_client", "_handle", "__weakref__")
-
-    _KIND: ClassVar[int]
-
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        self.name = name
-        self._client = client  # a lock keeps its client open
-        self._handle = client._lock_handle(self._KIND, name, lease, max_hold, flags)
-
-    async def info(self) -> LockInfo:
-        """Ask the server who holds the lock."""
-        code, value = await self._client._loop().run(_core.lock_info_submit, self._handle)
-        if code != OK:
-            raise value
-        return make_info(value)
-
-    async def force_release(self) -> bool:
-        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
-        loop = self._client._loop()
-        code, value = await loop.run(_core.lock_force_release_submit, self._handle)
-        if code != OK and code != NOT_HELD:
-            raise value
-        return code == OK
-
-    def __repr__(self) -> str:
-        return f"<snib.aio.{type(self).__name__} {self.name!r}>"
-
-
-class Holdable(Named):
-    """What can be held: all locks, semaphores and permits."""
 
     __slots__ = ()
 
+    _client: Client
+
+    async def _run(self, submit: Callable[..., int], *arguments: object) -> tuple[int, Any]:
+        """Submit an operation on the lock; its code, if it is none of an error, and value."""
+        try:
+            code, value = await self._client._loop().run(submit, self._handle, *arguments)
+            if isinstance(value, Error) and code not in (BUSY, TIMEDOUT, NOT_HELD):
+                raise value
+        except Error as error:
+            raise self._named(error)
+        return code, value
+
+    async def info(self) -> LockInfo:
+        """Ask the server who holds the lock."""
+        return make_info((await self._run(_core.lock_info_submit))[1])
+
+    async def force_release(self) -> bool:
+        """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        return (await self._run(_core.lock_force_release_submit))[0] == OK
+
+
+class Holdable(Named, BaseHoldable[Hold]):
+    """What can be held: all locks, semaphores and permits."""
+
+    __slots__ = ("_inside",)
+
     _submit: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
-    _busy: ClassVar[str] = "somebody else holds {!r}"
 
-    def _number(self, n: int) -> int:
-        """What the core wants to know of an acquisition: the owner, or how many permits."""
-        raise NotImplementedError
+    def _begin(self) -> None:
+        super()._begin()
+        # What `async with` on the lock itself has, by caller.
+        self._inside: dict[int, list[tuple[Hold, Guard]]] = {}
 
-    def _keep(self, hold: Hold) -> None:
-        raise NotImplementedError
+    def _caller(self) -> int:
+        """The task that calls, which need not be the one that awaits; 0 if there is none."""
+        task = self._client._task()
+        return 0 if task is None else id(task)
 
-    def _take(self) -> Hold:
-        raise NotImplementedError
-
-    # A coroutine within a coroutine costs more than the call of the core, so `async with` runs one
-    # at each end, and that awaits in place what it submits.
-    async def _try(self, n: int, wait: int, keep: bool) -> Hold | None:
+    async def _try(self, caller: int, n: int, wait: int) -> Hold | None:
         loop = self._client._loop()
         token = loop.new_token()
-        operation = self._submit(self._handle, self._number(n), wait, loop.queue, token)
+        try:
+            number = self._number(caller or self._caller(), n)
+            operation = self._submit(self._handle, number, wait, loop.queue, token)
+        except Error as error:
+            raise self._named(error)
         future = loop.waiting[token] = loop.new_future()
         try:
             code, value = await future
@@ -216,32 +245,68 @@ class Holdable(Named):
             loop.abandon(token, operation, future)
             raise
         if code == OK:
-            hold = Hold(self._client, value, loop)
-            if keep:
-                self._keep(hold)
-            return hold
+            return Hold(self, value, loop)
         if code == BUSY or code == TIMEDOUT:
             return None
-        raise value
+        raise self._named(value)
+
+    async def _try_to_keep(self, caller: int, n: int, wait: int) -> bool:
+        hold = await self._try(caller, n, wait)
+        if hold is None:
+            return False
+        self._keep(caller or self._caller(), hold, n)
+        return True
+
+    def _protect(
+        self, n: int, wait: int
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        def protect(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            if not inspect.iscoroutinefunction(function):
+                raise TypeError("a lock of snib.aio protects coroutine functions only")
+
+            @functools.wraps(function)
+            async def protected(*args: P.args, **kwargs: P.kwargs) -> T:
+                async with Holding(self, n, wait):
+                    return await function(*args, **kwargs)
+
+            return protected
+
+        return protect
 
     async def locked(self) -> bool:
         raise NotImplementedError
 
-    async def release(self) -> None:
-        """Release what acquire() got; see Hold.release()."""
-        await self._take()._end(None)
+    async def __aenter__(self) -> Hold:
+        caller = self._caller()
+        hold = await self._try(caller, 1, -1)
+        assert hold is not None  # a wait without limit ends with a hold or an exception
+        guard = hold._loop.guard(hold)
+        self._keep(caller, hold)
+        self._inside.setdefault(caller, []).append((hold, guard))
+        return hold
 
-    def __aenter__(self) -> Coroutine[Any, Any, Hold]:
-        # Without a limit the wait ends with a hold or an exception.
-        return self._try(1, -1, True)  # type: ignore[return-value]
-
-    def __aexit__(
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> Coroutine[Any, Any, None]:
-        return self._take()._end(error)
+    ) -> None:
+        caller = self._caller()
+        if caller not in self._inside:  # thrown away in another task
+            caller = next(iter(self._inside))
+        hold, guard = self._inside[caller].pop()
+        if not self._inside[caller]:
+            del self._inside[caller]
+        lost = guard.end(error)
+        try:
+            if not self._kept().take_this(hold):  # the body released it, and perhaps acquired again
+                hold = self._take(caller)
+            await hold._end(None)
+        except Error:
+            if error is None and lost is None:
+                raise
+        if lost is not None:
+            raise lost from error
 
 
 class AnyLock(Holdable):
@@ -251,162 +316,113 @@ class AnyLock(Holdable):
 
     _submit = staticmethod(_core.lock_acquire_submit)
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time."""
-        return await self._try(1, acquire_ms(blocking, timeout), True) is not None
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = -1
+    ) -> Coroutine[Any, Any, bool]:
+        """Get the lock, waiting if need be; False if it was not free in time.
 
-    def hold(self, timeout: float | None = None) -> Holding:
+        It is held by this client under this name until release(), or until the client is closed,
+        whatever becomes of this object.
+        """
+        return self._try_to_keep(self._caller(), 1, acquire_ms(blocking, timeout))
+
+    def release(self) -> Coroutine[Any, Any, None]:
+        """Release what acquire() got, also through another object for the same lock.
+
+        Raises NotHeld if there is nothing to release; else as Hold.release().
+        """
+        return self._give_back(self._caller())
+
+    async def _give_back(self, caller: int) -> None:
+        await self._take(caller or self._caller())._end(None)
+
+    def hold(self, *, timeout: float | None = None) -> Holding:
         """Acquire: `async with lock.hold(timeout=2.0) as hold:` or `hold = await lock.hold()`.
 
         Raises Timeout when the time is over, Busy if it was 0 (one try).
         """
         return Holding(self, 1, wait_ms(timeout))
 
+    def protect(
+        self, *, timeout: float | None = None
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """A decorator: each call of the coroutine function runs under the lock.
+
+        A call raises Timeout or Busy as hold() does, then without running the function; it is
+        cancelled and raises Lost if the lock is lost meanwhile.
+        """
+        return self._protect(1, wait_ms(timeout))
+
     async def locked(self) -> bool:
         """Ask the server whether anybody holds the lock."""
         return (await self.info()).held
 
 
-class Lock(AnyLock):
+class Lock(MutexKind, AnyLock):
     """A named lock with the habits of asyncio.Lock, across processes.
 
     Each acquisition has an owner of its own: a second one waits for the first one's release,
     also in the same task.  Any task may release: its own hold, else the oldest.
     """
 
-    __slots__ = ("_holds",)
-
-    _KIND = _kinds.MUTEX
-
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold, flags)
-        self._begin()
-
-    def _begin(self) -> None:
-        # More than one if holds were lost: then each task must give back its own.
-        self._holds: dict[Task[Any] | None, Hold] = {}
-
-    def _number(self, n: int) -> int:
-        return 0  # a fresh owner
-
-    def _keep(self, hold: Hold) -> None:
-        self._holds[current_task()] = hold
-
-    def _take(self) -> Hold:
-        hold = self._holds.pop(current_task(), None)
-        if hold is not None:
-            return hold
-        for task in tuple(self._holds):
-            hold = self._holds.pop(task, None)
-            if hold is not None:
-                return hold
-        raise NotHeld("release of a lock that is not held")
-
-
-class FairLock(Lock):
-    """A lock that goes to whoever asked first, among all processes."""
-
     __slots__ = ()
 
-    _KIND = _kinds.FAIR
 
-
-class FencedLock(Lock):
-    """A lock whose holds carry a rising token; snib.fencing has what checks it."""
-
+class FairLock(FairKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.FENCED
 
-
-class SpinLock(Lock):
-    """A lock whose waiters poll and whose releases tell nobody: for short work."""
-
+class FencedLock(FencedKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.SPIN
 
-
-class PlainLock(Lock):
-    """A lock that is one string with a time to live, as other libraries write it."""
-
+class SpinLock(SpinKind, Lock):
     __slots__ = ()
 
-    _KIND = _kinds.PLAIN
+
+class PlainLock(PlainKind, Lock):
+    __slots__ = ()
 
 
-class RLock(AnyLock):
-    """A named re-entrant lock whose owner is the task.
+class RLock(MutexKind, AnyLock):
+    """A named re-entrant lock whose owner is the task that calls acquire(), hold() or release().
 
     The owner may acquire again, at once and without a round trip, and must release as often.
-    Another task cannot release it.
+    Another task cannot release it.  Who only awaits what another task called does so for that one:
+    `asyncio.wait_for(lock.acquire(), 2)` acquires for its caller.
     """
 
-    __slots__ = ("_holds",)
+    __slots__ = ()
 
-    _KIND = _kinds.MUTEX
+    _others = False
 
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold, flags)
-        self._holds: dict[int, list[Hold]] = {}
-
-    def _number(self, n: int) -> int:
-        return self._owner()
-
-    def _owner(self) -> int:
-        task = current_task()
+    def _caller(self) -> int:
+        task = self._client._task()
         if task is None:
-            raise InvalidArgument("a re-entrant lock needs a task to own it")
+            return 0
         owner = _task_owners.get(task)
         if owner is None:
-            owner = _task_owners[task] = next(owner_numbers)
+            owner = _task_owners[task] = next(_owners)
         return owner
 
-    def _keep(self, hold: Hold) -> None:
-        self._holds.setdefault(self._owner(), []).append(hold)
+    def _number(self, caller: int, n: int) -> int:
+        if not caller:
+            raise InvalidArgument("a re-entrant lock needs a task to own it")
+        return caller
 
-    def _take(self) -> Hold:
-        owner = self._owner()
-        holds = self._holds.get(owner)
-        if not holds:
-            raise NotHeld("release of a lock that this task does not hold")
-        hold = holds.pop()
-        if not holds:
-            del self._holds[owner]
-        return hold
+    def _key(self) -> Hashable:
+        return "re-entrant", self._KIND, self.name
 
 
-class ReadLock(RLock):
-    """The readers' side of a read/write lock: many may hold it, or one writer the other side."""
-
+class ReadLock(ReadKind, RLock):
     __slots__ = ()
 
-    _KIND = _kinds.READ
 
-
-class WriteLock(RLock):
-    """The writer's side of a read/write lock."""
-
+class WriteLock(WriteKind, RLock):
     __slots__ = ()
 
-    _KIND = _kinds.WRITE
 
-
-class RWLock:
+class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `async with rwlock.read:`, `async with rwlock.write:`.
 
     The owner of either side is the task, as for RLock.  Who holds `write` may take `read` too and
@@ -414,19 +430,7 @@ class RWLock:
     The other way round raises UpgradeRefused at once; it would wait for itself.
     """
 
-    __slots__ = ("name", "read", "write", "__weakref__")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        flags: int = 0,
-    ) -> None:
-        self.name = name
-        self.read = ReadLock(client, name, lease, max_hold)
-        self.write = WriteLock(client, name, lease, max_hold, flags)
-
-    def __repr__(self) -> str:
-        return f"<snib.aio.RWLock {self.name!r}>"
+    _READ = ReadLock
+    _WRITE = WriteLock

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._client import BaseClient
+from ._guard import Guard, NoGuard
+
+if TYPE_CHECKING:
+    from ._lock import Hold
 
 _DONE = 1
 OK, BUSY, TIMEDOUT, NOT_HELD = 0, 1, 2, 6
@@ -29,7 +34,7 @@ class Loop:
         self.new_token = itertools.count(1).__next__
         self.new_future: Callable[[], Future[Result]] = loop.create_future
         self.waiting: dict[int, Future[Result]] = {}
-        self.losses: dict[int, set[Future[bool]]] = {}
+        self.losses: dict[int, list[Callable[[bool], None]]] = {}
         self.corked = False
         loop.add_reader(_core.queue_fd(self.queue), self._drain)
 
@@ -77,10 +82,32 @@ class Loop:
         self.corked = False
         _core.queue_uncork(self.queue)
 
+    def watch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
+        """Call it once when the hold is lost (True), or released (False)."""
+        self.losses.setdefault(hold_id, []).append(tell)
+
+    def unwatch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
+        tells = self.losses.get(hold_id, [])
+        with contextlib.suppress(ValueError):  # it was called
+            tells.remove(tell)
+        if not tells:
+            self.losses.pop(hold_id, None)
+
     def end_losses(self, hold_id: int, lost: bool) -> None:
-        for future in self.losses.pop(hold_id, ()):
-            if not future.done():
-                future.set_result(lost)
+        for tell in self.losses.pop(hold_id, ()):
+            tell(lost)
+
+    def tell_release(self, hold_id: int, releaser: Loop) -> None:
+        """Who waits for the loss waits no more, also if another loop released the hold."""
+        if releaser is self:
+            self.end_losses(hold_id, False)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                self.loop.call_soon_threadsafe(self.end_losses, hold_id, False)
+
+    def guard(self, hold: Hold) -> Guard:
+        """For the body of an `async with`."""
+        return NoGuard() if hold._lock.kind == "semaphore" else Guard(hold)
 
     def detach(self) -> None:
         """In the loop's thread, after the client was closed: the last events, then no more."""

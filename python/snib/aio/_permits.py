@@ -2,83 +2,78 @@
 
 from __future__ import annotations
 
-from asyncio import current_task
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar
 
 from .. import _core, _kinds
-from .._codes import NotHeld
+from .._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
+from .._error import Error
 from .._hold import make_info
-from .._kept import Kept
 from .._times import acquire_ms, wait_ms
-from ._lock import Hold, Holdable, Holding, Named
-from ._loop import BUSY, OK, TIMEDOUT
-
-if TYPE_CHECKING:
-    from ._client import Client
+from ._lock import Hold, Holdable, Holding, Named, P, T
+from ._loop import OK
 
 
-async def _count(
-    lock: Named,
-    submit: Callable[[_core.LockHandle, int, int, _core.QueueHandle, int], int],
-    what: int,
-    n: int = 0,
-) -> int:
-    code, value = await lock._client._loop().run(submit, lock._handle, what, n)
-    if code != OK:
-        raise value
-    return 0 if value is None else make_info(value).count
+class _Counted(Named):
+    __slots__ = ()
 
-
-class _AnyPermits(Holdable):
-    __slots__ = ("_holds",)
-
-    _busy = "{!r} has not that many permits to be had"
     _counter: ClassVar[staticmethod[[_core.LockHandle, int, int, _core.QueueHandle, int], int]]
 
-    def __init__(
-        self,
-        client: Client,
-        name: str,
-        lease: float | None = None,
-        max_hold: float | None = None,
-    ) -> None:
-        super().__init__(client, name, lease, max_hold)
-        self._holds: Kept[Hold] = Kept()
-
-    def _number(self, n: int) -> int:
-        return n
-
-    def _keep(self, hold: Hold) -> None:
-        self._holds.keep(current_task(), hold)
-
-    def _take(self) -> Hold:
-        hold = self._holds.take(current_task())
-        if hold is None:
-            raise NotHeld("release of permits that are not held")
-        return hold
-
     async def _count(self, what: int, n: int = 0) -> int:
-        return await _count(self, self._counter, what, n)
+        _, value = await self._run(self._counter, what, n)
+        return 0 if value is None else make_info(value).count
 
-    async def acquire(self, n: int = 1, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take n permits at once, waiting if need be; False if they were not free in time."""
-        wait = acquire_ms(blocking, timeout)
-        return await self._try(_kinds.number(n), wait, True) is not None
 
-    async def release(self) -> None:
-        """Give back all that one acquire() took: this task's newest, else the oldest.
+class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
+    __slots__ = ()
 
-        See Hold.release().
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = None, *, n: int = 1
+    ) -> Coroutine[Any, Any, bool]:
+        """Take n permits at once, waiting if need be; False if they were not free in time.
+
+        They are held by this client until release(), or until the client is closed, whatever
+        becomes of this object.
         """
-        await super().release()
+        wait = acquire_ms(blocking, timeout)
+        return self._try_to_keep(self._caller(), _kinds.number(n), wait)
 
-    def hold(self, n: int = 1, timeout: float | None = None) -> Holding:
-        """Take n permits as one hold: `async with permits.hold(2, timeout=2.0) as hold:`.
+    def release(self, n: int | None = None) -> Coroutine[Any, Any, None]:
+        """Give back what acquire() took, also through another object for the same permits.
+
+        n  None: what one acquire() took, this task's newest, else the oldest.  Else so many
+           permits in all; what one acquire() took goes back as a whole.
+
+        Raises NotHeld if fewer were acquired; else as Hold.release().
+        """
+        return self._give_back(self._caller(), n)
+
+    async def _give_back(self, caller: int, n: int | None) -> None:
+        failure: Error | None = None
+        for hold in self._take_permits(caller or self._caller(), n):
+            try:
+                await hold._end(None)
+            except Error as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def hold(self, *, n: int = 1, timeout: float | None = None) -> Holding:
+        """Take n permits as one hold: `async with permits.hold(n=2, timeout=2.0) as hold:`.
 
         Raises Timeout when the time is over, Busy if it was 0 (one try).
         """
         return Holding(self, _kinds.number(n), wait_ms(timeout))
+
+    def protect(
+        self, *, n: int = 1, timeout: float | None = None
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """A decorator: each call of the coroutine function has n permits.
+
+        A call raises Timeout or Busy as hold() does, then without running the function; it is
+        cancelled and raises Lost if the permits are lost meanwhile.
+        """
+        return self._protect(_kinds.number(n), wait_ms(timeout))
 
     async def init(self, n: int) -> bool:
         """Set the number of permits unless it is set; False if it was."""
@@ -97,16 +92,9 @@ class _AnyPermits(Holdable):
         return await self.available() <= 0
 
 
-class Semaphore(_AnyPermits):
-    """A number of permits that know no owner, with the habits of asyncio.Semaphore.
-
-    Nobody can tell who has a permit: those of a process that died do not come back by themselves,
-    and a hold of them has no lease and is never lost.  Where that matters take Permits.
-    """
-
+class Semaphore(SemaphoreKind, _AnyPermits):
     __slots__ = ()
 
-    _KIND = _kinds.SEMAPHORE
     _submit = staticmethod(_core.semaphore_acquire_submit)
     _counter = staticmethod(_core.semaphore_count_submit)
 
@@ -119,12 +107,9 @@ class Semaphore(_AnyPermits):
         return await self._count(_kinds.DRAIN)
 
 
-class Permits(_AnyPermits):
-    """A number of permits with a lease each, renewed while held like a lock's."""
-
+class Permits(PermitsKind, _AnyPermits):
     __slots__ = ()
 
-    _KIND = _kinds.PERMITS
     _submit = staticmethod(_core.permits_acquire_submit)
     _counter = staticmethod(_core.permits_count_submit)
 
@@ -137,15 +122,10 @@ class Permits(_AnyPermits):
         return await self._count(_kinds.TOTAL)
 
 
-class Latch(Named):
-    """A count that processes bring down and wait for to become 0."""
-
+class Latch(LatchKind, _Counted):
     __slots__ = ()
 
-    _KIND = _kinds.LATCH
-
-    async def _count(self, what: int, n: int = 0) -> int:
-        return await _count(self, _core.latch_count_submit, what, n)
+    _counter = staticmethod(_core.latch_count_submit)
 
     async def init(self, n: int) -> bool:
         """Set the count unless it is above 0; False if it was."""
@@ -161,8 +141,4 @@ class Latch(Named):
 
     async def wait(self, timeout: float | None = -1) -> bool:
         """Wait until the count is 0; False if it was not in time."""
-        loop = self._client._loop()
-        code, value = await loop.run(_core.latch_wait_submit, self._handle, wait_ms(timeout))
-        if code != OK and code != BUSY and code != TIMEDOUT:
-            raise value
-        return code == OK
+        return (await self._run(_core.latch_wait_submit, wait_ms(timeout)))[0] == OK

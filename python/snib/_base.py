@@ -1,0 +1,240 @@
+"""What both faces of the package share of a lock: a name at a client, used as one kind of lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import ClassVar, Generic, TypeVar
+
+from . import _core, _kinds
+from ._client import BaseClient
+from ._codes import Busy, InvalidPermits, NotHeld, Timeout
+from ._error import Error
+from ._hold import BaseHold
+from ._kept import Kept, kept_for
+from ._times import lease_ms, option_ms
+
+E = TypeVar("E", bound=Error)
+H = TypeVar("H", bound=BaseHold)
+R = TypeVar("R", bound="BaseNamed")
+W = TypeVar("W", bound="BaseNamed")
+
+
+class BaseNamed:
+    """A name at a client, used as one kind of lock."""
+
+    __slots__ = ("name", "_client", "_handle", "__weakref__")
+
+    _KIND: ClassVar[int]
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
+    ) -> None:
+        self.name = name
+        self._client = client  # a lock keeps its client open
+        self._handle = _core.lock_new(
+            client._handle,
+            self._KIND,
+            name,
+            lease_ms(lease),
+            option_ms("max_hold", max_hold),
+            flags,
+        )
+
+    def _named(self, error: E) -> E:
+        """The error, which now says which lock it is about."""
+        error.name, error.kind = self.name, self.kind
+        return error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
+
+
+class BaseHoldable(BaseNamed, Generic[H]):
+    """What can be held: all locks, semaphores and permits."""
+
+    __slots__ = ("_found",)
+
+    _busy: ClassVar[str] = "somebody else holds {!r}"
+    _others: ClassVar[bool] = True  # may release what this caller acquired
+
+    def __init__(
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
+    ) -> None:
+        super().__init__(client, name, lease, max_hold, flags)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._found: Kept[H] | None = None
+
+    def _number(self, caller: int, n: int) -> int:
+        """What the core wants to know of an acquisition: the owner, or how many permits."""
+        return 0  # a fresh owner
+
+    def _key(self) -> Hashable:
+        return self._KIND, self.name
+
+    def _home(self) -> int:
+        """The client that keeps what is acquired."""
+        return self._client._number
+
+    def _kept(self) -> Kept[H]:
+        if self._found is None:
+            self._found = kept_for(self._home(), self._key())
+        return self._found
+
+    def _keep(self, caller: int, hold: H, permits: int = 1) -> None:
+        self._kept().keep(caller, hold, permits)
+
+    def _take(self, caller: int) -> H:
+        hold = self._kept().take(caller, self._others)
+        if hold is None:
+            raise self._not_held()
+        return hold
+
+    def _not_held(self) -> NotHeld:
+        by = "at this client" if self._others else "by this owner"
+        return self._named(NotHeld(f"{self.name!r} is not held {by}, so it cannot be released"))
+
+    def _refusal(self, wait: int) -> Error:
+        """Why a wait that may last so many milliseconds ended without a hold."""
+        if wait:
+            return self._named(Timeout(f"{self.name!r} was not free in time"))
+        return self._named(Busy(self._busy.format(self.name)))
+
+
+class BasePermits(BaseHoldable[H]):
+    """Permits, of which an acquisition takes some."""
+
+    __slots__ = ()
+
+    _busy = "{!r} has not that many permits to be had"
+
+    def _number(self, caller: int, n: int) -> int:
+        return n
+
+    def _take_permits(self, caller: int, n: int | None) -> list[H]:
+        """What one acquire() took, or so many permits in all."""
+        if n is None:
+            return [self._take(caller)]
+        kept = self._kept()
+        holds, missing = kept.take_permits(caller, _kinds.permits(n))
+        if not missing:
+            return holds
+        if kept.count() < n:
+            raise self._not_held()
+        raise self._named(
+            InvalidPermits(
+                f"{n} permits of {self.name!r} cannot be given back: what one acquire() took "
+                "goes back as a whole"
+            )
+        )
+
+
+class BaseRWLock(Generic[R, W]):
+    """Many readers, or one writer."""
+
+    __slots__ = ("name", "read", "write", "__weakref__")
+
+    _READ: Callable[..., R]
+    _WRITE: Callable[..., W]
+
+    def __init__(
+        self,
+        client: BaseClient,
+        name: str,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        flags: int = 0,
+    ) -> None:
+        self.name = name
+        self.read: R = type(self)._READ(client, name, lease, max_hold)
+        self.write: W = type(self)._WRITE(client, name, lease, max_hold, flags)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.RWLock {self.name!r}>"
+
+
+# ---- Kinds that differ in their promises only ----------------------------------------------------
+
+
+class MutexKind:
+    __slots__ = ()
+    _KIND, kind = _kinds.MUTEX, "mutex"
+
+
+class FairKind:
+    """A lock that goes to whoever asked first, among all processes."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.FAIR, "fair"
+
+
+class FencedKind:
+    """A lock whose holds carry a rising token; snib.fencing has what checks it."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.FENCED, "fenced"
+
+
+class SpinKind:
+    """A lock whose waiters poll and whose releases tell nobody: for short work."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.SPIN, "spin"
+
+
+class PlainKind:
+    """A lock that is one string with a time to live, as other libraries write it."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.PLAIN, "plain"
+
+
+class ReadKind:
+    """The readers' side of a read/write lock: many may hold it, or one writer the other side."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.READ, "read"
+
+
+class WriteKind:
+    """The writer's side of a read/write lock."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.WRITE, "write"
+
+
+class SemaphoreKind:
+    """A number of permits that know no owner, with the habits of the library's own semaphores.
+
+    Nobody can tell who has a permit: those of a process that died do not come back by themselves,
+    and a hold of them has no lease and is never lost.  Where that matters take Permits.
+    """
+
+    __slots__ = ()
+    _KIND, kind = _kinds.SEMAPHORE, "semaphore"
+
+
+class PermitsKind:
+    """A number of permits with a lease each, renewed while held like a lock's."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.PERMITS, "permits"
+
+
+class LatchKind:
+    """A count that processes bring down and wait for to become 0."""
+
+    __slots__ = ()
+    _KIND, kind = _kinds.LATCH, "latch"

@@ -1,0 +1,89 @@
+"""What both faces of the package share of one lock over several."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from . import _core
+from ._base import BaseHoldable, BaseNamed
+from ._hold import BaseHold
+from ._kinds import quorum_flags
+from ._times import lease_ms, option_ms
+
+H = TypeVar("H", bound=BaseHold)
+M = TypeVar("M", bound=BaseHoldable[Any])
+
+
+class _Several(BaseHoldable[H], Generic[H, M]):
+    """A lock over several.  Its leases and limits are its own, whatever the members have."""
+
+    _MEMBER: ClassVar[type[BaseNamed]]
+    members: tuple[M, ...]
+
+    def _join(self, locks: Iterable[M]) -> tuple[_core.LockHandle, ...]:
+        self.members = tuple(locks)  # they keep their clients open
+        for member in self.members:
+            if not isinstance(member, self._MEMBER):
+                raise TypeError(
+                    f"a member must be a lock of {type(self).__module__}, "
+                    f"not {type(member).__name__}"
+                )
+        self.name = ", ".join(dict.fromkeys(member.name for member in self.members))
+        self._begin()
+        return tuple(member._handle for member in self.members)
+
+    # Both are the same in whatever order the members are given.
+    def _home(self) -> int:
+        return min(member._client._number for member in self.members)
+
+    def _key(self) -> Hashable:
+        return self.kind, frozenset((m._client._number, m._key()) for m in self.members)
+
+
+class MultiKind(_Several[H, M]):
+    """All of several locks, or none, as one lock.
+
+    locks     1 to 100, of any kind but semaphores and latches, also of different clients.  Their
+              order does not matter: two processes never wait for each other in a circle, if each
+              name is always used as the same kind of lock.
+    lease     as for client.lock()
+    max_hold  as for client.lock()
+
+    The hold is lost as soon as one member's is, and has no token.
+    """
+
+    kind = "multi"
+
+    def __init__(
+        self, locks: Iterable[M], *, lease: float | None = None, max_hold: float | None = None
+    ) -> None:
+        handles = self._join(locks)
+        self._handle = _core.multi_new(handles, lease_ms(lease), option_ms("max_hold", max_hold))
+        self._client = self.members[0]._client
+
+
+class QuorumKind(_Several[H, M]):
+    """A lock on most of several independent servers, for whom one server is not enough.
+
+    locks       3 to 15 locks of one name from client.lock(), each of another client.  The servers
+                must be independent: no replicas, no two on one machine.
+    lease       as for client.lock()
+    max_hold    as for client.lock()
+    quarantine  False: let servers vote at once that may have lost their memory
+    """
+
+    kind = "quorum"
+
+    def __init__(
+        self,
+        locks: Iterable[M],
+        *,
+        lease: float | None = None,
+        max_hold: float | None = None,
+        quarantine: bool = True,
+    ) -> None:
+        handles = self._join(locks)
+        limits = lease_ms(lease), option_ms("max_hold", max_hold)
+        self._handle = _core.quorum_new(handles, *limits, quorum_flags(quarantine))
+        self._client = self.members[0]._client

@@ -1,0 +1,108 @@
+"""What cancels the body of an `async with` when its hold is lost."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import CancelledError, Handle, Task, current_task
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._codes import Lost
+from .._hold import LEAVING
+
+if TYPE_CHECKING:
+    from ._lock import Hold
+
+_COUNTED = sys.version_info >= (3, 11)  # tasks count by how many they are to be cancelled
+
+
+class Guard:
+    """Cancels the task that works under a hold once when the hold is lost, as asyncio.timeout().
+
+    end() gives the Lost to raise, unless somebody else cancelled the task too: that goes on as it
+    is.  Python 3.10 does not tell; there a cancellation from elsewhere in the very moment between a
+    loss and the task's next step may end as Lost.
+    """
+
+    __slots__ = ("_hold", "_task", "_before", "_lost", "_message", "_later")
+
+    def __init__(self, hold: Hold) -> None:
+        task = current_task()
+        assert task is not None
+        self._hold = hold
+        self._task: Task[Any] = task
+        self._before = task.cancelling() if _COUNTED else 0
+        self._lost: Lost | None = None
+        self._message: str | None = None
+        self._later: Handle | None = None
+        identity = _core.hold_id(hold._handle)
+        hold._loop.watch(identity, self._tell)
+        try:
+            # Only now: a loss before this moment was told to nobody.
+            hold.check()
+        except BaseException:
+            hold._loop.unwatch(identity, self._tell)
+            hold._stage = LEAVING
+            raise
+
+    def _tell(self, lost: bool) -> None:
+        if not lost:
+            return
+        self._lost = self._hold._loss()
+        if current_task() is self._task:  # which closes its own client
+            self._later = self._task.get_loop().call_soon(self._cancel)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._later = None
+        self._message = str(self._lost)
+        self._task.cancel(self._message)
+
+    def end(self, error: BaseException | None) -> Lost | None:
+        """The body has ended; what to raise for a loss."""
+        self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+        lost = self._lost
+        if lost is None:
+            return None
+        if self._later is not None:
+            self._later.cancel()
+        cancelled = self._message is not None and self._alone(error)
+        if error is None or (cancelled and isinstance(error, CancelledError)):
+            return lost
+        _insert(error, lost)
+        for part in getattr(error, "exceptions", ()):  # of a group
+            _insert(part, lost)
+        return None
+
+    def _alone(self, error: BaseException | None) -> bool:
+        """Whether nobody else cancelled the task."""
+        if _COUNTED:
+            return self._task.uncancel() <= self._before
+        while error is not None:
+            if error.args and error.args[0] is self._message:
+                return True
+            error = error.__context__
+        return False
+
+
+def _insert(error: BaseException, lost: Lost) -> None:
+    """Show the loss where the program's own error came from."""
+    while error.__context__ is not None:
+        if isinstance(error.__context__, CancelledError):
+            lost.__cause__ = error.__context__
+            error.__context__ = lost
+            return
+        error = error.__context__
+
+
+class NoGuard(Guard):
+    """For what cannot be lost."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def end(self, error: BaseException | None) -> Lost | None:
+        return None

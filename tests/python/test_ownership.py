@@ -1,0 +1,353 @@
+"""What is acquired belongs to client and name; what is dropped is not released."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import snib
+from snib import aio
+from support import PATIENCE, Program, Server, eventually
+
+# Each makes a new object for the same lock.
+KINDS: dict[str, Callable] = {
+    "lock": lambda client: client.lock("name"),
+    "rlock": lambda client: client.rlock("name"),
+    "fair": lambda client: client.fair_lock("name"),
+    "fenced": lambda client: client.fenced_lock("name"),
+    "spin": lambda client: client.spin_lock("name"),
+    "plain": lambda client: client.plain_lock("name"),
+    "read": lambda client: client.rwlock("name").read,
+    "write": lambda client: client.rwlock("name").write,
+    "semaphore": lambda client: client.semaphore("name"),
+    "permits": lambda client: client.permits("name"),
+    "multi": lambda client: (snib if isinstance(client, snib.Client) else aio).MultiLock(
+        [client.lock("name"), client.fair_lock("name too")]
+    ),
+}
+COUNTED = ("semaphore", "permits")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, server: Server, client: snib.Client) -> Iterator[str]:
+    """Of the counted kinds there is one permit."""
+    if request.param in COUNTED:
+        KINDS[request.param](client).init(1)
+    yield request.param
+    if request.param in COUNTED:
+        KINDS[request.param](client).force_release()
+    for key in server.admin.keys("redisson_lock_token:*"):
+        server.admin.delete(key)
+
+
+def free(kind: str, client: snib.Client) -> bool:
+    """Whether another client could have it now; for a reader, as the writer."""
+    other = KINDS["write" if kind == "read" else kind](client)
+    if not other.acquire(blocking=False):
+        return False
+    other.release()
+    return True
+
+
+@pytest.fixture
+def rival(server: Server) -> Iterator[snib.Client]:
+    with snib.connect(server.url) as client:
+        yield client
+
+
+def test_acquire_belongs_to_the_client(client: snib.Client, rival: snib.Client, kind: str) -> None:
+    if KINDS[kind](client).acquire(timeout=PATIENCE):  # the object is gone when the body begins
+        gc.collect()
+        assert not free(kind, rival)
+        if kind in ("rlock", "read", "write"):
+            assert KINDS[kind](client).acquire()
+            KINDS[kind](client).release()
+            assert not free(kind, rival)
+        KINDS[kind](client).release()
+    assert free(kind, rival)
+    with pytest.raises(snib.NotHeld, match="name") as caught:
+        KINDS[kind](client).release()
+    assert caught.value.name and caught.value.kind == KINDS[kind](client).kind
+
+
+def test_a_client_stays_while_something_is_acquired(server: Server, rival: snib.Client) -> None:
+    assert snib.connect(server.url).lock("name").acquire()
+    gc.collect()
+    assert not free("lock", rival)
+    rival.lock("name").force_release()
+
+
+def test_kinds_and_names_and_clients_are_told_apart(client: snib.Client, rival: snib.Client) -> None:
+    assert client.lock("name").acquire()
+    for other in [
+        client.lock("other"),
+        client.fair_lock("name"),
+        client.rlock("name"),
+        client.plain_lock("name"),
+        rival.lock("name"),
+        snib.MultiLock([client.lock("name")]),
+    ]:
+        with pytest.raises(snib.NotHeld):
+            other.release()
+    client.lock("name", lease=5, max_hold=60).release()
+
+
+def test_members_have_no_order(client: snib.Client, rival: snib.Client) -> None:
+    def locks() -> list[snib.Lock]:
+        return [client.lock("name"), rival.lock("other")]
+
+    assert snib.MultiLock(locks()).acquire()
+    with pytest.raises(snib.NotHeld):
+        snib.MultiLock([rival.lock("name"), client.lock("other")]).release()
+    snib.MultiLock(reversed(locks())).release()
+
+
+def test_with_and_acquire_mix_as_threading_does(client: snib.Client) -> None:
+    lock = client.lock("name")
+    with lock:
+        client.lock("name").release()
+        assert lock.acquire(blocking=False)
+    assert not lock.locked()
+    with pytest.raises(snib.NotHeld), lock:
+        lock.release()
+    with pytest.raises(ZeroDivisionError), lock:
+        lock.release()
+        raise ZeroDivisionError
+
+
+def test_threads_hand_over_through_their_own_objects(client: snib.Client) -> None:
+    """Each release finds exactly one hold, whoever made the object it is asked for."""
+    turns = []
+
+    def work() -> None:
+        for _ in range(50):
+            assert client.lock("name").acquire(timeout=PATIENCE)
+            turns.append(1)
+            thread = threading.Thread(target=client.lock("name").release)
+            thread.start()
+            thread.join()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(turns) == 200 and not client.lock("name").locked()
+
+
+def test_the_table_forgets(client: snib.Client) -> None:
+    from snib import _kept
+
+    for number in range(500):
+        lock = client.lock(f"name{number}")
+        with lock:
+            pass
+    del lock
+    gc.collect()
+    assert not [key for key in _kept._names if key[0] == client._number]
+    assert client._number not in {kept.client for kept in _kept._strong.values()}
+    lock = client.lock("name")
+    lock.acquire()
+    assert client._number in {kept.client for kept in _kept._strong.values()}
+    client.close()
+    assert client._number not in {kept.client for kept in _kept._strong.values()}
+    with pytest.raises(snib.NotHeld):
+        lock.release()
+
+
+def test_objects_of_one_lock_share_one_entry() -> None:
+    """However many threads make them at once, and others let go of theirs meanwhile."""
+    from snib import _kept
+
+    for round in range(300):
+        found = []
+        barrier = threading.Barrier(4)
+
+        def find(key: object = ("race", round)) -> None:
+            barrier.wait()
+            for _ in range(20):
+                _kept.kept_for(-1, key)
+            found.append(_kept.kept_for(-1, key))
+
+        threads = [threading.Thread(target=find) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 4
+        assert len({*map(id, found)}) == 1
+    found.clear()
+    gc.collect()
+    assert not [key for key in _kept._names if key[0] == -1]
+
+
+def test_leaders_of_three_processes(server: Server) -> None:
+    """The program of a guide for leaders: the object goes, the lock stays."""
+    source = """
+client = snib.connect(URL)
+leader = False
+if client.lock("leader").acquire(timeout=0.2):
+    leader = True
+import gc; gc.collect()
+say("leader" if leader else "follower")
+sys.stdin.readline()
+if leader: client.lock("leader").release()
+client.close()
+"""
+    programs = [Program(source, server.url) for _ in range(3)]
+    assert sorted(program.hear() for program in programs) == ["follower", "follower", "leader"]
+    for program in programs:
+        program.tell()
+        program.end()
+
+
+# ---- Dropped holds -------------------------------------------------------------------------------
+
+
+def test_a_dropped_hold_is_not_released(server: Server, rival: snib.Client, kind: str) -> None:
+    with snib.connect(server.url, lease=1.5) as client:
+        hold = KINDS[kind](client).hold()
+        remaining = hold.remaining()
+        start = time.monotonic()
+        with pytest.warns(ResourceWarning, match="a hold of 'name.*dropped, not released"):
+            del hold
+            gc.collect()
+        if time.monotonic() - start < remaining / 2:  # else the lease has ended already
+            assert not free(kind, rival)
+        assert client.stats().abandoned >= 1
+        if kind == "semaphore":
+            KINDS[kind](rival).put_back()
+        eventually(lambda: free(kind, rival))
+
+
+def test_the_warning_says_where(client: snib.Client) -> None:
+    import tracemalloc
+
+    tracemalloc.start()
+    try:
+        hold = client.lock("name").hold()
+    finally:
+        tracemalloc.stop()
+    with pytest.warns(ResourceWarning, match=r"'name', acquired at .*test_ownership\.py:\d+, was"):
+        del hold
+    client.lock("name").force_release()
+
+
+def test_what_is_over_goes_without_a_warning(server: Server) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with snib.connect(server.url) as client:
+            client.lock("released").hold().release()
+            with client.lock("with").hold():
+                pass
+            hold = client.lock("lost", lease=0.2).hold()
+            assert hold.lost.wait(PATIENCE)
+            del hold
+            hold = client.lock("closed").hold()
+        del hold
+        gc.collect()
+
+
+def test_a_forked_child_does_not_warn(server: Server) -> None:
+    program = Program(
+        """
+import gc, warnings
+warnings.simplefilter("error")
+client = snib.connect(URL)
+hold = client.lock("name").hold()
+if os.fork() == 0:
+    del hold
+    gc.collect()
+    os._exit(0)
+say(os.waitstatus_to_exitcode(os.wait()[1]))
+hold.release()
+""",
+        server.url,
+    )
+    assert program.hear() == "0"
+    program.process.communicate(timeout=PATIENCE)  # 3.12 warns of the fork itself
+    assert program.process.returncode == 0
+
+
+# ---- asyncio -------------------------------------------------------------------------------------
+
+
+def test_asyncio_acquire_belongs_to_the_client(
+    server: Server, rival: snib.Client, kind: str
+) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            if await KINDS[kind](client).acquire(timeout=PATIENCE):
+                gc.collect()
+                assert not free(kind, rival)
+                await KINDS[kind](client).release()
+            assert free(kind, rival)
+            with pytest.raises(snib.NotHeld, match="name"):
+                await KINDS[kind](client).release()
+
+    asyncio.run(main())
+
+
+def test_asyncio_a_dropped_hold_is_not_released(server: Server, rival: snib.Client, kind: str) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url, lease=1.5) as client:
+            hold = await KINDS[kind](client).hold()
+            remaining, start = hold.remaining(), time.monotonic()
+            with pytest.warns(ResourceWarning, match="dropped, not released"):
+                del hold
+                gc.collect()
+            if time.monotonic() - start < remaining / 2:
+                assert not free(kind, rival)
+            assert client.stats().abandoned >= 1
+
+    asyncio.run(main())
+    if kind == "semaphore":
+        KINDS[kind](rival).put_back()
+    eventually(lambda: free(kind, rival))
+
+
+def test_the_caller_is_who_calls_not_who_awaits(server: Server) -> None:
+    """A task made for a call, as wait_for() did up to 3.11, acquires for the task that called."""
+
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            lock = client.rlock("name")
+            assert await asyncio.create_task(lock.acquire())
+            assert await asyncio.wait_for(lock.acquire(), PATIENCE)
+            await asyncio.gather(lock.acquire(), lock.acquire())
+            hold = await asyncio.wait_for(lock.hold(), PATIENCE)
+            await hold.release()
+            for _ in range(3):
+                await lock.release()
+            await asyncio.create_task(lock.release())
+            assert not await lock.locked()
+
+            async def other() -> None:
+                assert await lock.acquire(blocking=False) is False
+
+            async with lock:
+                await asyncio.create_task(other())
+
+    asyncio.run(main())
+
+
+def test_a_release_in_another_loop_ends_waiting_for_the_loss(server: Server) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            hold = await client.lock("name").hold()
+            wait = asyncio.create_task(hold.lost.wait())
+            await asyncio.sleep(0)
+            thread = threading.Thread(target=lambda: asyncio.run(hold.release()))
+            thread.start()
+            assert await asyncio.wait_for(wait, PATIENCE) is False
+            thread.join()
+            waits = client._loop().losses
+            assert not waits, "watchers are left"
+
+    asyncio.run(main())
