@@ -223,9 +223,11 @@ static int print_names(const struct cli *cli, snib_client *client, const struct 
         int result = cli_describe(client, names->items[i], &description, &err);
         if (result != SNIB_OK && result != SNIB_ENAME)
             return cli_fail(cli, &err);
-        if (result == SNIB_ENAME)
+        /* What is not plain text has question marks by now, and cannot be asked for. */
+        bool is_free = result == SNIB_OK && strcmp(description.kind, "free") == 0;
+        if (result == SNIB_ENAME || (is_free && strchr(names->items[i], '?')))
             print_name(names->items[i], "other", array);
-        else if (strcmp(description.kind, "free") != 0) /* else it has ended meanwhile */
+        else if (!is_free) /* else it has ended meanwhile */
             print_name(names->items[i], description.kind, array);
     }
     return 0;

@@ -34,13 +34,18 @@ if os.fork() == 0:
 """
 
 
+# What this run has started, for others may run the same tests beside it.
+os.environ["SNIB_TEST_RUN"] = str(os.getpid())
+
+
 def alive(lock):
     """The processes that live and have this SNIB_LOCK."""
     found = []
+    wanted = {f"SNIB_LOCK={lock}".encode(), f"SNIB_TEST_RUN={os.getpid()}".encode()}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"SNIB_LOCK={lock}".encode() not in file.read().split(b"\0"):
+                if not wanted <= set(file.read().split(b"\0")):
                     continue
             with open(f"/proc/{pid}/stat") as file:
                 if file.read().rpartition(")")[2].split()[0] not in "ZX":
