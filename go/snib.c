@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c05b1bbad70ac30a"
+#define SNIB_BUILD_ID "a3add498e914f332"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -929,7 +929,9 @@ void snib__url_free(struct snib__url *url);
  *
  * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
  * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
+ * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left requests without an
+ * answer it is two: its CLIENT KILL is for the same process only.  A script is loaded just before its first
+ * use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -1084,12 +1086,15 @@ struct snib__conn {
     uint32_t handshake_left; /* replies until READY */
     int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char run_id[48];         /* of the server; "" unknown */
-    bool evicts;             /* the server may evict keys that have a TTL */
-    uint8_t loaded[16];      /* bits: scripts that were loaded on this connection */
-    bool cluster;            /* it is a node of a cluster */
-    bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
-    int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
+    char run_id[48];     /* of the server's process; "" unknown */
+    bool killing;        /* it has been asked for in this handshake */
+    bool replica;        /* it says that it is one: nothing else that it says is believed */
+    bool evicts;         /* the server may evict keys that have a TTL */
+    uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    bool cluster;        /* it is a node of a cluster */
+    bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
+    int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
     const char *password;        /* the login's, not to be shown in them */
 };
@@ -11387,15 +11392,41 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
+/* An error by which a node says that it is no master, or not yet: it has done nothing, and is left. */
+static bool node_disowns(int32_t error)
+{
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING;
+}
+
+static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
+{
+    return reply->type == SNIB__RESP_ERROR
+               ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
+               : 0;
+}
+
+/* The request goes to whoever is found next, like one that was never sent. */
+static void node_disowned(struct snib__engine *e, const struct snib__request *request,
+                          int32_t error, const char *text, uint32_t n, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
+    if (request->subject && request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_unanswered(e, request->subject, now);
+    else if (request->subject && node_later(e, request) < 0)
+        snib__conn_expect(conn, request); /* it is with those that have no answer */
+    node_close(e, SNIB__COMMAND, error, now);
+}
+
 static void node_answer(struct snib__engine *e, struct snib__request *request,
                         const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    const char *text = "";
-    int32_t error = 0;
-    if (reply->type == SNIB__RESP_ERROR) {
-        text = snib__resp_text(conn->resp, reply);
-        error = snib__conn_classify(text, reply->count);
+    int32_t error = node_error(conn, reply);
+    const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (node_disowns(error)) {
+        node_disowned(e, request, error, text, reply->count, now);
+        return;
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
@@ -11404,8 +11435,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         if (node_write(e, request, now) == 0)
             return;
     }
-    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
-        error = SNIB_EPERM;
+    if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
+        if (request->kind != SNIB__REQ_RENEW) /* that is tried again in any case */
+            error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_load(conn, request->script, now) == 0 && request->subject &&
             request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
@@ -11476,13 +11508,13 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             else
                 snib__chan_pubsub_ready(e, now);
         }
-        if (more && !ep->proven)
+        if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))
             node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)
             snib__chan_pubsub(e, reply, reply_n, now);
-    } while (more);
+    } while (more && ep->conn.state != SNIB__CONN_DOWN);
 }
 
 /* ---- time ---- */
@@ -12488,6 +12520,13 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_ref(gate);
             hold->reason = SNIB_REASON_TAKEN;
             snib__gate_released(e, hold, SNIB_LOST, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
+        if ((gate->kind->traits & SNIB__UNOWNED) && error == SNIB_ESERVER) {
+            snib__gate_ref(gate); /* it may have been done, and would be done twice */
+            snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
             return;
@@ -15686,8 +15725,10 @@ snib__time snib__conn_oldest(const struct snib__conn *conn)
 
 void snib__conn_reset(struct snib__conn *conn)
 {
-    if (conn->server_id != 0 && conn->ring_count > 0)
+    if (conn->state == SNIB__CONN_READY && conn->server_id != 0 && conn->ring_count > 0) {
         conn->kill_id = conn->server_id;
+        memcpy(conn->kill_run, conn->run_id, sizeof conn->kill_run);
+    }
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
     conn->handshake_left = 0;
@@ -15747,7 +15788,9 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
-    conn->cluster = conn->delifeq = conn->delex = false;
+    conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
+    conn->killing = false;
+    conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
     else if (login->password)
@@ -15760,18 +15803,29 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         snprintf(number, sizeof number, "%d", login->database);
         if (login->database != 0)
             bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
-        /* What the old connection has sent and the server has not yet read must not run after what we
-         * send now: an acquire that comes after its own release would hold the lock for a lease. */
-        snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
-        if (conn->kill_id != 0)
-            bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
+        bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
     }
     conn->handshake_left = conn->ring_count;
     return bad ? -1 : 0;
+}
+
+/* What the old connection has sent and the server has not yet read must not run after what we send now: an
+ * acquire that comes after its own release would hold the lock for a lease.  The number is only good at the
+ * same process; at another one it may be a stranger's.  0, or -1 when out of memory. */
+static int conn_kill_former(struct snib__conn *conn, snib__time now)
+{
+    char number[24];
+    if (conn->kill_id == 0 || conn->killing || conn->run_id[0] == 0 ||
+        strcmp(conn->run_id, conn->kill_run) != 0)
+        return 0;
+    snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
+    conn->killing = true;
+    conn->handshake_left++;
+    return CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
 }
 
 static int conn_fail(struct snib__conn *conn, int32_t code)
@@ -15823,6 +15877,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->cluster = strcmp(value, "cluster") == 0;
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
+    if (conn_info_value(info, "role:", value, sizeof value))
+        conn->replica = strcmp(value, "slave") == 0;
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))
         conn->evicts = strcmp(value, "noeviction") != 0;
 }
@@ -15853,8 +15909,11 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    else if (request->kind == CONN_LOAD &&
-             strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    if (conn->replica)
+        return conn_fail(conn, SNIB_EREADONLY);
+    if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
+        return conn_fail(conn, SNIB_ENOMEM);
+    if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL);
     return 0;
 }

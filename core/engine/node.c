@@ -365,15 +365,41 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
+/* An error by which a node says that it is no master, or not yet: it has done nothing, and is left. */
+static bool node_disowns(int32_t error)
+{
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING;
+}
+
+static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
+{
+    return reply->type == SNIB__RESP_ERROR
+               ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
+               : 0;
+}
+
+/* The request goes to whoever is found next, like one that was never sent. */
+static void node_disowned(struct snib__engine *e, const struct snib__request *request,
+                          int32_t error, const char *text, uint32_t n, snib__time now)
+{
+    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
+    if (request->subject && request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_unanswered(e, request->subject, now);
+    else if (request->subject && node_later(e, request) < 0)
+        snib__conn_expect(conn, request); /* it is with those that have no answer */
+    node_close(e, SNIB__COMMAND, error, now);
+}
+
 static void node_answer(struct snib__engine *e, struct snib__request *request,
                         const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    const char *text = "";
-    int32_t error = 0;
-    if (reply->type == SNIB__RESP_ERROR) {
-        text = snib__resp_text(conn->resp, reply);
-        error = snib__conn_classify(text, reply->count);
+    int32_t error = node_error(conn, reply);
+    const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (node_disowns(error)) {
+        node_disowned(e, request, error, text, reply->count, now);
+        return;
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
@@ -382,8 +408,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         if (node_write(e, request, now) == 0)
             return;
     }
-    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
-        error = SNIB_EPERM;
+    if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
+        if (request->kind != SNIB__REQ_RENEW) /* that is tried again in any case */
+            error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_load(conn, request->script, now) == 0 && request->subject &&
             request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
@@ -454,13 +481,13 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             else
                 snib__chan_pubsub_ready(e, now);
         }
-        if (more && !ep->proven)
+        if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))
             node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
         else if (more)
             snib__chan_pubsub(e, reply, reply_n, now);
-    } while (more);
+    } while (more && ep->conn.state != SNIB__CONN_DOWN);
 }
 
 /* ---- time ---- */

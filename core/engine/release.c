@@ -179,6 +179,13 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
+        if ((gate->kind->traits & SNIB__UNOWNED) && error == SNIB_ESERVER) {
+            snib__gate_ref(gate); /* it may have been done, and would be done twice */
+            snib__gate_released(e, hold, error, now);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
         snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }

@@ -106,8 +106,10 @@ snib__time snib__conn_oldest(const struct snib__conn *conn)
 
 void snib__conn_reset(struct snib__conn *conn)
 {
-    if (conn->server_id != 0 && conn->ring_count > 0)
+    if (conn->state == SNIB__CONN_READY && conn->server_id != 0 && conn->ring_count > 0) {
         conn->kill_id = conn->server_id;
+        memcpy(conn->kill_run, conn->run_id, sizeof conn->kill_run);
+    }
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
     conn->handshake_left = 0;
@@ -167,7 +169,9 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
-    conn->cluster = conn->delifeq = conn->delex = false;
+    conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
+    conn->killing = false;
+    conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
     else if (login->password)
@@ -180,18 +184,29 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
         snprintf(number, sizeof number, "%d", login->database);
         if (login->database != 0)
             bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
-        /* What the old connection has sent and the server has not yet read must not run after what we
-         * send now: an acquire that comes after its own release would hold the lock for a lease. */
-        snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
-        if (conn->kill_id != 0)
-            bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
+        bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
     }
     conn->handshake_left = conn->ring_count;
     return bad ? -1 : 0;
+}
+
+/* What the old connection has sent and the server has not yet read must not run after what we send now: an
+ * acquire that comes after its own release would hold the lock for a lease.  The number is only good at the
+ * same process; at another one it may be a stranger's.  0, or -1 when out of memory. */
+static int conn_kill_former(struct snib__conn *conn, snib__time now)
+{
+    char number[24];
+    if (conn->kill_id == 0 || conn->killing || conn->run_id[0] == 0 ||
+        strcmp(conn->run_id, conn->kill_run) != 0)
+        return 0;
+    snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
+    conn->killing = true;
+    conn->handshake_left++;
+    return CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
 }
 
 static int conn_fail(struct snib__conn *conn, int32_t code)
@@ -243,6 +258,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->cluster = strcmp(value, "cluster") == 0;
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
+    if (conn_info_value(info, "role:", value, sizeof value))
+        conn->replica = strcmp(value, "slave") == 0;
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))
         conn->evicts = strcmp(value, "noeviction") != 0;
 }
@@ -273,8 +290,11 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    else if (request->kind == CONN_LOAD &&
-             strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    if (conn->replica)
+        return conn_fail(conn, SNIB_EREADONLY);
+    if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
+        return conn_fail(conn, SNIB_ENOMEM);
+    if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL);
     return 0;
 }

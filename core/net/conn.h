@@ -5,7 +5,9 @@
  *
  * Every command appended to `out` has one entry in the ring of requests; replies are matched in order
  * and never by guess (a reply that does not fit ends the connection).  The handshake is one round trip:
- * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  A script is loaded just before its first use.
+ * AUTH, SELECT, PING, CLIENT ID and INFO leave together.  After a connection that left requests without an
+ * answer it is two: its CLIENT KILL is for the same process only.  A script is loaded just before its first
+ * use.
  */
 #ifndef SNIB__CONN_H
 #define SNIB__CONN_H
@@ -49,12 +51,15 @@ struct snib__conn {
     uint32_t handshake_left; /* replies until READY */
     int64_t server_id;       /* CLIENT ID of this connection, 0 unknown */
     int64_t kill_id;         /* an earlier connection whose unread requests must not run any more */
-    char run_id[48];         /* of the server; "" unknown */
-    bool evicts;             /* the server may evict keys that have a TTL */
-    uint8_t loaded[16];      /* bits: scripts that were loaded on this connection */
-    bool cluster;            /* it is a node of a cluster */
-    bool delifeq, delex;     /* it has Valkey's DELIFEQ, Redis' DELEX */
-    int32_t failure;         /* why the handshake failed: a code, 0 if it did not */
+    char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
+    char run_id[48];     /* of the server's process; "" unknown */
+    bool killing;        /* it has been asked for in this handshake */
+    bool replica;        /* it says that it is one: nothing else that it says is believed */
+    bool evicts;         /* the server may evict keys that have a TTL */
+    uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    bool cluster;        /* it is a node of a cluster */
+    bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
+    int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
     const char *password;        /* the login's, not to be shown in them */
 };

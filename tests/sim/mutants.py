@@ -171,8 +171,8 @@ MUTANTS = [
     Mutant(
         "the old connection may still act",
         "net/conn.c",
-        "if (conn->kill_id != 0)\n            bad |=",
-        "if (false)\n            bad |=",
+        "if (conn->kill_id == 0 ||",
+        "if (true || conn->kill_id == 0 ||",
     ),
     Mutant(
         "a reply goes to the next request after a cancel",

@@ -40,6 +40,7 @@ static void answer_handshake(struct snib__conn *conn, const char *info)
     feed(conn, "-ERR unknown subcommand 'SETINFO'\r\n+PONG\r\n:17\r\n");
     feed_text(conn, info);
     feed_text(conn, "maxmemory_policy:volatile-ttl\r\n");
+    feed_text(conn, "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
 }
 
 static int next_reply(struct snib__conn *conn, struct snib__request *request)
@@ -128,6 +129,10 @@ static void handshake_tells_why_it_fails(void **state)
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
+    /* a replica is no server for locks, whatever else it says */
+    handshake_fails(
+        SNIB_EREADONLY, &none,
+        "+OK\r\n+PONG\r\n:17\r\n$10\r\nrun_id:a\r\n\r\n$0\r\n\r\n$12\r\nrole:slave\r\n\r\n");
     /* a server that loads its data answers to CLIENT and INFO, and refuses PING */
     handshake_fails(SNIB_ELOADING, &none, "+OK\r\n-LOADING Redis is loading the dataset\r\n:1\r\n");
 }
@@ -214,11 +219,57 @@ static void lost_connection_hands_out_the_unanswered(void **state)
     assert_true(snib__conn_orphan(&conn, &request));
     assert_int_equal(request.kind, 2);
     assert_false(snib__conn_orphan(&conn, &request));
-    /* the next handshake ends the old connection at the server before anything else is sent */
-    assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 20), 0);
-    snib__buf_append(&conn.out, "", 1);
-    assert_non_null(strstr(conn.out.data, "$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n17\r\n"));
     snib__conn_free(&conn);
+}
+
+static bool asks_to_kill(struct snib__conn *conn)
+{
+    assert_int_equal(snib__buf_append(&conn->out, "", 1), 0);
+    conn->out.len--;
+    return strstr(conn->out.data + conn->out.head, "$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n17\r\n") !=
+           NULL;
+}
+
+/* The next handshake ends the old connection at the server before anything else is sent: if it is the same
+ * process, for at another one the number is a stranger's. */
+static void former_connection_is_killed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *info;
+        bool kills;
+    } servers[] = {
+        {"run_id:abcdef\r\n", true},
+        {"run_id:abcdee\r\n", false}, /* it was restarted */
+        {"x:1\r\n", false},           /* unknown */
+    };
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
+        struct snib__conn conn = make_ready();
+        struct snib__request request;
+        expect(&conn, 1, 10);
+        snib__conn_reset(&conn);
+        while (snib__conn_orphan(&conn, &request))
+            ;
+        assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 20), 0);
+        snib__conn_reset(&conn); /* an attempt that came to nothing forgets nothing */
+        while (snib__conn_orphan(&conn, &request))
+            ;
+        assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 21), 0);
+        assert_string_equal(conn.run_id, ""); /* of this server nothing is known yet */
+        assert_false(asks_to_kill(&conn));
+        feed(&conn, "+OK\r\n+PONG\r\n:18\r\n");
+        feed_text(&conn, servers[i].info);
+        feed_text(&conn, "");
+        feed_text(&conn, "role:master\r\n");
+        assert_int_equal(next_reply(&conn, &request), 0);
+        assert_int_equal(asks_to_kill(&conn), servers[i].kills);
+        assert_int_equal(conn.state, servers[i].kills ? SNIB__CONN_HANDSHAKE : SNIB__CONN_READY);
+        if (servers[i].kills)
+            feed(&conn, ":1\r\n");
+        assert_int_equal(next_reply(&conn, &request), 0);
+        assert_int_equal(conn.state, SNIB__CONN_READY);
+        snib__conn_free(&conn);
+    }
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -251,6 +302,7 @@ int main(void)
         cmocka_unit_test(scripts_are_loaded_on_first_use),
         cmocka_unit_test(replies_come_in_order),
         cmocka_unit_test(lost_connection_hands_out_the_unanswered),
+        cmocka_unit_test(former_connection_is_killed),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(half_a_script_does_not_leave),
 #endif
