@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a3add498e914f332"
+#define SNIB_BUILD_ID "a175afcaf805fadf"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1678,6 +1678,7 @@ struct snib__driver {
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
+    bool watches_room; /* it sleeps until the command link's socket takes more */
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
@@ -6138,14 +6139,17 @@ struct snib__sock *snib__driver_command(const struct snib__driver *d)
     return sock && sock->open ? sock : NULL;
 }
 
-/* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
+/* The thread is wanted when nobody reads what is to come, when it reads and has not seen that the socket is
+ * full, or when a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     const struct snib__sock *sock = snib__driver_command(d);
     bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
                   snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    bool full = sock && sock->reader == SNIB__READER_THREAD && !d->watches_room && !sock->writing &&
+                snib__buf_size(&sock->sending) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
-    if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
+    if (unread || full || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
 }
 
@@ -6506,17 +6510,21 @@ void snib__unpark_all(_Atomic uint32_t *word)
 #include <sys/un.h>
 
 #define SOCK_STAGGER (250 * SNIB__MS) /* RFC 8305, section 5 */
+#define SOCK_FRESH (10000 * SNIB__MS)
 
 /* ---- names ---- */
 
 /* A name being resolved on a thread of its own, because that can take many seconds and the driver must
  * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
- * hangs no other is begun: sockets that come meanwhile wait for the same. */
+ * hangs no other is begun: sockets that come meanwhile wait for the same.  And when it ends between two
+ * attempts the next one takes its result, or a slow resolver would never be of use. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
     int bell; /* rings when done */
+    bool used;
     int result;
+    snib__time ended_at;
     struct addrinfo *addresses;
     char port[8];
     char host[];
@@ -6537,6 +6545,7 @@ static void *sock_resolve_main(void *argument)
 {
     struct snib__resolve *resolve = argument;
     resolve->result = snib__sys_resolve(resolve->host, resolve->port, false, &resolve->addresses);
+    resolve->ended_at = snib__now();
     atomic_store(&resolve->done, 1);
     snib__sys_ring(resolve->bell);
     sock_resolve_put(resolve);
@@ -6565,6 +6574,11 @@ static int sock_resolve_start(struct snib__resolve *resolve)
     if (error)
         atomic_fetch_sub(&resolve->refs, 1);
     return error;
+}
+
+static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
+{
+    return !atomic_load(&resolve->done) || (!resolve->used && now < resolve->ended_at + SOCK_FRESH);
 }
 
 void snib__way_free(struct snib__way *way)
@@ -6686,6 +6700,7 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
     if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+        sock->resolve->used = true;
         if (sock->resolve->result != 0) {
             *out_code = SNIB_ERESOLVE;
             *out_errno = 0;
@@ -6742,7 +6757,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     struct snib__way *way = sock->way;
     struct snib__resolve *resolve = way->resolving;
     sock->until = now + way->timeout;
-    if (resolve && !atomic_load(&resolve->done)) {
+    if (resolve && sock_to_come(resolve, now)) {
         atomic_fetch_add(&resolve->refs, 1);
         sock->resolve = resolve;
         return 0;
@@ -7131,10 +7146,11 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
         } else if (link == SNIB__PUBSUB || reads) {
             bool unsent = link == SNIB__PUBSUB
                               ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : snib__buf_size(&sock->sending) > 0;
+                              : !sock->writing && snib__buf_size(&sock->sending) > 0;
             watch->ready[link] = &watch->polls[watch->n++];
             *watch->ready[link] =
                 (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+            d->watches_room = d->watches_room || (unsent && link == SNIB__COMMAND);
         }
     }
     return until;
@@ -7209,14 +7225,14 @@ static void thread_pass(struct snib__driver *d, char *bytes)
     snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
+    d->wake_raised = wakes.thread = false; /* that is us */
     snib__sys_unlock(&d->mutex);
-    wakes.thread = false; /* that is us */
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
     thread_sleep(&watch, left, bytes);
     snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
-    d->wake_raised = false;
+    d->wake_raised = d->watches_room = false;
     thread_feed(d, &watch, bytes);
 }
 

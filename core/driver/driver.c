@@ -171,14 +171,17 @@ struct snib__sock *snib__driver_command(const struct snib__driver *d)
     return sock && sock->open ? sock : NULL;
 }
 
-/* The thread is wanted when nobody reads what is to come, or a deadline comes before it would wake. */
+/* The thread is wanted when nobody reads what is to come, when it reads and has not seen that the socket is
+ * full, or when a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     const struct snib__sock *sock = snib__driver_command(d);
     bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
                   snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
+    bool full = sock && sock->reader == SNIB__READER_THREAD && !d->watches_room && !sock->writing &&
+                snib__buf_size(&sock->sending) > 0;
     bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
-    if (unread || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
+    if (unread || full || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
         driver_wake(d, wakes);
 }
 

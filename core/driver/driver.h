@@ -96,6 +96,7 @@ struct snib__driver {
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
+    bool watches_room; /* it sleeps until the command link's socket takes more */
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;

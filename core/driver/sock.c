@@ -8,17 +8,21 @@
 #include <sys/un.h>
 
 #define SOCK_STAGGER (250 * SNIB__MS) /* RFC 8305, section 5 */
+#define SOCK_FRESH (10000 * SNIB__MS)
 
 /* ---- names ---- */
 
 /* A name being resolved on a thread of its own, because that can take many seconds and the driver must
  * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
- * hangs no other is begun: sockets that come meanwhile wait for the same. */
+ * hangs no other is begun: sockets that come meanwhile wait for the same.  And when it ends between two
+ * attempts the next one takes its result, or a slow resolver would never be of use. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
     int bell; /* rings when done */
+    bool used;
     int result;
+    snib__time ended_at;
     struct addrinfo *addresses;
     char port[8];
     char host[];
@@ -39,6 +43,7 @@ static void *sock_resolve_main(void *argument)
 {
     struct snib__resolve *resolve = argument;
     resolve->result = snib__sys_resolve(resolve->host, resolve->port, false, &resolve->addresses);
+    resolve->ended_at = snib__now();
     atomic_store(&resolve->done, 1);
     snib__sys_ring(resolve->bell);
     sock_resolve_put(resolve);
@@ -67,6 +72,11 @@ static int sock_resolve_start(struct snib__resolve *resolve)
     if (error)
         atomic_fetch_sub(&resolve->refs, 1);
     return error;
+}
+
+static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
+{
+    return !atomic_load(&resolve->done) || (!resolve->used && now < resolve->ended_at + SOCK_FRESH);
 }
 
 void snib__way_free(struct snib__way *way)
@@ -188,6 +198,7 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
     if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+        sock->resolve->used = true;
         if (sock->resolve->result != 0) {
             *out_code = SNIB_ERESOLVE;
             *out_errno = 0;
@@ -244,7 +255,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     struct snib__way *way = sock->way;
     struct snib__resolve *resolve = way->resolving;
     sock->until = now + way->timeout;
-    if (resolve && !atomic_load(&resolve->done)) {
+    if (resolve && sock_to_come(resolve, now)) {
         atomic_fetch_add(&resolve->refs, 1);
         sock->resolve = resolve;
         return 0;

@@ -139,10 +139,11 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
         } else if (link == SNIB__PUBSUB || reads) {
             bool unsent = link == SNIB__PUBSUB
                               ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : snib__buf_size(&sock->sending) > 0;
+                              : !sock->writing && snib__buf_size(&sock->sending) > 0;
             watch->ready[link] = &watch->polls[watch->n++];
             *watch->ready[link] =
                 (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+            d->watches_room = d->watches_room || (unsent && link == SNIB__COMMAND);
         }
     }
     return until;
@@ -217,14 +218,14 @@ static void thread_pass(struct snib__driver *d, char *bytes)
     snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
+    d->wake_raised = wakes.thread = false; /* that is us */
     snib__sys_unlock(&d->mutex);
-    wakes.thread = false; /* that is us */
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
     thread_sleep(&watch, left, bytes);
     snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
-    d->wake_raised = false;
+    d->wake_raised = d->watches_room = false;
     thread_feed(d, &watch, bytes);
 }
 

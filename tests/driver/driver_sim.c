@@ -1,0 +1,703 @@
+/* driver_sim.c - the real driver in worlds of threads, sockets and clocks that a seed has drawn.
+ *
+ *     sim_driver                 every story with many seeds: as SNIB_SIM_SEEDS says, or 1000
+ *     sim_driver STORY SEED      one world
+ *
+ * In a random world threads acquire, begin, submit, wait, watch and release while calls are interrupted, take
+ * a part, find full sockets, lose connections, and while threads of the program stand still outside the
+ * client's mutex.  Whatever happens: every operation ends, nothing sleeps for ever, no two threads have one
+ * lock, no hold is lost (no fault lasts as long as a lease), and nothing is left in the server.
+ */
+#include "world.h"
+
+#include "../sim/model_server.h"
+#include "api/objects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEASE_MS = 3000, WORKERS = 8, SHARED = 2, MANY = 200 };
+/* In a world without faults.  With sends that take a part a reader may nap before it sees the rest. */
+#define PROMPT ((world.faults ? 200 : 40) * SNIB__MS)
+
+enum { CLIENTS = 2 };
+static snib_client *clients[CLIENTS];
+static struct snib__driver *drivers[CLIENTS];
+static int clients_n;
+static int running; /* workers */
+static int inside[SHARED];
+
+#define MUST(call, want)                                                                           \
+    do {                                                                                           \
+        snib_error err_ = {0}, *err = &err_;                                                       \
+        int got_ = (call);                                                                         \
+        (void)err;                                                                                 \
+        if (got_ != (want))                                                                        \
+            world_fail("%s gave %s: %s", #call, snib_code_name(got_), err_.text);                  \
+    } while (0)
+
+/* ---- What must hold between any two steps ----------------------------------------------------- */
+
+static void check_driver(const struct snib__driver *driver, bool asleep)
+{
+    for (int link = 0; link < 2; link++)
+        if (driver->socks[link] && driver->socks[link]->dead)
+            world_fail("a dropped socket is still in its place");
+    struct snib__sock *sock = snib__driver_command(driver);
+    if (!sock || !asleep || driver->stop)
+        return;
+    if (driver->wake_raised)
+        world_fail("the thread is said to be called, and sleeps");
+    if (sock->reader == SNIB__READER_NOBODY &&
+        snib__engine_in_flight(driver->engine, SNIB__COMMAND) > 0)
+        world_fail("answers are to come, nobody reads and nobody was called");
+    if (sock->reader == SNIB__READER_TRANSIT)
+        world_fail("the role is on its way to one who sleeps");
+    if (sock->writing)
+        world_fail("all sleep, and one is writing");
+    /* A caller that reads looks at the deadlines once in a nap of its own. */
+    if (sock->reader != SNIB__READER_CALLER && driver->sleep_until > 0 &&
+        snib__engine_deadline(driver->engine) < driver->sleep_until)
+        world_fail("the thread sleeps beyond a deadline");
+}
+
+static void check_roles(bool asleep)
+{
+    for (int i = 0; i < clients_n; i++)
+        if (drivers[i])
+            check_driver(drivers[i], asleep);
+}
+
+/* ---- The parts of a program --------------------------------------------------------------------- */
+
+static void open_client(int64_t lease_ms, int64_t connect_timeout_ms)
+{
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.connect_timeout_ms = connect_timeout_ms;
+    snib_client **client = &clients[clients_n];
+    MUST(snib_client_open("redis://name.test", &options, client, err), SNIB_OK);
+    struct snib__driver *driver =
+        &((struct snib__client *)snib__handle_get(SNIB__CLIENT, *client))->driver;
+    snib__handle_put(*client);
+    if (!(world.faults & WORLD_FREEZE))
+        driver->nap = 3600 * 1000 * SNIB__MS; /* no look makes up for a wake-up that was missed */
+    drivers[clients_n++] = driver;
+    world.check = check_roles;
+}
+
+static void connect_client(void)
+{
+    while (snib_client_ping(clients[clients_n - 1], -1, NULL) != SNIB_OK)
+        world_sleep(10 * SNIB__MS);
+}
+
+/* The last one that was opened. */
+static void free_client(void)
+{
+    drivers[--clients_n] = NULL;
+    snib_client_free(clients[clients_n]);
+}
+
+static void close_client(void)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    MUST(snib_client_stats(clients[clients_n - 1], &stats, err), SNIB_OK);
+    if (stats.reconnects > 0 && !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
+        world_fail("%llu reconnects, and nothing was wrong with the connection",
+                   (unsigned long long)stats.reconnects);
+    MUST(snib_client_close(clients[clients_n - 1], -1, err), SNIB_OK);
+    free_client();
+}
+
+static snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms)
+{
+    char name[32];
+    snib_lock *lock;
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    int n = snprintf(name, sizeof name, "%s:%d", stem, number);
+    MUST(snib_lock_new(clients[i % clients_n], SNIB_MUTEX, name, (size_t)n, &options, &lock, err),
+         SNIB_OK);
+    return lock;
+}
+
+/* A lock of worker i's client, of its own name or one that others have too. */
+static snib_lock *lock_named(const char *stem, int i, int64_t lease_ms)
+{
+    return lock_of(i, stem, i, lease_ms);
+}
+
+static snib_lock *lock_shared(int shared, int i)
+{
+    return lock_of(i, "shared", shared, 0);
+}
+
+static void come_in(int shared)
+{
+    if (shared >= 0 && inside[shared]++)
+        world_fail("two threads have one lock");
+}
+
+static void go_out(int shared)
+{
+    if (shared >= 0)
+        inside[shared]--;
+}
+
+static bool calm(void)
+{
+    return (world.faults & (WORLD_CUT | WORLD_FREEZE | WORLD_SLOW | WORLD_FULL)) == 0;
+}
+
+static void prompt(snib__time since, const char *what)
+{
+    if (calm() && world.now - since > PROMPT)
+        world_fail("%s took %.3f s", what, (double)(world.now - since) / 1e9);
+}
+
+static void work(snib_hold *hold, int shared)
+{
+    come_in(shared);
+    world_sleep(world_draw(3 * SNIB__MS));
+    if (world_chance(20))
+        world_sleep(2 * LEASE_MS * SNIB__MS);
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    go_out(shared);
+}
+
+/* Who was kept away for longer than a lease himself can be too late for what he was given. */
+static bool too_late(int code)
+{
+    return code == SNIB_EUNREACHABLE && (world.faults & WORLD_FREEZE);
+}
+
+static void call(int i)
+{
+    int shared = world_chance(2) ? (int)world_draw(SHARED) : -1;
+    snib_lock *lock = shared >= 0 ? lock_shared(shared, i) : lock_named("own", i, 0);
+    static const int64_t all_waits[] = {-1, -1, 0, 100};
+    int64_t wait = all_waits[world_draw(4)];
+    snib_hold *hold;
+    snib_error why;
+    snib__time since = world.now;
+    int code = snib_lock_acquire(lock, 0, wait, &hold, &why);
+    if (code == SNIB_OK) {
+        if (shared < 0)
+            prompt(since, "an acquire");
+        work(hold, shared);
+        since = world.now;
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        prompt(since, "a release");
+        snib_hold_free(hold);
+    } else if (!(wait == 0 && code == SNIB_BUSY) && !(wait == 100 && code == SNIB_TIMEDOUT)) {
+        if (!too_late(code) && (wait < 0 || !(world.faults & WORLD_CUT)))
+            world_fail("acquire gave %s: %s", snib_code_name(code), why.text);
+    }
+    snib_lock_free(lock);
+}
+
+/* As the bindings do: stay for a slice, look around, wait on. */
+static void begin(int i)
+{
+    snib_lock *lock = lock_named("own", i, 0);
+    snib_hold *hold = NULL;
+    snib_op *op;
+    snib_event event = {.size = sizeof event};
+    int code =
+        snib_lock_acquire_begin(lock, 0, -1, (int64_t)world_draw(3), NULL, 7, &hold, &op, NULL);
+    if (code == SNIB_AGAIN) {
+        while ((code = snib_op_wait(op, 5, &event, NULL)) == SNIB_AGAIN) {
+        }
+        hold = event.hold;
+        code = code == SNIB_OK ? event.code : code;
+    }
+    if (code != SNIB_OK && !too_late(code))
+        world_fail("begin gave %s", snib_code_name(code));
+    if (code == SNIB_OK) {
+        work(hold, -1);
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+    }
+    snib_lock_free(lock);
+}
+
+/* A loop: it knows only what the descriptor tells. */
+static void next_event(snib_queue *queue, snib_event *out)
+{
+    snib__time since = world.now;
+    int fd = snib_queue_fd(queue, NULL);
+    while (snib_queue_drain(queue, out, 1, NULL) == 0) {
+        if (!world_readable(fd, 60000 * SNIB__MS))
+            world_fail("no event within a minute");
+    }
+    prompt(since, "an event");
+}
+
+static void submit(int i)
+{
+    snib_lock *lock = lock_named("own", i, 0);
+    snib_queue *queue;
+    snib_event event;
+    MUST(snib_queue_new(clients[i % clients_n], &queue, err), SNIB_OK);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    next_event(queue, &event);
+    if (event.code != SNIB_OK && !too_late(event.code))
+        world_fail("submit gave %s: %s", snib_code_name(event.code), event.text);
+    if (event.code == SNIB_OK) {
+        snib_hold *hold = event.hold;
+        work(hold, -1);
+        MUST(snib_hold_release_submit(hold, queue, 2, NULL, err), SNIB_OK);
+        next_event(queue, &event);
+        if (event.code != SNIB_OK)
+            world_fail("release gave %s", snib_code_name(event.code));
+        snib_hold_free(hold);
+    }
+    /* Whoever is about to ring the descriptor must not ring what comes after it. */
+    snib_queue_free(queue);
+    int mine = snib__sys_bell();
+    if (world_readable(mine, world_draw(SNIB__MS)))
+        world_fail("somebody rings a descriptor that is no queue's any more");
+    snib__sys_close(mine);
+    snib_lock_free(lock);
+}
+
+static void watch(int i)
+{
+    snib_lock *lock = lock_named("watched", i, 0);
+    snib_hold *hold;
+    int code = snib_lock_acquire(lock, 0, -1, &hold, NULL);
+    if (code != SNIB_OK && !too_late(code))
+        world_fail("acquire gave %s", snib_code_name(code));
+    for (int turn = 0; code == SNIB_OK && turn < 3; turn++) {
+        code = snib_hold_wait(hold, LEASE_MS, NULL, NULL);
+        if (code != SNIB_TIMEDOUT && code != SNIB_AGAIN)
+            world_fail("a hold was lost, although server and thread are well");
+        code = SNIB_OK;
+    }
+    if (code == SNIB_OK) {
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+    }
+    snib_lock_free(lock);
+}
+
+/* ---- Random worlds -------------------------------------------------------------------------------- */
+
+static void worker(void *argument)
+{
+    int i = (int)(intptr_t)argument;
+    static void (*const parts[])(int) = {call, call, submit, begin, submit, watch};
+    for (int turns = 1 + (int)world_draw(6); turns > 0; turns--)
+        parts[world_draw(6)](i);
+    running--;
+}
+
+static bool nobody_runs(void *on)
+{
+    (void)on;
+    return running == 0;
+}
+
+static void expect_nothing_left(void)
+{
+    if (model_key_count(world.server) != 0)
+        world_fail("%zu keys are left", model_key_count(world.server));
+}
+
+static void random_main(void *argument)
+{
+    (void)argument;
+    for (int n = 1 + (int)world_draw(CLIENTS); n > 0; n--) {
+        open_client(LEASE_MS, 0);
+        connect_client();
+    }
+    memset(inside, 0, sizeof inside);
+    running = 1 + (int)world_draw(WORKERS);
+    for (int i = running - 1; i >= 0; i--)
+        world_thread("worker", worker, (void *)(intptr_t)i);
+    world_stay(nobody_runs, NULL);
+    while (clients_n > 0)
+        close_client();
+    expect_nothing_left();
+}
+
+static unsigned random_faults(uint64_t seed)
+{
+    return seed % 4 == 0 ? 0 : (unsigned)(seed * 0x9e3779b97f4a7c15u >> 40) & 63;
+}
+
+/* ---- Stories -------------------------------------------------------------------------------------- */
+
+/* The first address swallows what comes; the second is tried in time, and remembered. */
+static void two_addresses(void *argument)
+{
+    (void)argument;
+    world.addresses = 2;
+    world.peers[1] = WORLD_SWALLOWS;
+    open_client(LEASE_MS, 500);
+    snib__time since = world.now;
+    MUST(snib_client_ping(clients[0], -1, err), SNIB_OK);
+    if (world.now - since > 400 * SNIB__MS)
+        world_fail("the second address took %.3f s", (double)(world.now - since) / 1e9);
+    world.faults |= WORLD_CUT;
+    for (int i = 0; i < 30; i++) {
+        since = world.now;
+        snib_client_ping(clients[0], -1, NULL);
+        if (world.now - since > 200 * SNIB__MS)
+            world_fail("the address that worked was not the first");
+    }
+    close_client();
+}
+
+static void no_address(void *argument)
+{
+    (void)argument;
+    world.addresses = 8;
+    for (int i = 0; i < 8; i++)
+        world.peers[i] = i % 2 ? WORLD_SWALLOWS : WORLD_REFUSES;
+    open_client(LEASE_MS, 500);
+    for (int i = 0; i < 5; i++) {
+        snib__time since = world.now;
+        int code = snib_client_ping(clients[0], 10000, NULL);
+        if (code != SNIB_ECONNECT && code != SNIB_TIMEDOUT)
+            world_fail("no address answers, and ping gave %s", snib_code_name(code));
+        if (world.now - since > 10500 * SNIB__MS)
+            world_fail("it took %.3f s to say so", (double)(world.now - since) / 1e9);
+    }
+    close_client();
+}
+
+/* A lookup that hangs is told of in time, no second one is begun meanwhile, and its end is of use. */
+static void hanging_lookup(void *argument)
+{
+    (void)argument;
+    world.lookup_takes = SNIB__NEVER;
+    open_client(LEASE_MS, 500);
+    for (snib__time end = world.now + 30000 * SNIB__MS; world.now < end;) {
+        snib__time since = world.now;
+        int code = snib_client_ping(clients[0], 10000, NULL);
+        if (code == SNIB_OK || world.now - since > 10500 * SNIB__MS)
+            world_fail("%s after %.3f s", snib_code_name(code), (double)(world.now - since) / 1e9);
+        if (world.lookups_running > 1)
+            world_fail("%d lookups at once", world.lookups_running);
+    }
+    world.lookup_takes = 700 * SNIB__MS;
+    snib__time since = world.now;
+    connect_client();
+    if (world.now - since > 6000 * SNIB__MS)
+        world_fail("connected %.3f s after the lookup's end", (double)(world.now - since) / 1e9);
+    close_client();
+}
+
+static void no_name(void *argument)
+{
+    (void)argument;
+    world.addresses = 0;
+    open_client(LEASE_MS, 500);
+    for (int i = 0; i < 3; i++) {
+        int code = snib_client_ping(clients[0], 3000, NULL);
+        if (code != SNIB_ERESOLVE && code != SNIB_TIMEDOUT)
+            world_fail("the name has no address, and ping gave %s", snib_code_name(code));
+    }
+    world.addresses = 1;
+    connect_client();
+    close_client();
+}
+
+/* Of a hold that ends in a suspend the loss is told right after it, to whoever waits in whatever way. */
+static snib_hold *suspended_hold;
+static snib__time resumed;
+
+static void suspended_watcher(void *argument)
+{
+    (void)argument;
+    MUST(snib_hold_wait(suspended_hold, -1, NULL, err), SNIB_LOST);
+    if (!resumed || world.now - resumed > 50 * SNIB__MS)
+        world_fail("the watcher was told %.3f s after the resume",
+                   (double)(world.now - resumed) / 1e9);
+    running--;
+}
+
+static void suspend(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    (void)argument;
+    open_client(30000, 0);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("fixed", 0, 20000);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    next_event(queue, &event);
+    suspended_hold = event.hold;
+    running = 1;
+    resumed = 0;
+    world_thread("watcher", suspended_watcher, NULL);
+    world_sleep(1000 * SNIB__MS + world_draw(3000 * SNIB__MS));
+    world_suspend(60000 * SNIB__MS);
+    resumed = world.now;
+    next_event(queue, &event);
+    if (event.kind != SNIB_EVENT_LOST || world.now - resumed > 50 * SNIB__MS)
+        world_fail("event %d came %.3f s after the resume", event.kind,
+                   (double)(world.now - resumed) / 1e9);
+    world_stay(nobody_runs, NULL);
+    snib_hold_free(suspended_hold);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* The loss of a fixed lease is told by the descriptor alone. */
+static void lost_rings(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    (void)argument;
+    open_client(30000, 0);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("fixed", 0, 2000);
+    snib__time since = world.now;
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    next_event(queue, &event);
+    snib_hold *hold = event.hold;
+    if (!world_readable(snib_queue_fd(queue, NULL), 2000 * SNIB__MS) ||
+        world.now - since > 2000 * SNIB__MS)
+        world_fail("the descriptor does not tell of the loss");
+    if (snib_queue_drain(queue, &event, 1, NULL) != 1 || event.kind != SNIB_EVENT_LOST)
+        world_fail("what the descriptor told was no loss");
+    snib_hold_free(hold);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* A server that is silent: a release and the close that waits for it end in their time, without a busy
+ * loop. */
+static void silent_close(void *argument)
+{
+    (void)argument;
+    open_client(60000, 0);
+    connect_client();
+    snib_lock *lock = lock_named("kept", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    world.silent = true;
+    snib__time since = world.now;
+    uint64_t calls = world.calls;
+    MUST(snib_client_close(clients[0], 4000, err), SNIB_TIMEDOUT);
+    snib__time took = world.now - since;
+    if (took < 4000 * SNIB__MS || took > 4200 * SNIB__MS)
+        world_fail("close with a limit of 4 s took %.3f s", (double)took / 1e9);
+    if (world.calls - calls > 3000)
+        world_fail("%llu calls meanwhile", (unsigned long long)(world.calls - calls));
+    world.silent = false;
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    free_client();
+}
+
+/* ---- Threads that stand still at the worst place -------------------------------------------------- */
+
+static void renewed_caller(void *argument)
+{
+    snib_lock *lock = lock_named("renewed", (int)(intptr_t)argument, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    running--;
+}
+
+/* The thread sleeps for long, and who is to wake it for the first renewal does not get to it. */
+static void kept_from_waking(void *argument)
+{
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    drivers[0]->nap = LEASE_MS / 6 * SNIB__MS;
+    connect_client();
+    snib_lock *lock = lock_named("fixed", 1, 600000);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(5000 * SNIB__MS);
+    world.freeze_next_ring = 20000 * SNIB__MS;
+    running = 1;
+    world_thread("caller", renewed_caller, NULL);
+    world_stay(nobody_runs, NULL);
+    world.freeze_next_ring = 0;
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    close_client();
+}
+
+static bool reads(void *on)
+{
+    int *reader = on;
+    const struct snib__sock *sock = snib__driver_command(drivers[0]);
+    return sock && sock->reader == *reader;
+}
+
+/* A caller reads an event for somebody's queue and does not get to do more. */
+static void kept_from_ringing(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(30000, 0);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 0, 0);
+    world.silent = true;
+    running = 1;
+    world_thread("caller", renewed_caller, NULL);
+    world_stay(reads, &caller);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.freeze_next_ring = 20000 * SNIB__MS;
+    world.silent = false;
+    if (!world_readable(snib_queue_fd(queue, NULL), 1500 * SNIB__MS))
+        world_fail("the descriptor tells nothing");
+    world.freeze_next_ring = 0;
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* The role is on its way to a caller that does not wake: another takes it, and the link stays. */
+static void kept_from_leading(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(60000, 0);
+    drivers[0]->nap = 1000 * SNIB__MS;
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 9, 0);
+    world.silent = true;
+    world.faults |= WORLD_SPLIT; /* so that the answers do not come in one piece */
+    running = 2;
+    world_thread("first", renewed_caller, (void *)(intptr_t)1);
+    world_stay(reads, &caller);
+    world_thread("second", renewed_caller, (void *)(intptr_t)2);
+    world_sleep(100 * SNIB__MS);
+    world_freeze("second", 30000 * SNIB__MS);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.silent = false;
+    bool passed = world_readable(snib_queue_fd(queue, NULL), 2000 * SNIB__MS);
+    if (!passed)
+        world_fail("nobody reads in place of the nominee");
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* Waiters beyond what one list of wakes has room for. */
+static void blocked_worker(void *argument)
+{
+    snib_hold *hold;
+    snib_lock *lock = argument;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_ECLOSED);
+    running--;
+}
+
+static bool all_wait(void *on)
+{
+    int n = 0;
+    (void)on;
+    for (struct snib__waiter *waiter = drivers[0]->waiters; waiter; waiter = waiter->next)
+        n += atomic_load(&waiter->op->word) == SNIB__WORD_ASLEEP;
+    return n == MANY;
+}
+
+static void many_wakes(void *argument)
+{
+    (void)argument;
+    open_client(30000, 0);
+    connect_client();
+    snib_lock *lock = lock_named("crowded", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    running = MANY;
+    for (int i = 0; i < MANY; i++)
+        world_thread("blocked", blocked_worker, lock);
+    world_stay(all_wait, NULL);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    world_stay(nobody_runs, NULL);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    free_client();
+    expect_nothing_left();
+}
+
+/* ---- All of it ------------------------------------------------------------------------------------ */
+
+static const struct story {
+    const char *name;
+    void (*run)(void *);
+    uint64_t part; /* of the seeds: one in so many */
+} stories[] = {
+    {"random", random_main, 1},
+    {"two_addresses", two_addresses, 20},
+    {"no_address", no_address, 50},
+    {"hanging_lookup", hanging_lookup, 50},
+    {"no_name", no_name, 50},
+    {"suspend", suspend, 20},
+    {"lost_rings", lost_rings, 20},
+    {"silent_close", silent_close, 20},
+    {"kept_from_waking", kept_from_waking, 20},
+    {"kept_from_ringing", kept_from_ringing, 20},
+    {"kept_from_leading", kept_from_leading, 5},
+    {"many_wakes", many_wakes, 200},
+};
+
+static uint64_t live(const struct story *story, uint64_t number)
+{
+    clients_n = 0;
+    world_begin(story->name, number, story->run == random_main ? random_faults(number) : 0);
+    world_thread("main", story->run, NULL);
+    world_run();
+    uint64_t digest = world.digest;
+    world_end();
+    return digest;
+}
+
+int main(int argc, char **argv)
+{
+    const char *asked = getenv("SNIB_SIM_SEEDS");
+    uint64_t seeds = asked ? strtoull(asked, NULL, 10) : 1000;
+    for (size_t s = 0; s < sizeof stories / sizeof stories[0]; s++) {
+        const struct story *story = &stories[s];
+        if (argc == 3) {
+            if (strcmp(argv[1], story->name) == 0)
+                live(story, strtoull(argv[2], NULL, 10));
+            continue;
+        }
+        uint64_t n = seeds / story->part + 1;
+        for (uint64_t number = 1; number <= n; number++) {
+            uint64_t digest = live(story, number);
+            if (number % 100 == 1 && digest != live(story, number))
+                world_fail("the same seed gave another world");
+        }
+        printf("driver: %s, %llu worlds\n", story->name, (unsigned long long)n);
+    }
+    return 0;
+}
