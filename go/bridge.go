@@ -65,7 +65,7 @@ func Version() string { return C.GoString(C.snib_version_string()) }
 func BuildID() string { return C.GoString(C.snib_build_id()) }
 
 func newError(code C.int32_t, err *C.snib_error) *Error {
-	e := makeError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
+	e := toldError(Code(code), textOf(err.text[:]), syscall.Errno(err.os_error))
 	e.Reason = Reason(err.reason)
 	return e
 }
@@ -167,9 +167,7 @@ func newStarted(code C.int32_t, result *C.bridge_result) started {
 	case codeAgain:
 		s.op = uint64(result.op)
 	default:
-		err := newError(code, &result.error)
-		err.Reason = Reason(result.reason)
-		s.err = err
+		s.err = newError(code, &result.error)
 	}
 	return s
 }
@@ -280,6 +278,15 @@ var kinds = map[kind]string{kindMutex: "mutex", kindFair: "fair", kindRead: "rea
 // String returns the kind in a word.
 func (k kind) String() string { return kinds[k] }
 
+// title is how a lock of the kind is called in a sentence.
+func (k kind) title() string {
+	switch k {
+	case kindMutex, kindSemaphore, kindPermits, kindLatch:
+		return k.String()
+	}
+	return k.String() + " lock"
+}
+
 const (
 	flagFenced       = C.SNIB_LOCK_FENCED
 	flagPreferWriter = C.SNIB_LOCK_PREFER_WRITER
@@ -341,14 +348,12 @@ func holdState(hold uint64) State { return State(C.bridge_hold_state(C.uint64_t(
 
 // checkHold returns nil while the hold is safe, else the core's sentence about it.
 func checkHold(hold uint64) *Error {
-	var result C.bridge_result
-	code := C.bridge_hold_check(C.uint64_t(hold), &result)
+	var err C.snib_error
+	code := C.bridge_hold_check(C.uint64_t(hold), &err)
 	if code == C.SNIB_OK {
 		return nil
 	}
-	err := newError(code, &result.error)
-	err.Reason = Reason(result.reason)
-	return err
+	return newError(code, &err)
 }
 
 func holdRemaining(hold uint64) time.Duration {
@@ -409,7 +414,7 @@ func (e *event) err() error {
 	if e.code == codeOK {
 		return nil
 	}
-	err := makeError(e.code, e.text, e.osError)
+	err := toldError(e.code, e.text, e.osError)
 	if e.code == ErrLost {
 		err.Reason = e.reason
 	}

@@ -24,7 +24,6 @@ typedef struct bridge_result {
     uint64_t hold;
     uint64_t op;
     int64_t fencing;
-    int32_t reason; /* of SNIB_LOST */
     snib_error error;
 } bridge_result;
 
@@ -208,7 +207,7 @@ static inline int32_t bridge_acquire(const bridge_wish *wish, int64_t slice_ms, 
 /* A closed client can only say that it is closed, but its holds know that they are lost, and why. */
 static inline int bridge_loss(snib_hold *hold, int code, bridge_result *out)
 {
-    if (code == SNIB_OK || code == SNIB_AGAIN || snib_hold_state(hold, &out->reason) != SNIB_HOLD_LOST) {
+    if (code == SNIB_OK || code == SNIB_AGAIN || snib_hold_state(hold, NULL) != SNIB_HOLD_LOST) {
         return code;
     }
     return snib_hold_check(hold, &out->error);
@@ -249,13 +248,9 @@ static inline int32_t bridge_hold_state(uint64_t hold)
     return snib_hold_state(BRIDGE_AS(snib_hold, hold), NULL);
 }
 
-static inline int32_t bridge_hold_check(uint64_t hold, bridge_result *out)
+static inline int32_t bridge_hold_check(uint64_t hold, snib_error *err)
 {
-    int32_t code = snib_hold_check(BRIDGE_AS(snib_hold, hold), &out->error);
-    if (code == SNIB_LOST) {
-        snib_hold_state(BRIDGE_AS(snib_hold, hold), &out->reason);
-    }
-    return code;
+    return snib_hold_check(BRIDGE_AS(snib_hold, hold), err);
 }
 
 static inline int64_t bridge_hold_remaining(uint64_t hold)

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // Code says what an operation came to. Every Code is an error, for errors.Is.
@@ -49,10 +51,12 @@ type Error struct {
 	Name    string        // the lock's; "" if no lock has a part in it
 	Kind    string        // the lock's: mutex, fair, read, write, fenced, spin, plain, semaphore, permits, latch, multi, quorum
 	Reason  Reason        // of a loss
-	Text    string        // one sentence: what happened, and the server's own words if it spoke
+	Server  string        // the server's own words, without a secret, if it spoke
+	Text    string        // one sentence: what happened, to which lock, at which server, and the server's own words
 	OSError syscall.Errno // 0 if the operating system has no part in it
 	context error         // the context's, if it ended the wait
 	maybe   bool          // cancelled after it may have been applied
+	told    bool          // by the core, whose text names the lock
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {
@@ -63,6 +67,17 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 		text = code.text()
 	}
 	return &Error{Code: code, Text: text, OSError: os}
+}
+
+// toldError is made of what the core says.
+func toldError(code Code, text string, os syscall.Errno) *Error {
+	const mark = "; the server said: "
+	e := makeError(code, text, os)
+	e.told = text != "" && e.Code == code
+	if at := strings.LastIndex(text, mark); at >= 0 {
+		e.Server = text[at+len(mark):]
+	}
+	return e
 }
 
 // contextError is the error of an operation that its context ended.
@@ -82,10 +97,8 @@ func withDeadline(ctx context.Context, err error) error {
 	if !ok || e.context != nil {
 		return err
 	}
-	if _, limited := ctx.Deadline(); limited && e.Code == ErrTimeout {
+	if end, limited := ctx.Deadline(); limited && (e.Code == ErrTimeout || time.Until(end) <= 0) {
 		e.context = context.DeadlineExceeded
-	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		e.context = ctx.Err()
 	}
 	return err
 }

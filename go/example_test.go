@@ -3,11 +3,14 @@
 package snib_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,4 +169,135 @@ func ExampleMulti() {
 	// Output:
 	// <nil>
 	// snib: mutex "account:2": somebody else holds the lock <nil>
+}
+
+func ExampleMutex_Do() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	err := client.Mutex("report").Do(ctx, func(ctx context.Context) error {
+		// ctx ends when the caller's does, and when the lock is lost
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The caller's end reaches the work, as Ctrl-C does through signal.NotifyContext.
+func ExampleMutex_Do_shutdown() {
+	client, _ := snib.Open(context.Background(), address)
+	defer client.Close()
+	ctx, shutdown := context.WithCancel(context.Background())
+	err := client.Mutex("import").Do(ctx, func(ctx context.Context) error {
+		shutdown()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	fmt.Println(err)
+	// Output: context canceled
+}
+
+// A loss ends the work, and Do says so whatever the work says.
+func ExampleMutex_Do_lost() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	err := client.Mutex("import", snib.Lease(100*time.Millisecond)).Do(ctx, func(ctx context.Context) error {
+		<-ctx.Done() // it took longer than its lease
+		return nil
+	})
+	var lost *snib.Error
+	fmt.Println(errors.Is(err, snib.ErrLost), errors.As(err, &lost), lost.Name, lost.Reason)
+	// Output: true true import expired
+}
+
+func ExampleHoldFrom() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	var stock fencing.Fence // where the stock is kept
+	err := client.Fenced("stock").Do(ctx, func(ctx context.Context) error {
+		hold := snib.HoldFrom(ctx)
+		return stock.Accept(hold.Token(), hold.Owner())
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A hold that is dropped is not given back by the collector: its lease runs out.
+func ExampleHold_dropped() {
+	ctx := context.Background()
+	warnings := make(chan string, 1)
+	logger := slog.New(slog.NewTextHandler(onlyMessages(warnings), nil))
+	client, _ := snib.Open(ctx, address, snib.WatchdogLease(time.Second), snib.Logger(logger))
+	defer client.Close()
+	_, _ = client.Mutex("leader").Lock(ctx) // and nobody can unlock it
+	for len(warnings) == 0 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	_, err := client.Mutex("leader").TryLock(ctx)
+	fmt.Println(errors.Is(err, snib.ErrBusy))
+	hold, err := client.Mutex("leader").Lock(ctx) // when the lease has run out
+	fmt.Println(err, hold.Unlock(ctx))
+	// Output:
+	// true
+	// <nil> <nil>
+}
+
+// onlyMessages passes on warnings about holds that were dropped.
+type onlyMessages chan string
+
+func (m onlyMessages) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("leader")) {
+		m <- string(line)
+	}
+	return len(line), nil
+}
+
+func ExampleLogger() {
+	ctx := context.Background()
+	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		Level: slog.LevelWarn,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "client" {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})
+	client, _ := snib.Open(ctx, address, snib.Logger(slog.New(handler)))
+	hold, _ := client.Mutex("import", snib.Lease(100*time.Millisecond)).Lock(ctx)
+	<-hold.Lost()
+	_ = client.Close()
+	// Output: level=WARN msg="lock \"import\" was lost: expired"
+}
+
+func ExampleCloseOnTerm() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	ended := make(chan struct{})
+	// A real program passes nil, and ends by the signal when its locks are given back.
+	defer snib.CloseOnTerm(func(os.Signal) { close(ended) }, client)()
+	hold, _ := client.Mutex("import").Lock(ctx)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	<-ended
+	fmt.Println(hold.Check())
+	// Output: snib: mutex "import" was lost (closed): stop working under it
+}
+
+func ExampleError() {
+	ctx := context.Background()
+	client, _ := snib.Open(ctx, address)
+	defer client.Close()
+	hold, _ := client.Fair("seat").Lock(ctx)
+	_, err := client.Fair("seat").TryLock(ctx)
+	var e *snib.Error
+	if errors.As(err, &e) {
+		fmt.Println(e.Name, e.Kind, e.Code.Name(), e.Retryable(), e.MaybeApplied())
+	}
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// seat fair SNIB_BUSY true false
+	// <nil>
 }

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"runtime"
 	"time"
@@ -58,8 +59,12 @@ func newLockOptions(options []LockOption) *lockOptions {
 
 // about lets an error name the lock.
 func (l *lock) about(err *Error) *Error {
-	if err.Name == "" {
-		err.Name, err.Kind = l.name, l.kind.String()
+	if err.Name != "" || l.name == "" || err.Code == ErrClosed {
+		return err
+	}
+	err.Name, err.Kind = l.name, l.kind.String()
+	if !err.told {
+		err.Text = fmt.Sprintf("%s %.100q: %s", l.kind.title(), l.name, err.Text)
 	}
 	return err
 }

@@ -1,0 +1,86 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// Every error says which lock it is about, in its fields and in its sentence, and what the server said.
+func TestErrorsName(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url())
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	fair := client.Fair("seat")
+	hold := lock(t, fair)
+	short, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	s.do(t, "ACL", "SETUSER", "guest", "on", ">canary-password", "~seat", "+@all", "-eval", "-evalsha", "&*")
+	guest, err := snib.Open(background, "unix://guest:canary-password@"+s.path, snib.Logger(nil))
+	if err == nil {
+		t.Cleanup(func() { _ = guest.Close() })
+		_, err = guest.Fair("seat").TryLock(background)
+	}
+	told := map[string]error{"permission": err}
+	_, told["busy"] = fair.TryLock(background)
+	_, told["timeout"] = fair.Lock(short)
+	_, told["cancelled"] = fair.Lock(ended)
+	told["unconfirmed"] = hold.Unlock(ended)
+	told["second"] = hold.Unlock(background)
+	lost := lock(t, client.Fair("seat", snib.Lease(100*time.Millisecond)))
+	<-lost.Lost()
+	told["lost"], told["lost too"] = lost.Check(), lost.Unlock(background)
+	for what, err := range told {
+		var e *snib.Error
+		if !errors.As(err, &e) || e.Name != "seat" || e.Kind != "fair" || !strings.Contains(e.Text, `fair lock "seat"`) {
+			t.Errorf("%s: %+v", what, err)
+			continue
+		}
+		if strings.Count(e.Text, `"seat"`) != 1 || strings.Contains(e.Text, "canary") {
+			t.Errorf("%s: %s", what, e.Text)
+		}
+		if (e.Server != "") != (what == "permission") || !strings.Contains(e.Text, e.Server) {
+			t.Errorf("%s: server %q in %q", what, e.Server, e.Text)
+		}
+		if (e.Reason != snib.ReasonNone) != errors.Is(err, snib.ErrLost) {
+			t.Errorf("%s: reason %v", what, e.Reason)
+		}
+	}
+}
+
+// A server that is not there is not a lock that is not free, and the context's end is said as well.
+func TestUnreachableIsSaidSo(t *testing.T) {
+	s := startServer(t)
+	client := open(t, s.url(), snib.Logger(nil), snib.TryTimeout(50*time.Millisecond))
+	must(t, s.cmd.Process.Kill())
+	_ = s.cmd.Wait()
+	_, err := client.Mutex("away").TryLock(background)
+	expect(t, "try", err, snib.ErrUnreachable)
+	for what, call := range map[string]func(context.Context) error{
+		"lock": func(ctx context.Context) error { _, err := client.Mutex("away").Lock(ctx); return err },
+		"ping": client.Ping,
+		"do":   func(ctx context.Context) error { return client.Mutex("away").Do(ctx, nothing) },
+	} {
+		ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		var e *snib.Error
+		if !errors.Is(err, snib.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) ||
+			!strings.Contains(e.Text, s.path) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, d := range []time.Duration{0, -1, time.Microsecond, 1<<63 - 1} {
+		_, err := snib.Open(background, s.url(), snib.TryTimeout(d))
+		expect(t, "try timeout", err, snib.ErrInvalidOption)
+	}
+}
+
+func nothing(context.Context) error { return nil }

@@ -1,0 +1,94 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// termChild is a program that holds two locks when SIGTERM comes.
+func termChild(url, mode string) {
+	one, err := snib.Open(background, url, snib.Logger(nil))
+	if err != nil {
+		os.Exit(3)
+	}
+	two, err := snib.Open(background, url, snib.Logger(nil))
+	if err != nil {
+		os.Exit(3)
+	}
+	first, err := one.Mutex("first").Lock(background)
+	if err != nil {
+		os.Exit(4)
+	}
+	if _, err := two.Mutex("second").Lock(background); err != nil {
+		os.Exit(4)
+	}
+	heard := make(chan os.Signal, 1)
+	switch mode {
+	case "alone":
+		snib.CloseOnTerm(nil, one, nil, two)
+	case "then":
+		signal.Notify(heard, syscall.SIGTERM) // the program's own: it gets the signal as ever
+		snib.CloseOnTerm(func(s os.Signal) {
+			<-heard
+			_, reason := first.State()
+			fmt.Println("then", s, reason)
+			os.Exit(7)
+		}, one, two)
+	case "stopped":
+		stop := snib.CloseOnTerm(nil, one, two)
+		stop()
+		stop()
+	}
+	fmt.Println("ready")
+	time.Sleep(10 * patience)
+}
+
+// SIGTERM gives back what is held, and then goes on to whom it concerns.
+func TestCloseOnTerm(t *testing.T) {
+	if mode := os.Getenv("SNIB_TEST_TERM"); mode != "" {
+		termChild(os.Getenv("SNIB_TEST_MAIN"), mode)
+		return
+	}
+	for mode, left := range map[string]string{"off": "2", "alone": "0", "then": "0", "stopped": "2"} {
+		t.Run(mode, func(t *testing.T) {
+			s := startServer(t)
+			child := exec.Command(os.Args[0], "-test.run=^TestCloseOnTerm$")
+			child.Env = append(os.Environ(), "SNIB_TEST_MAIN="+s.url(), "SNIB_TEST_TERM="+mode, "GORACE=atexit_sleep_ms=0")
+			child.Stderr = os.Stderr
+			out, err := child.StdoutPipe()
+			must(t, err)
+			must(t, child.Start())
+			defer time.AfterFunc(4*patience, func() { _ = child.Process.Kill() }).Stop()
+			lines := bufio.NewReader(out)
+			line, err := lines.ReadString('\n')
+			if err != nil || line != "ready\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			must(t, child.Process.Signal(syscall.SIGTERM))
+			line, _ = lines.ReadString('\n')
+			_ = child.Wait()
+			status := child.ProcessState.Sys().(syscall.WaitStatus)
+			if mode == "then" {
+				if status.ExitStatus() != 7 || strings.TrimSpace(line) != "then terminated closed" {
+					t.Errorf("exit status %d, %q", status.ExitStatus(), line)
+				}
+			} else if !status.Signaled() || status.Signal() != syscall.SIGTERM {
+				t.Errorf("ended by %v", status)
+			}
+			if n := s.do(t, "DBSIZE"); n != left {
+				t.Errorf("%s locks are left", n)
+			}
+		})
+	}
+}
