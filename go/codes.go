@@ -38,5 +38,5 @@ const (
 	ErrInvalidDatabase Code = -47 // the server has no database of this number
 	ErrMisconfigured   Code = -48 // the server refuses writes because its persistence or its replicas are in trouble
 	ErrClosed          Code = -60 // the client is closed
-	ErrForked          Code = -61 // the handle was inherited over a fork; open a client in the child
+	ErrForked          Code = -61 // it belongs to the process before the fork; acquire again in the child
 )

@@ -194,6 +194,33 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
+/* A client with one reference, the caller's; takes the URL's parts over.  NULL: *out_code. */
+static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
+                                       snib_error *err, int32_t *out_code)
+{
+    struct snib__client *client = calloc(1, sizeof *client);
+    if (!client) {
+        snib__url_free(where);
+        *out_code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        return NULL;
+    }
+    client->fork_generation = atomic_load(&snib__fork_generation);
+    client->options = *o;
+    client->options.username = client->options.password = NULL; /* they are in the URL's parts */
+    client->driver.way.url = *where;
+    atomic_store(&client->refs, 1);
+    *out_code = client_build(client, o, err);
+    int error = *out_code ? 0 : snib__driver_init(&client->driver);
+    if (error)
+        *out_code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    if (*out_code == SNIB_OK) {
+        snib__exit_add(client);
+        return client;
+    }
+    client_free(client);
+    return NULL;
+}
+
 int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
                      snib_error *err)
 {
@@ -202,29 +229,22 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     if (!client_copy_options(options, &o))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    int code = client_check_options(&o, err);
+    int32_t code = client_check_options(&o, err);
     if (code)
         return code;
     snib__api_init();
-    struct snib__client *client = calloc(1, sizeof *client);
-    if (!client)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    client->fork_generation = atomic_load(&snib__fork_generation);
-    atomic_store(&client->refs, 1);
-    code = snib__url_parse(url, &client->driver.way.url, err);
-    if (!code)
-        code = client_credentials(&client->driver.way.url, &o, err);
-    if (!code)
-        code = client_build(client, &o, err);
+    struct snib__url where;
+    code = snib__url_parse(url, &where, err);
+    if (code)
+        return code;
+    code = client_credentials(&where, &o, err);
     if (code) {
-        client_free(client);
+        snib__url_free(&where);
         return code;
     }
-    int error = snib__driver_init(&client->driver);
-    if (error) {
-        client_free(client);
-        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
-    }
+    struct snib__client *client = client_new(&where, &o, err, &code);
+    if (!client)
+        return code;
     snib_client *handle = snib__handle_new(SNIB__CLIENT, client);
     if (!handle) {
         snib__client_unref(client);
@@ -251,6 +271,7 @@ void snib__client_unref(struct snib__client *client)
         return;
     if (snib__client_forked(client))
         return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+    snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
     client_free(client);
@@ -259,12 +280,14 @@ void snib__client_unref(struct snib__client *client)
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
-    if (client && !snib__client_forked(client))
-        return client;
-    *out_code = snib__fail(err, client ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
-    if (client)
+    if (!client) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    client = snib__client_heir(client, err, out_code);
+    if (!client)
         snib__handle_put(handle);
-    return NULL;
+    return client;
 }
 
 /* Wait until no release is outstanding.  Inside; leaves and enters. */
@@ -283,21 +306,49 @@ static bool client_settle(struct snib__client *client, snib__time until)
     return quiet;
 }
 
-static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+void snib__client_close_begin(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    snib__engine_close(client->driver.engine, snib__now());
+    snib__driver_leave(&client->driver); /* sends the releases */
+}
+
+bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
-    snib__engine_close(d->engine, snib__now());
-    bool quiet = client_settle(client, snib__until(timeout));
+    bool quiet = client_settle(client, until);
     bool mine = !client->stopped;
     client->stopped = true;
     snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)
         snib__driver_stop(d);
-    return quiet ? SNIB_OK
-                 : snib__fail(err, SNIB_TIMEDOUT, 0,
-                              "a release was not confirmed in time: its lease will end it");
+    return quiet;
+}
+
+static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+{
+    snib__client_close_begin(client);
+    return snib__client_close_end(client, snib__until(timeout))
+               ? SNIB_OK
+               : snib__fail(err, SNIB_TIMEDOUT, 0,
+                            "a release was not confirmed in time: its lease will end it");
+}
+
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+                                        int32_t *out_code)
+{
+    struct snib__url where;
+    *out_code = snib__url_copy(&from->driver.way.url, &where);
+    if (*out_code) {
+        snib__fail(err, *out_code, 0, NULL);
+        return NULL;
+    }
+    struct snib__client *client = client_new(&where, &from->options, err, out_code);
+    if (client && from->stopped)
+        client_close(client, 0, NULL); /* closed it stays */
+    return client;
 }
 
 int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
@@ -318,8 +369,11 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
 void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
+    struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
+    else if (heir)
+        snib__client_destroy(heir);
     else
         snib__driver_forked(&client->driver); /* the parent's connections live on */
     snib__client_unref(client);
@@ -327,8 +381,15 @@ void snib__client_destroy(void *object)
 
 void snib_client_free(snib_client *handle)
 {
-    if (snib__handle_take(SNIB__CLIENT, handle))
-        snib__handle_put(handle);
+    struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
+    if (!client)
+        return;
+    while (snib__client_forked(client) && atomic_load(&client->heir))
+        client = atomic_load(&client->heir);
+    if (!snib__client_forked(
+            client)) /* here, for threads that a fork left behind may have references */
+        client_close(client, 0, NULL);
+    snib__handle_put(handle);
 }
 
 int snib_client_id(snib_client *handle, char out[37], snib_error *err)
@@ -458,6 +519,7 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
 static void client_register(void)
 {
     snib__fork_init();
+    snib__exit_init();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);

@@ -123,8 +123,12 @@ void snib__lock_destroy(void *object)
 {
     struct snib__lock *lock = object;
     struct snib__client *client = lock->client;
-    if (snib__client_forked(client))
+    if (snib__client_forked(client)) {
+        struct snib__lock *heir = atomic_load(&lock->heir);
+        if (heir)
+            snib__lock_destroy(heir);
         return;
+    }
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);
     snib__driver_leave(&client->driver);
@@ -143,12 +147,14 @@ void snib_lock_free(snib_lock *handle)
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
-    if (lock && !snib__client_forked(lock->client))
-        return lock;
-    *out_code = snib__fail(err, lock ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
-    if (lock)
+    if (!lock) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    lock = snib__lock_heir(lock, err, out_code);
+    if (!lock)
         snib__handle_put(handle);
-    return NULL;
+    return lock;
 }
 
 /* ---- acquiring ---- */

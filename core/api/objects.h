@@ -17,17 +17,21 @@ struct snib__client {
     struct snib__driver driver;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
+    _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
+    snib_client_options options;         /* with defaults and without credentials, for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
     char where[112]; /* the server's address, for people */
-    bool stopped;    /* guarded by the mutex: some thread ends or has ended the driver */
+    struct snib__client *exit_prev, *exit_next; /* exit.c's */
+    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
 };
 
 struct snib__lock {
     struct snib__client *client;
+    _Atomic(struct snib__lock *) heir; /* as a client's */
     struct snib__gate *gate;
     struct snib__parts *parts; /* of a group lock; NULL else */
     int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
@@ -78,6 +82,25 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
 bool snib__client_forked(const struct snib__client *client);
+
+/* heir.c's: the client or lock itself, or what stands for it in the child of a fork; NULL with *out_code. */
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+                                       int32_t *out_code);
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
+
+/* client.c's, for exit.c: the two halves of closing; begin() gives back what is held, end() waits for the
+ * answers. */
+void snib__client_close_begin(struct snib__client *client);
+bool snib__client_close_end(struct snib__client *client, snib__time until);
+
+/* exit.c's: clients that are closed when the process ends. */
+void snib__exit_init(void);
+void snib__exit_add(struct snib__client *client);
+void snib__exit_remove(struct snib__client *client);
+
+/* client.c's, for the heir: a new client with the address and options of another; NULL with *out_code. */
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+                                        int32_t *out_code);
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 

@@ -238,6 +238,21 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
     return code;
 }
 
+int snib__url_copy(const struct snib__url *from, struct snib__url *out)
+{
+    char *const texts[] = {from->host, from->path, from->username, from->password};
+    char **const to[] = {&out->host, &out->path, &out->username, &out->password};
+    *out = *from;
+    out->host = out->path = out->username = out->password = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (texts[i] && !(*to[i] = strdup(texts[i]))) {
+            snib__url_free(out);
+            return SNIB_ENOMEM;
+        }
+    }
+    return SNIB_OK;
+}
+
 void snib__url_free(struct snib__url *url)
 {
     free(url->host);

@@ -20,6 +20,9 @@ struct snib__url {
  * message quotes the URL, so none can show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
 
+/* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
+int snib__url_copy(const struct snib__url *from, struct snib__url *out);
+
 /* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
 void snib__url_free(struct snib__url *url);
 

@@ -75,6 +75,11 @@ void *snib__gate_home(const struct snib__gate *gate)
     return gate->home;
 }
 
+int32_t snib__gate_kind(const struct snib__gate *gate)
+{
+    return gate->kind->kind;
+}
+
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
 {
     *out_len = gate->name_len;

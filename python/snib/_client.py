@@ -125,13 +125,17 @@ class BaseClient:
             username,
             password,
         )
-        self.id = _core.client_id(self._handle)
         self._number = _new_number()
         self._begin()
         _clients.add(self)
 
     def _begin(self) -> None:
         """What a face of the package wants to set up."""
+
+    @property
+    def id(self) -> str:
+        """The client's UUID, part of its owners' names; another one in the child of a fork."""
+        return _core.client_id(self._handle)
 
     def stats(self) -> Stats:
         """The client's counters now; no round trip."""

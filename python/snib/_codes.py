@@ -238,7 +238,7 @@ class Closed(StateError):
 
 
 class Forked(StateError):
-    """The handle was inherited over a fork; open a client in the child."""
+    """It belongs to the process before the fork; acquire again in the child."""
 
     code = -61
 

@@ -1,7 +1,8 @@
 /* fork.c - a process forks, or exits, in every state of its clients.
  *
- * The parent keeps its locks.  The child can neither renew nor release them, is told SNIB_EFORKED
- * at once by every call, frees what it inherited safely, and can open a client of its own.
+ * The parent keeps its locks.  The child can neither renew nor release them: it is told SNIB_EFORKED at once by
+ * every call on a hold, an operation or a queue.  The clients and locks that it inherited go on under a new
+ * identity, with connections of their own; freeing them is safe, used or not.
  */
 #define _GNU_SOURCE
 #include "../support/support.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +23,8 @@ enum { LEASE_MS = 1000, CHILD_S = 60, QUICK_MS = 10000 };
 struct inherited {
     struct server *server;
     struct handles h;
-    bool held; /* the lock "fork" */
+    bool held;    /* the lock "fork" */
+    bool closing; /* the client may be closed, or not yet */
 };
 
 /* In the child there is no test framework to return to: say what is wrong and end. */
@@ -33,16 +36,45 @@ struct inherited {
         }                                                                                          \
     } while (0)
 
-/* Every call on what was inherited says so. */
+/* Every call on what belongs to the parent says so. */
 static void child_calls(const struct handles *h)
 {
-    unsigned kinds = CLIENT_CALLS | LOCK_CALLS | (h->hold ? HOLD_CALLS : 0u) |
-                     (h->op ? OP_CALLS : 0u) | (h->queue ? QUEUE_CALLS : 0u);
+    unsigned kinds =
+        (h->hold ? HOLD_CALLS : 0u) | (h->op ? OP_CALLS : 0u) | (h->queue ? QUEUE_CALLS : 0u);
     const char *wrong = calls_answer(h, kinds, SNIB_EFORKED);
     if (wrong) {
         dprintf(2, "child: not SNIB_EFORKED: %s\n", wrong);
         _exit(1);
     }
+}
+
+/* The inherited client and locks work, as somebody else's. */
+static void child_heirs(const struct inherited *in, const char *parent_id, bool held)
+{
+    char id[37], again[37];
+    snib_lock *mine = NULL, *both = NULL;
+    snib_hold *hold = NULL;
+    snib_queue *queue = NULL;
+    snib_client_stats_data stats = {.size = sizeof stats};
+    char name[32];
+    snprintf(name, sizeof name, "heir:%d", getpid());
+    CHILD(snib_client_id(in->h.client, id, NULL) == SNIB_OK && strcmp(id, parent_id) != 0);
+    CHILD(snib_client_id(in->h.client, again, NULL) == SNIB_OK && strcmp(id, again) == 0);
+    CHILD(snib_lock_new(in->h.client, SNIB_MUTEX, name, strlen(name), NULL, &mine, NULL) ==
+          SNIB_OK);
+    CHILD(snib_lock_acquire(mine, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_check(hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
+    snib_hold_free(hold);
+    if (held) {
+        CHILD(snib_lock_acquire(in->h.lock, 0, 0, &hold, NULL) == SNIB_BUSY);
+        CHILD(snib_lock_acquire(in->h.lock, 5, 0, &hold, NULL) == SNIB_BUSY);
+    }
+    CHILD(snib_multi_new(&mine, 1, NULL, &both, NULL) == SNIB_OK);
+    CHILD(snib_lock_acquire(both, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    CHILD(snib_queue_new(in->h.client, &queue, NULL) == SNIB_OK);
+    CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
+    CHILD(snib_client_stats(in->h.client, &stats, NULL) == SNIB_OK && stats.connects == 1);
 }
 
 /* A client of the child's own finds the parent's lock held, and works. */
@@ -66,12 +98,16 @@ static void child_own_client(const struct inherited *in, bool held)
 
 static void fork_once(const struct inherited *in, int run)
 {
+    char id[37];
+    EXPECT(snib_client_id(in->h.client, id, err), SNIB_OK);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(CHILD_S); /* a hang ends as SIGALRM */
-        int64_t start = now_ms();
         child_calls(&in->h);
+        if (run % 2 == 0 && !in->closing)
+            child_heirs(in, id, in->held);
+        int64_t start = now_ms();
         handles_free(&in->h);
         CHILD(now_ms() - start < QUICK_MS);
         if (run % 4 == 0)
@@ -102,6 +138,98 @@ static void idle(void **state)
         must_release(must_acquire(in.h.lock, 0));
         snib_client_free(in.h.client);
     }
+}
+
+static void turns(snib_lock *lock, int64_t *count, int n)
+{
+    for (int i = 0; i < n; i++) {
+        snib_hold *hold = NULL;
+        CHILD(snib_lock_acquire(lock, 0, -1, &hold, NULL) == SNIB_OK);
+        int64_t seen = *(volatile int64_t *)count;
+        nap_us(50);
+        *(volatile int64_t *)count = seen + 1;
+        CHILD(snib_hold_release(hold, NULL) == SNIB_OK);
+        snib_hold_free(hold);
+    }
+}
+
+/* A worker: takes turns on the inherited lock, and so does a process that it forks meanwhile. */
+static _Noreturn void work(snib_lock *lock, int64_t *count)
+{
+    int status = 0;
+    alarm(CHILD_S);
+    turns(lock, count, 10);
+    pid_t pid = fork();
+    alarm(CHILD_S);
+    turns(lock, count, 10);
+    if (pid > 0)
+        CHILD(waitpid(pid, &status, 0) == pid && status == 0);
+    _exit(0);
+}
+
+/* Servers that fork their workers after the client and the locks were made: nobody else's turn, no turn lost;
+ * locks of each kind of lock, of a client that was used before and of one that was not. */
+static void prefork(void **state)
+{
+    enum { WORKERS = 4, KINDS = 6 };
+    struct server *server = *state, other;
+    server_start(&other, NULL);
+    for (int run = 0; run < 2 * KINDS; run++) {
+        snib_client *client = must_open(server->url), *second = must_open(other.url);
+        snib_lock *members[] = {must_lock(client, "work"), must_lock(second, "work")};
+        snib_lock *lock = members[0];
+        static const int32_t kinds[] = {SNIB_FAIR, SNIB_WRITE, SNIB_FENCED, SNIB_PLAIN};
+        if (run / 2 < 4)
+            lock = must_lock_kind(client, kinds[run / 2], "work");
+        else if (run / 2 == 4)
+            EXPECT(snib_multi_new(members, 2, NULL, &lock, err), SNIB_OK);
+        if (run % 2)
+            must_release(must_acquire(lock, 0));
+        int64_t *count =
+            mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        pid_t pids[WORKERS];
+        for (int i = 0; i < WORKERS; i++)
+            if ((pids[i] = fork()) == 0)
+                work(lock, count);
+        for (int i = 0, status; i < WORKERS; i++) {
+            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+            assert_int_equal(status, 0);
+        }
+        assert_int_equal(*count, WORKERS * (10 + 2 * 10));
+        must_release(must_acquire(lock, 0));
+        munmap(count, sizeof *count);
+        snib_client_free(client);
+        snib_client_free(second);
+    }
+    server_stop(&other);
+}
+
+/* What was closed stays closed; what is freed in a child without use is the parent's all the same. */
+static void closed_before(void **state)
+{
+    struct inherited in = inherit(*state);
+    snib_client *closed = must_open(in.server->url);
+    snib_lock *lock = must_lock(closed, "closed");
+    EXPECT(snib_client_close(closed, -1, err), SNIB_OK);
+    pid_t pid = fork();
+    if (pid == 0) {
+        snib_hold *hold;
+        alarm(CHILD_S);
+        CHILD(snib_lock_acquire(lock, 0, -1, &hold, NULL) == SNIB_ECLOSED);
+        CHILD(snib_client_ping(closed, -1, NULL) == SNIB_ECLOSED);
+        CHILD(snib_client_close(closed, -1, NULL) == SNIB_OK);
+        snib_lock_free(lock);
+        snib_client_free(closed);
+        CHILD(snib_client_close(in.h.client, -1, NULL) == SNIB_OK);
+        CHILD(snib_client_ping(in.h.client, -1, NULL) == SNIB_ECLOSED);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    must_release(must_acquire(in.h.lock, 0));
+    snib_client_free(closed);
+    snib_client_free(in.h.client);
 }
 
 static void holding(void **state)
@@ -246,6 +374,7 @@ static void closing(void **state)
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, close_run, &in), 0);
         nap_us(random() % 300);
+        in.closing = true;
         fork_once(&in, run);
         pthread_join(thread, NULL);
         expect_free(in.server, "fork");
@@ -330,6 +459,8 @@ int main(void)
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle),
+        cmocka_unit_test(prefork),
+        cmocka_unit_test(closed_before),
         cmocka_unit_test(holding),
         cmocka_unit_test(holding_all_kinds),
         cmocka_unit_test(waiting),

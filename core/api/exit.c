@@ -1,0 +1,108 @@
+/* exit.c - a process that ends gives back what it holds.
+ *
+ * All clients of this process are listed.  A destructor closes them: it runs after the program's own
+ * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
+ * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
+ * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ */
+#include "api/objects.h"
+
+#define EXIT_MS 1000
+#define EXIT_MS_MAX 60000
+
+static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static struct snib__client *exit_first;                        /* guarded by exit_mutex */
+static _Atomic int64_t exit_ms = EXIT_MS;
+
+void snib__exit_add(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    client->exit_next = exit_first;
+    client->exit_prev = NULL;
+    if (exit_first)
+        exit_first->exit_prev = client;
+    exit_first = client;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+void snib__exit_remove(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    if (client->exit_next)
+        client->exit_next->exit_prev = client->exit_prev;
+    if (client->exit_prev)
+        client->exit_prev->exit_next = client->exit_next;
+    else if (exit_first == client)
+        exit_first = client->exit_next;
+    client->exit_prev = client->exit_next = NULL;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void exit_fork_prepare(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+}
+
+static void exit_fork_parent(void)
+{
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+static void exit_fork_child(void)
+{
+    exit_first = NULL;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+void snib__exit_init(void)
+{
+    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* Take a client off the list, with a reference; NULL: none is left. */
+static struct snib__client *exit_take(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+    struct snib__client *client = exit_first;
+    if (client) {
+        exit_first = client->exit_next;
+        if (exit_first)
+            exit_first->exit_prev = NULL;
+        client->exit_next = NULL;
+        snib__client_ref(client);
+    }
+    pthread_mutex_unlock(&exit_mutex);
+    return client;
+}
+
+__attribute__((destructor)) static void exit_give_back(void)
+{
+    struct snib__client *client, *begun = NULL;
+    int64_t ms = atomic_load(&exit_ms);
+    if (ms == 0)
+        return;
+    snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
+    while ((client = exit_take())) { /* first all releases leave, then all answers are waited for */
+        snib__client_close_begin(client);
+        client->exit_prev = begun;
+        begun = client;
+    }
+    while ((client = begun)) {
+        begun = client->exit_prev;
+        client->exit_prev = NULL;
+        snib__client_close_end(client, until);
+        snib__client_unref(client);
+    }
+}
+
+int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
+{
+    if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit is 0 to %d ms", EXIT_MS_MAX);
+    atomic_store(&exit_ms, timeout_ms);
+    return SNIB_OK;
+}

@@ -1,0 +1,122 @@
+/* heir.c - what the child of a fork has in place of the clients and locks that it inherited.
+ *
+ *     handle --> client of the parent --heir--> client of the child --heir--> of its child ...
+ *
+ * What was inherited cannot be used: its mutex may be locked by a thread that is not here, its structures
+ * caught in the middle of a change, its connections are the parent's.  But the handle goes on: at its first use
+ * in the child the client gets an heir with the same address and options, a new identity, new
+ * connections and a thread of its own, and a lock gets one of the same name.  All that is read of the old ones has
+ * not changed since they were made.
+ *
+ * Holds, operations and queues have no heirs.  They are the parent's and say so.
+ */
+#include "api/group.h"
+
+#include <stdlib.h>
+
+/* Of two threads that make an heir at once the faster has made it. */
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+                                       int32_t *out_code)
+{
+    while (snib__client_forked(client)) {
+        struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
+        struct snib__client *made = NULL;
+        if (!heir && !(made = snib__client_again(client, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
+            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            heir = made;
+        } else if (made) {
+            snib__client_unref(made);
+        }
+        client = heir;
+    }
+    return client;
+}
+
+/* A gate of the same kind and name for another client; NULL: closed or out of memory. */
+static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate)
+{
+    size_t len;
+    int32_t kind = snib__gate_kind(gate);
+    const char *name = snib__gate_name(gate, &len);
+    struct snib__engine *engine = client->driver.engine;
+    snib__driver_enter(&client->driver);
+    struct snib__gate *own = client->stopped ? NULL : snib__gate_get(engine, kind, name, len);
+    snib__driver_leave(&client->driver);
+    return own;
+}
+
+/* The parts of a group lock with the heirs of their clients; NULL with *out_code. */
+static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error *err,
+                                      int32_t *out_code)
+{
+    struct snib__parts *parts = calloc(1, sizeof *parts + from->n * sizeof parts->part[0]);
+    *out_code = parts ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (!parts)
+        return NULL;
+    atomic_store(&parts->refs, 1);
+    parts->majority = from->majority;
+    parts->vote_ms = from->vote_ms;
+    for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
+        struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
+        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;
+        if (gate) {
+            snib__client_ref(client);
+            parts->part[parts->n++] = (struct snib__part){client, gate};
+        } else if (client) {
+            *out_code = snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+        }
+    }
+    if (*out_code == SNIB_OK)
+        return parts;
+    snib__parts_unref(parts);
+    return NULL;
+}
+
+static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *err,
+                                    int32_t *out_code)
+{
+    struct snib__client *client = snib__client_heir(from->client, err, out_code);
+    struct snib__lock *lock = client ? calloc(1, sizeof *lock) : NULL;
+    if (!lock) {
+        if (client)
+            *out_code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        return NULL;
+    }
+    *lock = (struct snib__lock){.client = client,
+                                .kind = from->kind,
+                                .flags = from->flags,
+                                .lease_ms = from->lease_ms,
+                                .max_hold_ms = from->max_hold_ms};
+    if (from->parts && !(lock->parts = heir_parts(from->parts, err, out_code))) {
+        free(lock);
+        return NULL;
+    }
+    lock->gate = heir_gate(client, from->gate);
+    if (!lock->gate) {
+        *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+        if (lock->parts)
+            snib__parts_unref(lock->parts);
+        free(lock);
+        return NULL;
+    }
+    snib__client_ref(client);
+    return lock;
+}
+
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
+{
+    while (snib__client_forked(lock->client)) {
+        struct snib__lock *heir = atomic_load_explicit(&lock->heir, memory_order_acquire);
+        struct snib__lock *made = NULL;
+        if (!heir && !(made = heir_lock(lock, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&lock->heir, &heir, made))
+            heir = made;
+        else if (made)
+            snib__lock_destroy(made);
+        lock = heir;
+    }
+    return lock;
+}

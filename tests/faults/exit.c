@@ -1,0 +1,235 @@
+/* exit.c - a C program that exits gives back what it holds: of every kind, from any thread, in bounded time, and
+ * nothing of its parent's. */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LEASE_MS = 60000, CHILD_S = 60, QUICK_MS = 15000 };
+
+#define CHILD(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            dprintf(2, "child, line %d: %s\n", __LINE__, #condition);                              \
+            _exit(99);                                                                             \
+        }                                                                                          \
+    } while (0)
+
+static snib_client *child_client(const struct server *server)
+{
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS;
+    alarm(CHILD_S); /* a hang ends as SIGALRM */
+    CHILD(snib_client_open(server->url, &options, &client, NULL) == SNIB_OK);
+    return client;
+}
+
+static snib_lock *child_lock(snib_client *client, int32_t kind, const char *name)
+{
+    snib_lock *lock = NULL;
+    CHILD(snib_lock_new(client, kind, name, strlen(name), NULL, &lock, NULL) == SNIB_OK);
+    return lock;
+}
+
+static snib_hold *child_hold(snib_lock *lock)
+{
+    snib_hold *hold = NULL;
+    CHILD(snib_lock_acquire(lock, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    return hold;
+}
+
+static void expect_status(pid_t pid, int want)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status != want)
+        fail_msg("child ended with status 0x%x", (unsigned)status);
+}
+
+static bool is_held(struct server *server, const char *name)
+{
+    return server_integer(server, "EXISTS %s", name) == 1;
+}
+
+static void *exit_run(void *code)
+{
+    exit(*(int *)code);
+}
+
+static void *wait_run(void *lock)
+{
+    snib_hold *hold;
+    (void)snib_lock_acquire(lock, 0, -1, &hold, NULL); /* until the process ends */
+    return NULL;
+}
+
+static snib_hold *late;
+
+static void release_late(void)
+{
+    CHILD(snib_hold_release(late, NULL) == SNIB_OK);
+}
+
+/* Of each kind, and a lock of locks of two clients; from main's thread and from another; with a waiter. */
+static void every_kind(void **state)
+{
+    static const int32_t kinds[] = {SNIB_MUTEX,  SNIB_FAIR, SNIB_READ, SNIB_WRITE,
+                                    SNIB_FENCED, SNIB_SPIN, SNIB_PLAIN};
+    struct server *server = *state;
+    for (int run = 0; run < 4; run++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            snib_client *client = child_client(server), *second = child_client(server);
+            char name[] = "kind:0";
+            for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++, name[5]++)
+                child_hold(child_lock(client, kinds[i], name));
+            snib_lock *members[] = {child_lock(client, SNIB_MUTEX, "one"),
+                                    child_lock(second, SNIB_MUTEX, "two")};
+            snib_lock *both = NULL;
+            CHILD(snib_multi_new(members, 2, NULL, &both, NULL) == SNIB_OK);
+            child_hold(both);
+            static int code = 7;
+            pthread_t thread;
+            if (run & 1)
+                CHILD(pthread_create(&thread, NULL, wait_run,
+                                     child_lock(second, SNIB_MUTEX, "kind:0")) == 0);
+            if (run & 2) {
+                CHILD(pthread_create(&thread, NULL, exit_run, &code) == 0);
+                pthread_join(thread, NULL);
+            }
+            exit(code);
+        }
+        expect_status(pid, 7 << 8);
+        AWAIT(server_channels(server) == 0, QUICK_MS);
+        for (char name[] = "kind:0"; name[5] < '7'; name[5]++)
+            assert_false(is_held(server, name));
+        assert_false(is_held(server, "one"));
+        assert_false(is_held(server, "two"));
+        server_do(server, "FLUSHALL");
+    }
+}
+
+/* The program's own exit handlers come first. */
+static void after_handlers(void **state)
+{
+    struct server *server = *state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        late = child_hold(child_lock(child_client(server), SNIB_MUTEX, "late"));
+        CHILD(atexit(release_late) == 0);
+        exit(0);
+    }
+    expect_status(pid, 0);
+    assert_false(is_held(server, "late"));
+}
+
+static void switched_off(void **state)
+{
+    struct server *server = *state;
+    EXPECT(snib_set_exit_timeout(-1, err), SNIB_EINVAL);
+    EXPECT(snib_set_exit_timeout(60001, err), SNIB_EINVAL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        child_hold(child_lock(child_client(server), SNIB_MUTEX, "off"));
+        CHILD(snib_set_exit_timeout(0, NULL) == SNIB_OK);
+        exit(0);
+    }
+    expect_status(pid, 0);
+    assert_true(is_held(server, "off"));
+    server_do(server, "FLUSHALL");
+}
+
+/* A server that says nothing holds up the exit for the limit only. */
+static void no_answer(void **state)
+{
+    struct server *server = *state;
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte = 0;
+        for (int i = 0; i < 3; i++) {
+            char name[] = "mute:0";
+            name[5] += (char)i;
+            child_hold(child_lock(child_client(server), SNIB_MUTEX, name));
+        }
+        CHILD(write(ready[1], &byte, 1) == 1);
+        pause(); /* ended by SIGUSR1's handler */
+        exit(0);
+    }
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    server_pause(server);
+    int64_t start = now_ms();
+    kill(pid, SIGUSR1);
+    expect_status(pid, 0);
+    assert_in_range(now_ms() - start, 0, QUICK_MS); /* not the lease, nor three patiences */
+    server_continue(server);
+    close(ready[0]);
+    close(ready[1]);
+    server_do(server, "FLUSHALL");
+}
+
+/* The child of a fork that exits gives back its own holds and none of the parent's. */
+static void not_the_parents(void **state)
+{
+    struct server *server = *state;
+    snib_client *client = must_open_lease(server->url, LEASE_MS);
+    snib_hold *hold = must_acquire(must_lock(client, "parents"), 0);
+    for (int run = 0; run < 3; run++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(CHILD_S);
+            if (run >= 1)
+                child_hold(child_lock(client, SNIB_MUTEX, "childs"));
+            if (run == 2)
+                (void)snib_hold_release(hold, NULL); /* SNIB_EFORKED */
+            exit(0);
+        }
+        expect_status(pid, 0);
+        assert_false(is_held(server, "childs"));
+        assert_true(is_held(server, "parents"));
+    }
+    must_release(hold);
+    snib_client_free(client);
+}
+
+static int start(void **state)
+{
+    static struct server server;
+    server_start(&server, NULL);
+    *state = &server;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+static void do_nothing(int sig)
+{
+    (void)sig;
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
+    signal(SIGUSR1, do_nothing);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind),      cmocka_unit_test(after_handlers),
+        cmocka_unit_test(switched_off),    cmocka_unit_test(no_answer),
+        cmocka_unit_test(not_the_parents),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
