@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a175afcaf805fadf"
+#define SNIB_BUILD_ID "f0c1a400fc503ca5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -50,7 +50,7 @@
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
  *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             inherited over a fork gives an error and never touches freed memory.
+ *             of a parent process gives an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() tells what a program may conclude from a code.
  * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
@@ -62,8 +62,11 @@
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
  *             signal handler, or is stopped, inside a call keeps no other hold from being renewed.
- * Fork        the child inherits handles that answer SNIB_EFORKED and send nothing; freeing them is
- *             safe, the parent's locks are untouched, and the child may open a client of its own.
+ * Fork        the child may go on with the clients and locks that it inherited: at their first use there they get
+ *             a new identity, new connections and a thread of their own (also locks of locks).  What was
+ *             held or under way belongs to the parent, which goes on untouched: inherited holds, operations
+ *             and queues answer SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
+ *             fork, whatever others do in the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -140,7 +143,7 @@ enum snib_code {
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
-    SNIB_EFORKED = -61  /* the handle was inherited over a fork */
+    SNIB_EFORKED = -61  /* a hold, an operation or a queue of the process before a fork */
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
@@ -198,8 +201,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 
 /* snib_client_open - make a client for one deployment.
  *
- * Nothing is sent and no thread is started before the first operation, so a client may be made before
- * a fork (and then belongs to the parent).
+ * Nothing is sent and no thread is started before the first operation.  A client may be made before a
+ * fork and used on both sides.
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket[?db=number]
@@ -227,7 +230,7 @@ SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_
  *
  * Blocks   for at most timeout_ms (-1: the client's patience) while releases are confirmed.
  * Returns  SNIB_OK; SNIB_TIMEDOUT if a release was not confirmed (its lease will end it);
- *          SNIB_EHANDLE; SNIB_EFORKED.
+ *          SNIB_EHANDLE.
  */
 SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
 
@@ -235,6 +238,19 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
  * Its locks answer SNIB_ECLOSED afterwards, its holds are lost with the reason SNIB_REASON_CLOSED; free
  * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
+
+/* snib_set_exit_timeout - how long the end of the process may take for giving back what it holds.
+ *
+ * When exit() is called or main() returns, every client that is still open is closed, after the program's own
+ * atexit() handlers and before the process is gone: what is held is released, operations end with
+ * SNIB_ECLOSED.  Threads that still work under a lock then are no longer protected, so end them before.  The
+ * child of a fork gives back only what it acquired itself.  _exit(), abort() and signals that kill leave the
+ * locks to their leases.
+ *
+ * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: give nothing back
+ * Returns     SNIB_OK, SNIB_EINVAL.
+ */
+SNIB_API int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err);
 
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
 SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
@@ -342,7 +358,7 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
  *          well-placed non-empty hash tag, as in "{tenant}orders".
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
- *          SNIB_ECLOSED, SNIB_EFORKED.
+ *          SNIB_ECLOSED.
  * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.
  */
 SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, size_t name_len,
@@ -907,6 +923,9 @@ struct snib__url {
  * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
  * message quotes the URL, so none can show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
+
+/* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
+int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
 /* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
 void snib__url_free(struct snib__url *url);
@@ -1746,17 +1765,21 @@ struct snib__client {
     struct snib__driver driver;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
+    _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
+    snib_client_options options;         /* with defaults and without credentials, for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[112]; /* the server's address, for people */
-    bool stopped;    /* guarded by the mutex: some thread ends or has ended the driver */
+    char where[112];                            /* the server's address, for people */
+    struct snib__client *exit_prev, *exit_next; /* exit.c's */
+    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
 };
 
 struct snib__lock {
     struct snib__client *client;
+    _Atomic(struct snib__lock *) heir; /* as a client's */
     struct snib__gate *gate;
     struct snib__parts *parts; /* of a group lock; NULL else */
     int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
@@ -1807,6 +1830,25 @@ void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32
 int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error *err);
 
 bool snib__client_forked(const struct snib__client *client);
+
+/* heir.c's: the client or lock itself, or what stands for it in the child of a fork; NULL with *out_code. */
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+                                       int32_t *out_code);
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
+
+/* client.c's, for exit.c: the two halves of closing; begin() gives back what is held, end() waits for the
+ * answers. */
+void snib__client_close_begin(struct snib__client *client);
+bool snib__client_close_end(struct snib__client *client, snib__time until);
+
+/* exit.c's: clients that are closed when the process ends. */
+void snib__exit_init(void);
+void snib__exit_add(struct snib__client *client);
+void snib__exit_remove(struct snib__client *client);
+
+/* client.c's, for the heir: a new client with the address and options of another; NULL with *out_code. */
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+                                        int32_t *out_code);
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 
@@ -2096,6 +2138,33 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
+/* A client with one reference, the caller's; takes the URL's parts over.  NULL: *out_code. */
+static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
+                                       snib_error *err, int32_t *out_code)
+{
+    struct snib__client *client = calloc(1, sizeof *client);
+    if (!client) {
+        snib__url_free(where);
+        *out_code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        return NULL;
+    }
+    client->fork_generation = atomic_load(&snib__fork_generation);
+    client->options = *o;
+    client->options.username = client->options.password = NULL; /* they are in the URL's parts */
+    client->driver.way.url = *where;
+    atomic_store(&client->refs, 1);
+    *out_code = client_build(client, o, err);
+    int error = *out_code ? 0 : snib__driver_init(&client->driver);
+    if (error)
+        *out_code = snib__fail(err, SNIB_ESYSTEM, error, NULL);
+    if (*out_code == SNIB_OK) {
+        snib__exit_add(client);
+        return client;
+    }
+    client_free(client);
+    return NULL;
+}
+
 int snib_client_open(const char *url, const snib_client_options *options, snib_client **out_client,
                      snib_error *err)
 {
@@ -2104,29 +2173,22 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     if (!client_copy_options(options, &o))
         return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    int code = client_check_options(&o, err);
+    int32_t code = client_check_options(&o, err);
     if (code)
         return code;
     snib__api_init();
-    struct snib__client *client = calloc(1, sizeof *client);
-    if (!client)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    client->fork_generation = atomic_load(&snib__fork_generation);
-    atomic_store(&client->refs, 1);
-    code = snib__url_parse(url, &client->driver.way.url, err);
-    if (!code)
-        code = client_credentials(&client->driver.way.url, &o, err);
-    if (!code)
-        code = client_build(client, &o, err);
+    struct snib__url where;
+    code = snib__url_parse(url, &where, err);
+    if (code)
+        return code;
+    code = client_credentials(&where, &o, err);
     if (code) {
-        client_free(client);
+        snib__url_free(&where);
         return code;
     }
-    int error = snib__driver_init(&client->driver);
-    if (error) {
-        client_free(client);
-        return snib__fail(err, SNIB_ESYSTEM, error, NULL);
-    }
+    struct snib__client *client = client_new(&where, &o, err, &code);
+    if (!client)
+        return code;
     snib_client *handle = snib__handle_new(SNIB__CLIENT, client);
     if (!handle) {
         snib__client_unref(client);
@@ -2153,6 +2215,7 @@ void snib__client_unref(struct snib__client *client)
         return;
     if (snib__client_forked(client))
         return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+    snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
     client_free(client);
@@ -2161,12 +2224,14 @@ void snib__client_unref(struct snib__client *client)
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__client *client = snib__handle_get(SNIB__CLIENT, handle);
-    if (client && !snib__client_forked(client))
-        return client;
-    *out_code = snib__fail(err, client ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
-    if (client)
+    if (!client) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    client = snib__client_heir(client, err, out_code);
+    if (!client)
         snib__handle_put(handle);
-    return NULL;
+    return client;
 }
 
 /* Wait until no release is outstanding.  Inside; leaves and enters. */
@@ -2185,21 +2250,49 @@ static bool client_settle(struct snib__client *client, snib__time until)
     return quiet;
 }
 
-static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+void snib__client_close_begin(struct snib__client *client)
+{
+    snib__driver_enter(&client->driver);
+    snib__engine_close(client->driver.engine, snib__now());
+    snib__driver_leave(&client->driver); /* sends the releases */
+}
+
+bool snib__client_close_end(struct snib__client *client, snib__time until)
 {
     struct snib__driver *d = &client->driver;
     snib__driver_enter(d);
-    snib__engine_close(d->engine, snib__now());
-    bool quiet = client_settle(client, snib__until(timeout));
+    bool quiet = client_settle(client, until);
     bool mine = !client->stopped;
     client->stopped = true;
     snib__engine_stop(d->engine, snib__now());
     snib__driver_leave(d);
     if (mine)
         snib__driver_stop(d);
-    return quiet ? SNIB_OK
-                 : snib__fail(err, SNIB_TIMEDOUT, 0,
-                              "a release was not confirmed in time: its lease will end it");
+    return quiet;
+}
+
+static int client_close(struct snib__client *client, snib__time timeout, snib_error *err)
+{
+    snib__client_close_begin(client);
+    return snib__client_close_end(client, snib__until(timeout))
+               ? SNIB_OK
+               : snib__fail(err, SNIB_TIMEDOUT, 0,
+                            "a release was not confirmed in time: its lease will end it");
+}
+
+struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
+                                        int32_t *out_code)
+{
+    struct snib__url where;
+    *out_code = snib__url_copy(&from->driver.way.url, &where);
+    if (*out_code) {
+        snib__fail(err, *out_code, 0, NULL);
+        return NULL;
+    }
+    struct snib__client *client = client_new(&where, &from->options, err, out_code);
+    if (client && from->stopped)
+        client_close(client, 0, NULL); /* closed it stays */
+    return client;
 }
 
 int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
@@ -2220,8 +2313,11 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
 void snib__client_destroy(void *object)
 {
     struct snib__client *client = object;
+    struct snib__client *heir = atomic_load(&client->heir);
     if (!snib__client_forked(client))
         client_close(client, 0, NULL);
+    else if (heir)
+        snib__client_destroy(heir);
     else
         snib__driver_forked(&client->driver); /* the parent's connections live on */
     snib__client_unref(client);
@@ -2229,8 +2325,15 @@ void snib__client_destroy(void *object)
 
 void snib_client_free(snib_client *handle)
 {
-    if (snib__handle_take(SNIB__CLIENT, handle))
-        snib__handle_put(handle);
+    struct snib__client *client = snib__handle_take(SNIB__CLIENT, handle);
+    if (!client)
+        return;
+    while (snib__client_forked(client) && atomic_load(&client->heir))
+        client = atomic_load(&client->heir);
+    if (!snib__client_forked(
+            client)) /* here, for threads that a fork left behind may have references */
+        client_close(client, 0, NULL);
+    snib__handle_put(handle);
 }
 
 int snib_client_id(snib_client *handle, char out[37], snib_error *err)
@@ -2390,6 +2493,7 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
 static void client_register(void)
 {
     snib__fork_init();
+    snib__exit_init();
     snib__handle_free_fn(SNIB__CLIENT, snib__client_destroy);
     snib__handle_free_fn(SNIB__LOCK, snib__lock_destroy);
     snib__handle_free_fn(SNIB__HOLD, snib__hold_destroy);
@@ -2487,7 +2591,7 @@ X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
 
 X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "the handle was inherited over a fork; open a client in the child")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
 #undef X
 };
 
@@ -2550,7 +2654,7 @@ X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
 
 X(ECLOSED, -60, 0, "the client is closed")
-X(EFORKED, -61, USAGE, "the handle was inherited over a fork; open a client in the child")
+X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
 #undef X
 
 static const struct codes_row *codes_find(int32_t code)
@@ -2718,6 +2822,116 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
     }
     memcpy(out + used, i < n ? "\"..." : "\"", i < n ? 5 : 2);
     return out;
+}
+
+/* ---- api/exit.c -------------------------------------------------------------------------------*/
+
+/* exit.c - a process that ends gives back what it holds.
+ *
+ * All clients of this process are listed.  A destructor closes them: it runs after the program's own
+ * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
+ * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
+ * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ */
+
+#define EXIT_MS 1000
+#define EXIT_MS_MAX 60000
+
+static pthread_mutex_t exit_mutex = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static struct snib__client *exit_first;                        /* guarded by exit_mutex */
+static _Atomic int64_t exit_ms = EXIT_MS;
+
+void snib__exit_add(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    client->exit_next = exit_first;
+    client->exit_prev = NULL;
+    if (exit_first)
+        exit_first->exit_prev = client;
+    exit_first = client;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+void snib__exit_remove(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    if (client->exit_next)
+        client->exit_next->exit_prev = client->exit_prev;
+    if (client->exit_prev)
+        client->exit_prev->exit_next = client->exit_next;
+    else if (exit_first == client)
+        exit_first = client->exit_next;
+    client->exit_prev = client->exit_next = NULL;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void exit_fork_prepare(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+}
+
+static void exit_fork_parent(void)
+{
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+static void exit_fork_child(void)
+{
+    exit_first = NULL;
+    pthread_mutex_unlock(&exit_mutex);
+}
+
+void snib__exit_init(void)
+{
+    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+/* Take a client off the list, with a reference; NULL: none is left. */
+static struct snib__client *exit_take(void)
+{
+    pthread_mutex_lock(&exit_mutex);
+    struct snib__client *client = exit_first;
+    if (client) {
+        exit_first = client->exit_next;
+        if (exit_first)
+            exit_first->exit_prev = NULL;
+        client->exit_next = NULL;
+        snib__client_ref(client);
+    }
+    pthread_mutex_unlock(&exit_mutex);
+    return client;
+}
+
+__attribute__((destructor)) static void exit_give_back(void)
+{
+    struct snib__client *client, *begun = NULL;
+    int64_t ms = atomic_load(&exit_ms);
+    if (ms == 0)
+        return;
+    snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
+    while ((client = exit_take())) { /* first all releases leave, then all answers are waited for */
+        snib__client_close_begin(client);
+        client->exit_prev = begun;
+        begun = client;
+    }
+    while ((client = begun)) {
+        begun = client->exit_prev;
+        client->exit_prev = NULL;
+        snib__client_close_end(client, until);
+        snib__client_unref(client);
+    }
+}
+
+int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
+{
+    if (timeout_ms < 0 || timeout_ms > EXIT_MS_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the time for the exit is 0 to %d ms", EXIT_MS_MAX);
+    atomic_store(&exit_ms, timeout_ms);
+    return SNIB_OK;
 }
 
 /* ---- api/group.c ------------------------------------------------------------------------------*/
@@ -3670,6 +3884,130 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
     atomic_store_explicit(&handle_destroy[kind], destroy, memory_order_release);
 }
 
+/* ---- api/heir.c -------------------------------------------------------------------------------*/
+
+/* heir.c - what the child of a fork has in place of the clients and locks that it inherited.
+ *
+ *     handle --> client of the parent --heir--> client of the child --heir--> of its child ...
+ *
+ * What was inherited cannot be used: its mutex may be locked by a thread that is not here, its structures
+ * caught in the middle of a change, its connections are the parent's.  But the handle goes on: at its first use
+ * in the child the client gets an heir with the same address and options, a new identity, new
+ * connections and a thread of its own, and a lock gets one of the same name.  All that is read of the old ones has
+ * not changed since they were made.
+ *
+ * Holds, operations and queues have no heirs.  They are the parent's and say so.
+ */
+
+#include <stdlib.h>
+
+/* Of two threads that make an heir at once the faster has made it. */
+struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
+                                       int32_t *out_code)
+{
+    while (snib__client_forked(client)) {
+        struct snib__client *heir = atomic_load_explicit(&client->heir, memory_order_acquire);
+        struct snib__client *made = NULL;
+        if (!heir && !(made = snib__client_again(client, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
+            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            heir = made;
+        } else if (made) {
+            snib__client_unref(made);
+        }
+        client = heir;
+    }
+    return client;
+}
+
+/* A gate of the same kind and name for another client; NULL: closed or out of memory. */
+static struct snib__gate *heir_gate(struct snib__client *client, const struct snib__gate *gate)
+{
+    size_t len;
+    int32_t kind = snib__gate_kind(gate);
+    const char *name = snib__gate_name(gate, &len);
+    struct snib__engine *engine = client->driver.engine;
+    snib__driver_enter(&client->driver);
+    struct snib__gate *own = client->stopped ? NULL : snib__gate_get(engine, kind, name, len);
+    snib__driver_leave(&client->driver);
+    return own;
+}
+
+/* The parts of a group lock with the heirs of their clients; NULL with *out_code. */
+static struct snib__parts *heir_parts(const struct snib__parts *from, snib_error *err,
+                                      int32_t *out_code)
+{
+    struct snib__parts *parts = calloc(1, sizeof *parts + from->n * sizeof parts->part[0]);
+    *out_code = parts ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    if (!parts)
+        return NULL;
+    atomic_store(&parts->refs, 1);
+    parts->majority = from->majority;
+    parts->vote_ms = from->vote_ms;
+    for (uint32_t i = 0; i < from->n && *out_code == SNIB_OK; i++) {
+        struct snib__client *client = snib__client_heir(from->part[i].client, err, out_code);
+        struct snib__gate *gate = client ? heir_gate(client, from->part[i].gate) : NULL;
+        if (gate) {
+            snib__client_ref(client);
+            parts->part[parts->n++] = (struct snib__part){client, gate};
+        } else if (client) {
+            *out_code = snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+        }
+    }
+    if (*out_code == SNIB_OK)
+        return parts;
+    snib__parts_unref(parts);
+    return NULL;
+}
+
+static struct snib__lock *heir_lock(const struct snib__lock *from, snib_error *err,
+                                    int32_t *out_code)
+{
+    struct snib__client *client = snib__client_heir(from->client, err, out_code);
+    struct snib__lock *lock = client ? calloc(1, sizeof *lock) : NULL;
+    if (!lock) {
+        if (client)
+            *out_code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+        return NULL;
+    }
+    *lock = (struct snib__lock){.client = client,
+                                .kind = from->kind,
+                                .flags = from->flags,
+                                .lease_ms = from->lease_ms,
+                                .max_hold_ms = from->max_hold_ms};
+    if (from->parts && !(lock->parts = heir_parts(from->parts, err, out_code))) {
+        free(lock);
+        return NULL;
+    }
+    lock->gate = heir_gate(client, from->gate);
+    if (!lock->gate) {
+        *out_code = snib__fail(err, SNIB_ECLOSED, 0, NULL);
+        if (lock->parts)
+            snib__parts_unref(lock->parts);
+        free(lock);
+        return NULL;
+    }
+    snib__client_ref(client);
+    return lock;
+}
+
+struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code)
+{
+    while (snib__client_forked(lock->client)) {
+        struct snib__lock *heir = atomic_load_explicit(&lock->heir, memory_order_acquire);
+        struct snib__lock *made = NULL;
+        if (!heir && !(made = heir_lock(lock, err, out_code)))
+            return NULL;
+        if (!heir && atomic_compare_exchange_strong(&lock->heir, &heir, made))
+            heir = made;
+        else if (made)
+            snib__lock_destroy(made);
+        lock = heir;
+    }
+    return lock;
+}
+
 /* ---- api/held.c -------------------------------------------------------------------------------*/
 
 /* held.c - holds: inspecting, waiting for a loss, releasing. */
@@ -4063,8 +4401,12 @@ void snib__lock_destroy(void *object)
 {
     struct snib__lock *lock = object;
     struct snib__client *client = lock->client;
-    if (snib__client_forked(client))
+    if (snib__client_forked(client)) {
+        struct snib__lock *heir = atomic_load(&lock->heir);
+        if (heir)
+            snib__lock_destroy(heir);
         return;
+    }
     snib__driver_enter(&client->driver);
     snib__gate_put(client->driver.engine, lock->gate);
     snib__driver_leave(&client->driver);
@@ -4083,12 +4425,14 @@ void snib_lock_free(snib_lock *handle)
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code)
 {
     struct snib__lock *lock = snib__handle_get(SNIB__LOCK, handle);
-    if (lock && !snib__client_forked(lock->client))
-        return lock;
-    *out_code = snib__fail(err, lock ? SNIB_EFORKED : SNIB_EHANDLE, 0, NULL);
-    if (lock)
+    if (!lock) {
+        *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
+        return NULL;
+    }
+    lock = snib__lock_heir(lock, err, out_code);
+    if (!lock)
         snib__handle_put(handle);
-    return NULL;
+    return lock;
 }
 
 /* ---- acquiring ---- */
@@ -5954,6 +6298,21 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
     if (code != SNIB_OK)
         snib__url_free(out);
     return code;
+}
+
+int snib__url_copy(const struct snib__url *from, struct snib__url *out)
+{
+    char *const texts[] = {from->host, from->path, from->username, from->password};
+    char **const to[] = {&out->host, &out->path, &out->username, &out->password};
+    *out = *from;
+    out->host = out->path = out->username = out->password = NULL;
+    for (int i = 0; i < 4; i++) {
+        if (texts[i] && !(*to[i] = strdup(texts[i]))) {
+            snib__url_free(out);
+            return SNIB_ENOMEM;
+        }
+    }
+    return SNIB_OK;
 }
 
 void snib__url_free(struct snib__url *url)
@@ -10356,15 +10715,15 @@ void *snib__gate_home(const struct snib__gate *gate)
     return gate->home;
 }
 
+int32_t snib__gate_kind(const struct snib__gate *gate)
+{
+    return gate->kind->kind;
+}
+
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
 {
     *out_len = gate->name_len;
     return gate->name;
-}
-
-int32_t snib__gate_kind(const struct snib__gate *gate)
-{
-    return gate->kind->kind;
 }
 
 void snib__gate_ref(struct snib__gate *gate)

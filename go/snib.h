@@ -7,7 +7,7 @@
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
  *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             inherited over a fork gives an error and never touches freed memory.
+ *             of a parent process gives an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() tells what a program may conclude from a code.
  * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
@@ -19,8 +19,11 @@
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
  *             signal handler, or is stopped, inside a call keeps no other hold from being renewed.
- * Fork        the child inherits handles that answer SNIB_EFORKED and send nothing; freeing them is
- *             safe, the parent's locks are untouched, and the child may open a client of its own.
+ * Fork        the child may go on with the clients and locks that it inherited: at their first use there they get
+ *             a new identity, new connections and a thread of their own (also locks of locks).  What was
+ *             held or under way belongs to the parent, which goes on untouched: inherited holds, operations
+ *             and queues answer SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
+ *             fork, whatever others do in the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -97,7 +100,7 @@ enum snib_code {
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
-    SNIB_EFORKED = -61  /* the handle was inherited over a fork */
+    SNIB_EFORKED = -61  /* a hold, an operation or a queue of the process before a fork */
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
@@ -155,8 +158,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 
 /* snib_client_open - make a client for one deployment.
  *
- * Nothing is sent and no thread is started before the first operation, so a client may be made before
- * a fork (and then belongs to the parent).
+ * Nothing is sent and no thread is started before the first operation.  A client may be made before a
+ * fork and used on both sides.
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket[?db=number]
@@ -184,7 +187,7 @@ SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_
  *
  * Blocks   for at most timeout_ms (-1: the client's patience) while releases are confirmed.
  * Returns  SNIB_OK; SNIB_TIMEDOUT if a release was not confirmed (its lease will end it);
- *          SNIB_EHANDLE; SNIB_EFORKED.
+ *          SNIB_EHANDLE.
  */
 SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
 
@@ -192,6 +195,19 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
  * Its locks answer SNIB_ECLOSED afterwards, its holds are lost with the reason SNIB_REASON_CLOSED; free
  * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
+
+/* snib_set_exit_timeout - how long the end of the process may take for giving back what it holds.
+ *
+ * When exit() is called or main() returns, every client that is still open is closed, after the program's own
+ * atexit() handlers and before the process is gone: what is held is released, operations end with
+ * SNIB_ECLOSED.  Threads that still work under a lock then are no longer protected, so end them before.  The
+ * child of a fork gives back only what it acquired itself.  _exit(), abort() and signals that kill leave the
+ * locks to their leases.
+ *
+ * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: give nothing back
+ * Returns     SNIB_OK, SNIB_EINVAL.
+ */
+SNIB_API int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err);
 
 /* snib_client_id - the client's UUID (version 8), 36 characters and a NUL, into out[37]. */
 SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
@@ -299,7 +315,7 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
  *          well-placed non-empty hash tag, as in "{tenant}orders".
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
- *          SNIB_ECLOSED, SNIB_EFORKED.
+ *          SNIB_ECLOSED.
  * Owns     free with snib_lock_free(), at any time: holds and operations keep what they need.
  */
 SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, size_t name_len,

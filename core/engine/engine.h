@@ -145,7 +145,6 @@ struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, con
                                   size_t n);
 void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
 /* Its name, not ended by a NUL; constant. */
-int32_t snib__gate_kind(const struct snib__gate *gate);
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
 int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
 void snib__gate_ref(struct snib__gate *gate);

@@ -86,11 +86,6 @@ const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len)
     return gate->name;
 }
 
-int32_t snib__gate_kind(const struct snib__gate *gate)
-{
-    return gate->kind->kind;
-}
-
 void snib__gate_ref(struct snib__gate *gate)
 {
     gate->refs++;

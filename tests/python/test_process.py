@@ -184,7 +184,7 @@ def child():
         assert not lock.acquire(timeout=0) and lock.locked()
     elif state != "busy":
         snib.Queue(client).acquire(lock)
-    for each in family[2:] if hold is None else ():
+    for each in family[2:] if state in ("unused", "idle", "closed") else ():
         with each: pass
     with snib.connect(URL) as own, own.lock("child") as mine:
         mine.check()
