@@ -7,16 +7,13 @@
  * takes back what it may still be granted. */
 #include "python_calls.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     slice_main_ms = 50,    /* how late the main thread looks for signals after the first slice */
     slice_other_ms = 1000, /* other threads never run signal handlers */
-    events_max = 64        /* events of one drain: a loop should have other things to do */
+    rest_ms = 1000         /* more than an interpreter takes for what comes after the clients */
 };
 
 /* ---- Handles --------------------------------------------------------------------------------- */
@@ -67,27 +64,58 @@ static PyObject
 static PyObject *make_error(int32_t code, const char *text, int32_t os_error, int32_t reason)
 {
     if (!error_factory)
-        return PyObject_CallFunction(PyExc_RuntimeError, "s", text);
-    return PyObject_CallFunction(error_factory, "isii", (int)code, text, (int)os_error,
-                                 code == SNIB_LOST ? (int)reason : 0);
+        return PyObject_CallFunction(PyExc_RuntimeError, "N", snib__py_str(text));
+    return PyObject_CallFunction(error_factory, "iNii", (int)code, snib__py_str(text),
+                                 (int)os_error, code == SNIB_LOST ? (int)reason : 0);
 }
+
+PyObject *snib__py_event_error(const snib_event *event)
+{
+    return make_error(event->code, event->text, event->os_error, event->reason);
+}
+
+static unsigned long main_thread; /* where Python runs the handlers of signals; the package says */
 
 static int on_main_thread(void)
 {
-    return syscall(SYS_gettid) == getpid();
+    return PyThread_get_thread_ident() == main_thread;
 }
 
-static int exiting; /* clients are closed because the interpreter ends; guarded by the GIL */
+/* set_main_thread(ident) - again in each child of a fork */
+static PyObject *call_set_main_thread(PyObject *module, PyObject *object)
+{
+    unsigned long ident = PyLong_AsUnsignedLong(object);
+
+    (void)module;
+    if (PyErr_Occurred())
+        return NULL;
+    main_thread = ident;
+    Py_RETURN_NONE;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int64_t
+    rest_until; /* set when clients are closed because the interpreter ends; by the GIL */
 
 /* A daemon thread that would be told that its client was closed under it by the end of the
- * interpreter goes on waiting, as it would in threading.Lock, instead of failing noisily. */
-static void rest_if_exiting(void)
+ * interpreter rests, as it would go on waiting in threading.Lock, instead of failing noisily.  Not
+ * for ever: an exit handler may wait for it. */
+void snib__py_rest_if_exiting(void)
 {
-    if (!exiting || on_main_thread())
+    int64_t left = rest_until ? rest_until - now_ms() : 0;
+    struct timespec ts = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
+
+    if (left <= 0 || on_main_thread())
         return;
-    PyEval_SaveThread();
-    for (;;)
-        pause();
+    Py_BEGIN_ALLOW_THREADS nanosleep(&ts, NULL);
+    Py_END_ALLOW_THREADS
 }
 
 static void raise_made(int32_t code, const char *text, int32_t os_error, int32_t reason)
@@ -95,7 +123,7 @@ static void raise_made(int32_t code, const char *text, int32_t os_error, int32_t
     PyObject *exception;
 
     if (code == SNIB_ECLOSED || code == SNIB_LOST)
-        rest_if_exiting();
+        snib__py_rest_if_exiting();
     exception = make_error(code, text, os_error, reason);
     if (!exception)
         return;
@@ -130,6 +158,12 @@ static PyObject *call_set_errors(PyObject *module, PyObject *factory)
 }
 
 /* ---- Text ------------------------------------------------------------------------------------ */
+
+/* The core's texts are clean; whatever they were, this does not fail because of it. */
+PyObject *snib__py_str(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
 
 int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t *out_len)
 {
@@ -322,11 +356,12 @@ static PyObject *call_ping(PyObject *module, PyObject *const *args, Py_ssize_t c
     Py_RETURN_NONE;
 }
 
-static PyObject *info_tuple(const snib_event *event)
+PyObject *snib__py_info(const snib_event *event)
 {
-    return Py_BuildValue("NLLLNsL", PyBool_FromLong(event->held), (long long)event->remaining_ms,
+    return Py_BuildValue("NLLLNNL", PyBool_FromLong(event->held), (long long)event->remaining_ms,
                          (long long)event->count, (long long)event->waiting,
-                         PyBool_FromLong(event->mine), event->text, (long long)event->fencing);
+                         PyBool_FromLong(event->mine), snib__py_str(event->text),
+                         (long long)event->fencing);
 }
 
 /* lock_info(lock) -> (held, remaining_ms, count, waiting, mine, owner, token) */
@@ -342,7 +377,7 @@ static PyObject *call_lock_info(PyObject *module, PyObject *object)
         return NULL;
     if (event.code != SNIB_OK)
         return snib__py_raise_event(&event);
-    return info_tuple(&event);
+    return snib__py_info(&event);
 }
 
 /* lock_force_release(lock) -> True if there was something to release */
@@ -410,14 +445,6 @@ static PyObject *call_client_close(PyObject *module, PyObject *const *args, Py_s
     Py_RETURN_NONE;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* close_at_exit(clients, timeout_ms) - closes a list of clients because the interpreter ends, within
  * timeout_ms for all.  Keeps the GIL: a daemon thread is not to go on under a lock that was released. */
 static PyObject *call_close_at_exit(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -429,149 +456,86 @@ static PyObject *call_close_at_exit(PyObject *module, PyObject *const *args, Py_
     if (snib__py_check_count(count, 2))
         return NULL;
     until = now_ms() + PyLong_AsLongLong(args[1]);
-    exiting = 1;
     for (Py_ssize_t i = 0; !PyErr_Occurred() && i < PyList_Size(args[0]); i++) {
         left = until - now_ms();
         snib_client_close(snib__py_client_get(PyList_GetItem(args[0], i)), left > 0 ? left : 0,
                           &err);
     }
+    rest_until = now_ms() + rest_ms;
     if (PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;
 }
 
-PyObject *snib__py_texts(const char *texts, uint32_t count)
+PyObject *snib__py_texts(snib_texts *texts)
 {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    PyObject *list = PyList_New((Py_ssize_t)texts->count), *both;
+    const char *text = texts->text;
 
-    for (uint32_t i = 0; list && i < count; i++) {
-        size_t len = strlen(texts);
-        PyObject *text = PyUnicode_DecodeUTF8(texts, (Py_ssize_t)len, "replace");
+    for (uint32_t i = 0; list && i < texts->count; i++) {
+        PyObject *string = snib__py_str(text);
 
-        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text))
+        if (!string || PyList_SetItem(list, (Py_ssize_t)i, string))
             Py_CLEAR(list);
-        texts += len + 1;
+        text += strlen(text) + 1;
     }
-    return list;
+    both = list ? Py_BuildValue("KN", (unsigned long long)texts->cursor, list) : NULL;
+    snib_texts_free(texts);
+    return both;
 }
 
-/* client_list(client, pattern, cursor) -> (cursor, names).  One step of the scan; as
- * client_close(). */
+/* Waits for texts. */
+static PyObject *finish_texts(int rc, snib_op *op, const snib_error *err)
+{
+    snib_event event;
+
+    if (snib__py_finish_submit(rc, op, &event, err))
+        return NULL;
+    if (event.code != SNIB_OK)
+        return snib__py_raise_event(&event);
+    return snib__py_texts(event.texts);
+}
+
+/* client_list(client, pattern, cursor) -> (cursor, names).  One step of the scan. */
 static PyObject *call_client_list(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    snib_client *client;
     const char *pattern;
-    size_t pattern_len, used;
-    uint32_t found;
+    size_t pattern_len;
     uint64_t cursor;
+    snib_op *op = NULL;
     snib_error err;
-    char *buffer;
-    PyObject *names = NULL;
     int rc;
 
     (void)module;
     if (snib__py_check_count(count, 3) ||
         snib__py_text(args[1], SNIB_EINVAL, &pattern, &pattern_len))
         return NULL;
-    client = snib__py_client_get(args[0]);
     cursor = PyLong_AsUnsignedLongLong(args[2]);
     if (PyErr_Occurred())
         return NULL;
-    buffer = PyMem_Malloc(snib__py_list_bytes);
-    if (!buffer)
-        return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS rc = snib_client_list(client, pattern, pattern_len, &cursor, buffer,
-                                                 snib__py_list_bytes, &used, &found, &err);
-    Py_END_ALLOW_THREADS if (rc == SNIB_OK) names = snib__py_texts(buffer, found);
-    else snib__py_raise_error(&err);
-    PyMem_Free(buffer);
-    return names ? Py_BuildValue("KN", (unsigned long long)cursor, names) : NULL;
+    rc = snib_client_list_submit(snib__py_client_get(args[0]), pattern, pattern_len, cursor, NULL,
+                                 0, &op, &err);
+    return finish_texts(rc, op, &err);
 }
 
-/* ---- Events ---------------------------------------------------------------------------------- */
-
-/* What a finished operation is worth: a hold, an exception, an info's tuple or None.  A count comes
- * as an info.  An info whose numbers are all 0 gives None too; the caller knows what it asked. */
-static PyObject *event_value(const snib_event *event)
+/* client_describe(client, name) -> (0, lines) */
+static PyObject *call_client_describe(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (event->hold && event->kind == SNIB_EVENT_DONE)
-        return snib__py_hold_new(event->hold);
-    if (event->code != SNIB_OK)
-        return make_error(event->code, event->text, event->os_error, event->reason);
-    if (event->held || event->count || event->waiting || event->fencing)
-        return info_tuple(event);
-    Py_RETURN_NONE;
-}
+    const char *name;
+    size_t name_len;
+    snib_op *op = NULL;
+    snib_error err;
+    int rc;
 
-/* DONE: (kind, token, code, value).  LOST: (kind, token, reason, hold_id() of the hold). */
-static PyObject *event_tuple(const snib_event *event)
-{
-    int lost = event->kind == SNIB_EVENT_LOST;
-    PyObject *value = lost ? PyLong_FromVoidPtr(event->hold) : event_value(event);
-    PyObject *tuple = value ? PyTuple_New(4) : NULL;
-
-    if (!tuple) {
-        Py_XDECREF(value);
+    (void)module;
+    if (snib__py_check_count(count, 2) || snib__py_text(args[1], SNIB_ENAME, &name, &name_len))
         return NULL;
-    }
-    PyTuple_SetItem(tuple, 0, PyLong_FromLong(event->kind));
-    PyTuple_SetItem(tuple, 1, PyLong_FromUnsignedLongLong(event->token));
-    PyTuple_SetItem(tuple, 2, PyLong_FromLong(lost ? event->reason : event->code));
-    PyTuple_SetItem(tuple, 3, value);
-    return tuple;
+    rc = snib_client_describe_submit(snib__py_client_get(args[0]), name, name_len, NULL, 0, &op,
+                                     &err);
+    return finish_texts(rc, op, &err);
 }
 
-/* queue_fd(queue) -> the descriptor to watch */
-static PyObject *call_queue_fd(PyObject *module, PyObject *object)
-{
-    snib_error err;
-    int fd = snib_queue_fd(snib__py_queue_get(object), &err);
-
-    (void)module;
-    return fd < 0 ? snib__py_raise_error(&err) : PyLong_FromLong(fd);
-}
-
-/* queue_drain(queue) -> list of events, see event_tuple() */
-static PyObject *call_queue_drain(PyObject *module, PyObject *object)
-{
-    snib_event events[events_max];
-    snib_error err;
-    int count;
-    PyObject *list;
-
-    (void)module;
-    rest_if_exiting();
-    count = snib_queue_drain(snib__py_queue_get(object), events, events_max, &err);
-    if (count < 0)
-        return snib__py_raise_error(&err);
-    list = PyList_New(count);
-    for (int i = 0; i < count; i++) {
-        PyObject *tuple = list ? event_tuple(&events[i]) : NULL;
-
-        if (tuple)
-            PyList_SetItem(list, i, tuple);
-        else if (list)
-            Py_CLEAR(list); /* out of memory: the rest of the holds go back at once */
-        else if (events[i].kind == SNIB_EVENT_DONE)
-            snib_hold_free(events[i].hold);
-    }
-    return list;
-}
-
-/* queue_cork(queue), queue_uncork(queue) - collect what a turn of the loop submits, then send it */
-static PyObject *call_queue_cork(PyObject *module, PyObject *object)
-{
-    (void)module;
-    snib_queue_cork(snib__py_queue_get(object));
-    Py_RETURN_NONE;
-}
-
-static PyObject *call_queue_uncork(PyObject *module, PyObject *object)
-{
-    (void)module;
-    snib_queue_uncork(snib__py_queue_get(object));
-    Py_RETURN_NONE;
-}
+/* ---- Holds ----------------------------------------------------------------------------------- */
 
 /* hold_id(hold) -> the number that its LOST event brings */
 static PyObject *call_hold_id(PyObject *module, PyObject *object)
@@ -642,14 +606,12 @@ PyMethodDef snib__py_calls[] = {
     {"client_close", SNIB__PY_FAST(call_client_close), METH_FASTCALL, NULL},
     {"close_at_exit", SNIB__PY_FAST(call_close_at_exit), METH_FASTCALL, NULL},
     {"client_list", SNIB__PY_FAST(call_client_list), METH_FASTCALL, NULL},
-    {"queue_fd", call_queue_fd, METH_O, NULL},
-    {"queue_drain", call_queue_drain, METH_O, NULL},
-    {"queue_cork", call_queue_cork, METH_O, NULL},
-    {"queue_uncork", call_queue_uncork, METH_O, NULL},
+    {"client_describe", SNIB__PY_FAST(call_client_describe), METH_FASTCALL, NULL},
     {"hold_id", call_hold_id, METH_O, NULL},
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"hold_abandon", call_hold_abandon, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},
     {"set_errors", call_set_errors, METH_O, NULL},
+    {"set_main_thread", call_set_main_thread, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -36,14 +36,16 @@ int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t 
 /* The same for what C takes up to a NUL; None gives NULL. */
 int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text);
 
+/* A str of what the core says; never a UnicodeDecodeError. */
+PyObject *snib__py_str(const char *text);
+
 /* A number of permits.  Returns -1 with an exception if it is none that C could carry. */
 int snib__py_permits(PyObject *object, uint32_t *out_count);
 
 /* ---- Blocking calls -------------------------------------------------------------------------- */
 
 enum {
-    snib__py_slice_first_ms = 70, /* in the fast path; below 50 ms the core needs a timer for it */
-    snib__py_list_bytes = 64 * 1024
+    snib__py_slice_first_ms = 70 /* in the fast path; below 50 ms the core needs a timer for it */
 };
 
 int snib__py_check_count(Py_ssize_t given, Py_ssize_t wanted);
@@ -58,8 +60,14 @@ int snib__py_finish_submit(int rc, snib_op *op, snib_event *event, const snib_er
 /* The hold, None, or NULL with an exception, for what an acquire_begin() came to. */
 PyObject *snib__py_acquired(int rc, snib_hold *hold, snib_op *op, const snib_error *err);
 
-/* A list of texts that lie one after another, each ended by a NUL. */
-PyObject *snib__py_texts(const char *texts, uint32_t count);
+/* ---- Values of events ------------------------------------------------------------------------ */
+
+PyObject *snib__py_info(const snib_event *event);        /* see lock_info() in _core.pyi */
+PyObject *snib__py_event_error(const snib_event *event); /* the exception; it is not set */
+PyObject *snib__py_texts(snib_texts *texts);             /* (cursor, list of str); frees them */
+
+/* Stand still for a while if the interpreter ends and this is not its main thread. */
+void snib__py_rest_if_exiting(void);
 
 /* ---- The calls that SWIG would make slower or could not express ------------------------------ */
 
@@ -68,5 +76,6 @@ PyObject *snib__py_texts(const char *texts, uint32_t count);
 
 extern PyMethodDef snib__py_calls[];        /* python_calls.c: what every kind of lock has */
 extern PyMethodDef snib__py_family_calls[]; /* python_family.c: permits, semaphores, latches */
+extern PyMethodDef snib__py_event_calls[];  /* python_events.c: queues */
 
 #endif

@@ -1,5 +1,5 @@
 /* python_family.c - the blocking calls that only some kinds of locks have: permits, semaphores and
- * latches; and what the server knows of a name. */
+ * latches. */
 #include "python_calls.h"
 
 typedef int permits_begin(snib_lock *lock, uint32_t count, int64_t wait_ms, int64_t slice_ms,
@@ -122,35 +122,6 @@ static PyObject *call_latch_wait(PyObject *module, PyObject *const *args, Py_ssi
     return snib__py_raise_error(&err);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
-
-/* client_describe(client, name) -> list of lines.  Blocks as client_list() does. */
-static PyObject *call_client_describe(PyObject *module, PyObject *const *args, Py_ssize_t given)
-{
-    snib_client *client;
-    const char *name;
-    size_t name_len, used;
-    uint32_t found;
-    snib_error err;
-    char *buffer;
-    PyObject *lines = NULL;
-    int rc;
-
-    (void)module;
-    if (snib__py_check_count(given, 2) || snib__py_text(args[1], SNIB_ENAME, &name, &name_len))
-        return NULL;
-    client = snib__py_client_get(args[0]);
-    buffer = PyMem_Malloc(snib__py_list_bytes);
-    if (!buffer)
-        return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS rc = snib_client_describe(client, name, name_len, buffer,
-                                                     snib__py_list_bytes, &used, &found, &err);
-    Py_END_ALLOW_THREADS if (rc == SNIB_OK) lines = snib__py_texts(buffer, found);
-    else snib__py_raise_error(&err);
-    PyMem_Free(buffer);
-    return lines;
-}
-
 PyMethodDef snib__py_family_calls[] = {
     {"permits_acquire", SNIB__PY_FAST(call_permits_acquire), METH_FASTCALL, NULL},
     {"permits_count", SNIB__PY_FAST(call_permits_count), METH_FASTCALL, NULL},
@@ -158,6 +129,5 @@ PyMethodDef snib__py_family_calls[] = {
     {"semaphore_count", SNIB__PY_FAST(call_semaphore_count), METH_FASTCALL, NULL},
     {"latch_count", SNIB__PY_FAST(call_latch_count), METH_FASTCALL, NULL},
     {"latch_wait", SNIB__PY_FAST(call_latch_wait), METH_FASTCALL, NULL},
-    {"client_describe", SNIB__PY_FAST(call_client_describe), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,8 +1,8 @@
 /* snib.i - the private module snib._core: functions over handles, numbers, text and tuples.
  *
  * Nothing is generated but what this file names; the classes of the package are written by hand.
- * Calls that block, sit on the hot path or return structs are in python_calls.c and
- * python_family.c. */
+ * Calls that block, sit on the hot path or return structs are in python_calls.c, python_family.c
+ * and python_events.c. */
 %module(package="snib") _core
 
 %{
@@ -28,7 +28,9 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
         PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
         return -1;
     }
-    if (PyModule_AddFunctions(m, snib__py_calls) || PyModule_AddFunctions(m, snib__py_family_calls))
+    if (PyModule_AddFunctions(m, snib__py_calls) ||
+        PyModule_AddFunctions(m, snib__py_family_calls) ||
+        PyModule_AddFunctions(m, snib__py_event_calls))
         return -1;
 %}
 
@@ -96,6 +98,10 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 
 %typemap(in) (const char *name, size_t name_len) {
     if (snib__py_text($input, SNIB_ENAME, &$1, &$2))
+        SWIG_fail;
+}
+%typemap(in) (const char *pattern, size_t pattern_len) {
+    if (snib__py_text($input, SNIB_EINVAL, &$1, &$2))
         SWIG_fail;
 }
 %typemap(in) const char *url {
@@ -204,6 +210,9 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(build_id)
 %wrap(features)
 %wrap(client_id)
+%wrap(client_describe_submit)
+%wrap(client_list_submit)
+%wrap(client_log)
 %wrap(client_ping_submit)
 %wrap(lock_acquire_submit)
 %wrap(lock_info_submit)

@@ -25,7 +25,12 @@ _exiting = False
 
 _new_number = itertools.count(1).__next__
 
-_clients: weakref.WeakSet[BaseClient] = weakref.WeakSet()
+# By identity: a set that other threads fill cannot be gone through.
+_clients: weakref.WeakValueDictionary[int, BaseClient] = weakref.WeakValueDictionary()
+
+
+def living_clients() -> list[BaseClient]:
+    return [client for ref in _clients.valuerefs() if (client := ref()) is not None]
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class BaseClient:
         )
         self._number = _new_number()
         self._begin()
-        _clients.add(self)
+        _clients[id(self)] = self
 
     def _begin(self) -> None:
         """What a face of the package wants to set up."""
@@ -157,15 +162,18 @@ class BaseClient:
         return f"<{type(self).__module__}.Client {self.id}>"
 
 
-def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
+def in_thread(
+    call: Callable[..., T], *arguments: object, in_place: tuple[object, ...] | None = None
+) -> Future[T]:
     """Run a call of the core that cannot be cut into slices in a thread of its own.
 
-    So a signal, or a cancelled task, ends the wait for it and not the call.
+    So a signal, or a cancelled task, ends the wait for it and not the call.  Where no thread can be
+    started, it runs in place, with other arguments if those would block who must not.
     """
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
 
-    def run() -> None:
-        future.set_running_or_notify_cancel()
+    def run(arguments: tuple[object, ...] = arguments) -> None:
         try:
             future.set_result(call(*arguments))
         except BaseException as error:
@@ -176,21 +184,27 @@ def in_thread(call: Callable[..., T], *arguments: object) -> Future[T]:
             run()
         else:
             threading.Thread(target=run, name="snib", daemon=True).start()
-    except RuntimeError:  # nearly exiting: no thread can be started any more
-        run()
+    except RuntimeError:
+        run(arguments if in_place is None else in_place)
     return future
 
 
 def _close_all() -> None:
     global _exiting
     _exiting = True
-    _core.close_at_exit([client._handle for client in _clients], _EXIT_MS)
+    _core.close_at_exit([client._handle for client in living_clients()], _EXIT_MS)
+
+
+def _know_main_thread() -> None:
+    _core.set_main_thread(threading.main_thread().ident or 0)
 
 
 def _drop_all() -> None:
-    for client in list(_clients):
+    _know_main_thread()
+    for client in living_clients():
         client._after_fork()
 
 
+_know_main_thread()
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_drop_all)

@@ -29,8 +29,7 @@ class Client(
 
     def describe(self, name: str) -> Description:
         """Everything the server knows of a name, whatever kind of lock made it."""
-        lines = in_thread(_core.client_describe, self._handle, name).result()
-        return make_description(name, lines)
+        return make_description(name, _core.client_describe(self._handle, name)[1])
 
     def ping(self, timeout: float | None = None) -> None:
         """Connect if need be and ask the server for an answer; None: the client's patience."""
@@ -39,10 +38,10 @@ class Client(
     def list(self, pattern: str = "*") -> builtins.list[str]:
         """The names of the locks that match a pattern of Redis' SCAN, sorted."""
         names: set[str] = set()
-        cursor, found = in_thread(_core.client_list, self._handle, pattern, 0).result()
+        cursor, found = _core.client_list(self._handle, pattern, 0)
         names.update(found)
         while cursor:
-            cursor, found = in_thread(_core.client_list, self._handle, pattern, cursor).result()
+            cursor, found = _core.client_list(self._handle, pattern, cursor)
             names.update(found)
         return sorted(names)
 

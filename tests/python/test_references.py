@@ -12,7 +12,9 @@ import gc
 import os
 import select
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import pytest
 
@@ -129,6 +131,19 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
     def dropped() -> None:
         _core.hold_drop(_core.acquire(free, 0, -1))
 
+    def settled() -> None:
+        """A result, one that nobody waits for, and a hold that nobody waits for."""
+        told: Future[tuple[int, object]] = Future()
+        number = token()
+        _core.lock_info_submit(busy, queue, number)
+        _core.lock_info_submit(busy, queue, token())
+        _core.lock_acquire_submit(free, 0, -1, queue, token())
+        waiting, events = {number: told}, 0
+        while events < 3:
+            assert select.select([_core.queue_fd(queue)], [], [], PATIENCE)[0]
+            events += _core.queue_settle(queue, waiting, print)  # type: ignore[arg-type]
+        assert told.result()[0] == 0 and not waiting
+
     def submitted(take: Callable[[_core.QueueHandle, int], int]) -> Call:
         return drained(queue, lambda: take(queue, token()))
 
@@ -144,8 +159,13 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         ],
         "client_close": [],  # by test_connections
         "client_describe": [lambda: _core.client_describe(c, "busy")],
+        "client_describe_submit": [
+            submitted(lambda q, t: _core.client_describe_submit(c, "busy", q, t))
+        ],
         "client_id": [lambda: _core.client_id(c)],
         "client_list": [lambda: _core.client_list(c, "*", 0)],
+        "client_list_submit": [submitted(lambda q, t: _core.client_list_submit(c, "*", 0, q, t))],
+        "client_log": [lambda: _core.client_log(c, queue, 3), lambda: _core.client_log(c, queue, 0)],
         "client_open": [],  # by test_connections
         "client_ping_submit": [submitted(lambda q, t: _core.client_ping_submit(c, -1, q, t))],
         "client_stats": [lambda: _core.client_stats(c)],
@@ -200,7 +220,11 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             submitted(lambda q, t: _core.permits_count_submit(p, 0, 0, q, t))
         ],
         "ping": [lambda: _core.ping(c, -1)],
-        "queue_cork": [lambda: _core.queue_cork(queue)],
+        "queue_cork": [lambda: (_core.queue_cork(queue), _core.queue_uncork(queue))],
+        "queue_settle": [
+            settled,
+            lambda: _core.queue_settle(queue, {}, print),
+        ],
         "queue_uncork": [lambda: _core.queue_uncork(queue)],
         "queue_drain": [lambda: _core.queue_drain(queue)],
         "queue_fd": [lambda: _core.queue_fd(queue)],
@@ -216,6 +240,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             submitted(lambda q, t: _core.semaphore_count_submit(s, 0, 0, q, t))
         ],
         "set_errors": [lambda: _core.set_errors(snib._errors.make)],
+        "set_main_thread": [lambda: _core.set_main_thread(threading.main_thread().ident or 0)],
     }
 
 
@@ -247,7 +272,7 @@ def test_wrong_calls(calls: dict[str, list[Call]]) -> None:
     """With too few arguments, and with objects of another kind in all places."""
     for name in NAMES:
         function = getattr(_core, name)
-        if name in ("set_errors", "close_at_exit"):
+        if name in ("set_errors", "set_main_thread", "close_at_exit"):
             continue
         wrong = [[junk] * count for junk in (object(), None, 2**70, "\ud800") for count in range(6)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import contextlib
 import weakref
 from asyncio import AbstractEventLoop, current_task, get_running_loop
 from types import TracebackType
@@ -20,6 +19,18 @@ from ._loop import OK, Loop
 from ._permits import Latch, Permits, Semaphore
 
 
+Loops = dict[int, weakref.ref[Loop]]
+
+
+def _living(loops: Loops) -> list[Loop]:
+    return [loop for known in list(loops.values()) if (loop := known()) is not None]
+
+
+def _detach(loops: Loops) -> None:
+    for loop in _living(loops):
+        loop.detach_soon()
+
+
 class Client(
     Factories[
         Lock, RLock, FairLock, FencedLock, SpinLock, PlainLock, RWLock, Semaphore, Permits, Latch
@@ -33,7 +44,9 @@ class Client(
     )
 
     def _begin(self) -> None:
-        self._loops: dict[int, weakref.ref[Loop]] = {}
+        self._loops: Loops = {}
+        # A client that is dropped in a loop that lives on leaves nothing there.
+        weakref.finalize(self, _detach, self._loops).atexit = False
 
     def _task(self) -> object | None:
         """The task that runs now."""
@@ -57,20 +70,19 @@ class Client(
         self._loops[id(running)] = weakref.ref(loop)
         return loop
 
-    def _living_loops(self) -> builtins.list[Loop]:
-        loops = [known() for known in list(self._loops.values())]
-        return [loop for loop in loops if loop is not None]
-
     def _after_fork(self) -> None:
         # The reader stays registered: the child's selector may be the parent's very own epoll.
-        for loop in self._living_loops():
+        for loop in _living(self._loops):
             del loop.queue
         self._loops.clear()
 
     async def describe(self, name: str) -> Description:
         """Everything the server knows of a name, whatever kind of lock made it."""
-        lines = in_thread(_core.client_describe, self._handle, name)
-        return make_description(name, await asyncio.wrap_future(lines))
+        submit = _core.client_describe_submit
+        code, value = await self._loop().run(submit, self._handle, name)
+        if code != OK:
+            raise value
+        return make_description(name, value[1])
 
     async def ping(self, timeout: float | None = None) -> None:
         """Connect if need be and ask the server for an answer; None: the client's patience."""
@@ -87,8 +99,11 @@ class Client(
         names: set[str] = set()
         cursor = 0
         while True:
-            step = in_thread(_core.client_list, self._handle, pattern, cursor)
-            cursor, found = await asyncio.wrap_future(step)
+            submit = _core.client_list_submit
+            code, value = await self._loop().run(submit, self._handle, pattern, cursor)
+            if code != OK:
+                raise value
+            cursor, found = value
             names.update(found)
             if not cursor:
                 return sorted(names)
@@ -99,15 +114,11 @@ class Client(
         Raises Timeout if a release was not confirmed in time (None: the client's patience); then
         its lease will end it.  A cancelled close goes on.
         """
-        closing = in_thread(self._end, wait_ms(timeout))
-        await asyncio.wait([asyncio.wrap_future(closing)])
-        for loop in self._living_loops():
-            if loop.loop is get_running_loop():
-                loop.detach()
-            else:
-                with contextlib.suppress(RuntimeError):  # it was closed
-                    loop.loop.call_soon_threadsafe(loop.detach)
-        closing.result()
+        loops = self._loops
+        closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
+        # Whoever waits here or not.  The loop's last events come before the answer does.
+        closing.add_done_callback(lambda _: _detach(loops))
+        await asyncio.shield(asyncio.wrap_future(closing))
 
     async def __aenter__(self) -> Client:
         return self

@@ -15,7 +15,6 @@ from ._guard import Guard, NoGuard
 if TYPE_CHECKING:
     from ._lock import Hold
 
-_DONE = 1
 OK, BUSY, TIMEDOUT, NOT_HELD = 0, 1, 2, 6
 
 Result = tuple[int, Any]
@@ -25,7 +24,8 @@ class Loop:
     """A client's queue in one running loop.
 
     A loop does not tell when it closes, but it lets go of its readers: as nobody else owns this for
-    long, queue and waiting operations end with the loop.
+    long, queue and waiting operations end with the loop.  Where the loop lives on, they end when
+    the client is closed or collected: see detach().
     """
 
     def __init__(self, client: BaseClient, loop: AbstractEventLoop) -> None:
@@ -61,22 +61,13 @@ class Loop:
             _core.hold_drop(future.result()[1])
 
     def _drain(self) -> int:
-        events = _core.queue_drain(self.queue)
-        for kind, token, code, value in events:
-            if kind == _DONE:
-                future = self.waiting.pop(token, None)
-                if future is None or future.done():
-                    _core.hold_drop(value)
-                else:
-                    future.set_result((code, value))
-            elif isinstance(value, int):
-                self.end_losses(value, True)
-        if events and not self.corked:
+        count = _core.queue_settle(self.queue, self.waiting, self.end_losses)
+        if count and not self.corked:
             # The tasks woken above run before the uncork: what they submit leaves in one go.
             self.corked = True
             _core.queue_cork(self.queue)
             self.loop.call_soon(self._uncork)
-        return len(events)
+        return count
 
     def _uncork(self) -> None:
         self.corked = False
@@ -110,7 +101,12 @@ class Loop:
         return NoGuard() if hold._lock.kind == "semaphore" else Guard(hold)
 
     def detach(self) -> None:
-        """In the loop's thread, after the client was closed: the last events, then no more."""
+        """In the loop's thread, after the client has ended: the last events, then no more."""
         while self._drain():
             pass
         self.loop.remove_reader(_core.queue_fd(self.queue))
+
+    def detach_soon(self) -> None:
+        """The same from any thread; nothing is left to do for a loop that was closed."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.detach)
