@@ -128,8 +128,8 @@ class BasePermits(BaseHoldable[H]):
         if n is None:
             return [self._take(caller)]
         kept = self._kept()
-        holds, missing = kept.take_permits(caller, _kinds.permits(n))
-        if not missing:
+        holds = kept.take_permits(caller, _kinds.permits(n))
+        if holds:
             return holds
         if kept.count() < n:
             raise self._not_held()

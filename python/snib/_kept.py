@@ -49,23 +49,24 @@ class Kept(Generic[H]):
             for number, entry in self._holds.copy().items()
         )
 
-    def take_permits(self, caller: int, wanted: int) -> tuple[list[H], int]:
-        """Holds of so many permits in all, in the order of take(), and how many are still missing.
+    def take_permits(self, caller: int, wanted: int) -> list[H]:
+        """Holds of so many permits in all, if possible in the order of take(); none if it is not.
 
-        Then nothing is taken.
+        What was acquired together stays together.
         """
-        taken: list[tuple[int, H, int]] = []
+        sums: dict[int, list[int]] = {0: []}
         for number in self._order(caller, True):
             permits = self._holds.get(number, (0, None, wanted + 1))[2]
-            entry = self._pop(number) if permits <= wanted else None
-            if entry is not None:
-                taken.append(entry)
-                wanted -= entry[2]
-        if wanted:
-            for entry in reversed(taken):
+            for total, numbers in [*sums.items()]:
+                if total + permits <= wanted:
+                    sums.setdefault(total + permits, [*numbers, number])
+        numbers = sums.get(wanted, [])
+        taken = [entry for number in numbers if (entry := self._pop(number)) is not None]
+        if len(taken) < len(numbers):  # another thread was faster
+            for entry in taken:
                 self.keep(*entry)
-            taken.clear()
-        return [hold for _, hold, _ in taken], wanted
+            return self.take_permits(caller, wanted)
+        return [hold for _, hold, _ in taken]
 
     def count(self) -> int:
         """How many permits there are in all."""
