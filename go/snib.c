@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f0c1a400fc503ca5"
+#define SNIB_BUILD_ID "4460aaadc9f1aaf0"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -13221,7 +13221,7 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    bool gives_way = gate->wait && !op->once && snib__turn_is_theirs(gate->wait, op, now);
+    bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
         if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);
@@ -13516,10 +13516,11 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     turn_offer(wait, now);
 }
 
-/* Is the first waiter to give way?  Not if its own time would be over before. */
+/* Is the first waiter to give way?  Not if its own time would be over before, or if it has only one try. */
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
 {
-    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until;
+    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
+           !op->once;
 }
 
 /* Sleep while it is a stranger's turn.  False: out of memory. */

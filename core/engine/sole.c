@@ -66,7 +66,7 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
 {
     struct snib__gate *gate = op->gate;
     struct snib__hold *hold = op->hold;
-    bool gives_way = gate->wait && !op->once && snib__turn_is_theirs(gate->wait, op, now);
+    bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
         if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);

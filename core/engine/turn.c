@@ -105,10 +105,11 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     turn_offer(wait, now);
 }
 
-/* Is the first waiter to give way?  Not if its own time would be over before. */
+/* Is the first waiter to give way?  Not if its own time would be over before, or if it has only one try. */
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
 {
-    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until;
+    return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
+           !op->once;
 }
 
 /* Sleep while it is a stranger's turn.  False: out of memory. */

@@ -155,6 +155,19 @@ def java_contended(threads: int, processes: int = 1, mode: str = "contended") ->
     return Seat(("java",), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
 
 
+def mixed(ours: int, theirs: int) -> Seat:
+    """A process of ours with so many threads beside one of Redisson's, in this order."""
+
+    def argvs(s: Setting) -> list[list[str]]:
+        oracle = s.oracle()
+        return [
+            s.c("contend", "mutex", ours, 0, oracle),
+            s.java("contended", theirs, 0, oracle),
+        ]
+
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
+
+
 def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
     """So many processes of ours and as many of Redisson's, in this order, in one queue."""
 
@@ -214,14 +227,24 @@ def told(seat: str, what: str, name: str, goal: float | None, unit: str) -> Chec
     return Check(what, "", (seat,), lambda r: r[seat].extra[name], goal, most=True, unit=unit)
 
 
-def jain(seat: str) -> Check:
+def jain(seat: str, goal: float | None = None) -> Check:
     """Fairness among threads: 1 if all got the same share, 1/n if one got everything."""
 
     def value(r: Round) -> float:
         each = r[seat].extra["each"]
         return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
 
-    return Check(f"fairness of {seat} (Jain)", "", (seat,), value, None, unit="")
+    return Check(f"fairness of {seat} (Jain)", "", (seat,), value, goal, unit="")
+
+
+def equal_part(seat: str, ours: int, theirs: int) -> Check:
+    """What Redisson's threads, which answer last, got of what so many of so many would have got."""
+
+    def value(r: Round) -> float:
+        each = r[seat].extra["each"]
+        return sum(each[ours:]) / sum(each) / (theirs / (ours + theirs))
+
+    return Check("Redisson's share, of an equal part", "", (seat,), value, 0.25)
 
 
 def share_of_changes(seat: str) -> Check:
@@ -358,9 +381,18 @@ def contended_rows() -> list[Row]:
                     commands("snib", "commands a lock", "", most),
                     commands("redisson", "commands a lock, Redisson's", "", None),
                     throughput("snib", ("redisson",), "Redisson", faster),
-                    jain("snib"),
+                    jain("snib", 0.95),
                     jain("redisson"),
                 ],
+            )
+        )
+    for ours, theirs in ((6, 3), (1, 1)):
+        rows.append(
+            Row(
+                f"mixed{ours}",
+                f"one lock, {ours} thread{'s' if ours > 1 else ''} of ours, {theirs} of Redisson's",
+                {"both": mixed(ours, theirs)},
+                [equal_part("both", ours, theirs), jain("both")],
             )
         )
     rows.append(
@@ -371,7 +403,7 @@ def contended_rows() -> list[Row]:
             [
                 commands("snib", "commands a hand-over", "", 17),
                 share_of_changes("snib"),
-                jain("snib"),
+                jain("snib", 0.95),
             ],
         )
     )

@@ -93,6 +93,68 @@ MUTANTS = [
         "redis.pcall('hexists', KEYS[i], ARGV[i + 1])",
         "redis.pcall('exists', KEYS[i])",
     ),
+    # Strangers and their turns
+    Mutant(
+        "whoever has released comes before strangers",
+        "engine/turn.c",
+        "return wait->owed > 0 && now",
+        "return false && wait->owed > 0 && now",
+    ),
+    Mutant(
+        "a contested chain is as long as any",
+        "engine/sole.c",
+        "if (snib__turn_contested(wait) && ",
+        "if (false && snib__turn_contested(wait) && ",
+    ),
+    Mutant(
+        "who only listens is waited for each time",
+        "engine/turn.c",
+        "wait->absent += wait->owed;",
+        "wait->absent += 0;",
+    ),
+    Mutant(
+        "a chain of hand-overs for 10 s",
+        "engine/sole.c",
+        "(10 * SNIB__MS) /* hand-overs in a row",
+        "(10000 * SNIB__MS) /* hand-overs in a row",
+    ),
+    Mutant(
+        "a doubtful hand-over to who has left is forgotten",
+        "engine/sole.c",
+        "else if (next->flags & SNIB__RESENT)",
+        "else if (false && (next->flags & SNIB__RESENT))",
+    ),
+    # Promptness and places
+    Mutant(
+        "who wants little is not told that who wanted much has left",
+        "engine/share.c",
+        "if ((!awake && snib__chan_on(wait)) || left)",
+        "if (!awake && snib__chan_on(wait) && !(left && false))",
+    ),
+    Mutant(
+        "a fair lock without its token is given out",
+        "engine/place.c",
+        "|| hold->lease_ms || untold)",
+        "|| hold->lease_ms || (untold && false))",
+    ),
+    Mutant(
+        "a place is pushed by more than the time that has passed",
+        "lua/fair_acquire.lua",
+        "                redis.call('hset', KEYS[4], 'push', now)\n",
+        "",
+    ),
+    Mutant(
+        "one try beside the own release is busy",
+        "engine/gate.c",
+        "(active && active->phase != SNIB__RELEASING && active->op)",
+        "(active && active->op)",
+    ),
+    Mutant(
+        "a writer after dead readers has no TTL",
+        "lua/write_acquire.lua",
+        "if not mine or left < tonumber(ARGV[2]) then",
+        "if left < tonumber(ARGV[2]) then",
+    ),
     # Owners and counts
     Mutant(
         "one owner number for all attempts",
@@ -545,8 +607,8 @@ MUTANTS = [
     Mutant(
         "a node votes although it has lost its memory",
         "api/group.c",
-        ".vote_ms = c->parts->vote_ms}",
-        ".vote_ms = 0}",
+        ".vote_ms = c->parts->vote_ms,",
+        ".vote_ms = 0,",
     ),
     Mutant(
         "a failed round undoes nothing",

@@ -288,6 +288,11 @@ static void live(void)
         peer_leave(sim.peers[i]);
     }
     run_until(sim.now + sim.lease + 1000 * SNIB__MS + SIM_PRIVATE);
+    for (int i = 0; i < sim.name_count; i++) {
+        if (sim.names[i].queue_torn) { /* half a queue lives as long as its last place and that */
+            run_until(sim.now + SIM_PRIVATE);
+        }
+    }
     check_end();
 }
 

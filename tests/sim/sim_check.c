@@ -426,6 +426,11 @@ static bool may_stay(const model_key *key)
         const struct sim_name *name = &sim.names[i];
         bool counts = name->family == FAMILY_SEMAPHORE || name->family == FAMILY_PERMITS;
         const char *text = counts ? name->text : name->token;
+        /* Redisson's half of a queue has no TTL. */
+        bool half = name->queue_torn && name->alien;
+        if (half && (is_named(key, name->queue) || is_named(key, name->places))) {
+            return true;
+        }
         if (is_named(key, text) || (name->claim_count == 0 && is_named(key, name->taken))) {
             return true;
         }

@@ -115,7 +115,7 @@ void crowd_check(void)
         sim_fail("engines share the lock with a Jain index of %.2f",
                  ours * ours / (sim.slot_count * squares));
     }
-    if (sim.unused > (sim.now - sim.calm_at) * 3 / 5) {
+    if (sim.unused > (sim.now - sim.calm_at) * 3 / 4) {
         sim_fail("the lock was free for %llu ms of %llu although somebody waited",
                  (unsigned long long)(sim.unused / SNIB__MS),
                  (unsigned long long)((sim.now - sim.calm_at) / SNIB__MS));

@@ -64,8 +64,11 @@ static void strike_name(int fault)
         forget_tokens();
     } else if (fault == FAULT_EVICT) {
         const char *keys[] = {name->text, name->text, name->token, name->taken};
-        const char *key = keys[sim_draw(name->family == FAMILY_FAIR ? 2 : 4)];
-        model_delete(sim.model, sim.database, key, strlen(key));
+        const char *fair[] = {name->text, name->queue, name->places, name->beats};
+        uint64_t which = sim_draw(4);
+        const char *key = name->family == FAMILY_FAIR ? fair[which] : keys[which];
+        bool gone = model_delete(sim.model, sim.database, key, strlen(key));
+        name->queue_torn |= gone && name->family == FAMILY_FAIR && which > 0;
         name->last_token = 0;
         name->tokens_lost_at = sim.now;
     } else {

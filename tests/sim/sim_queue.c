@@ -179,8 +179,9 @@ static void trace_queue(const struct sim_name *name, const struct sim_place *pla
 void queue_check(struct sim_name *name, const struct sim_claim *came, int cause)
 {
     struct sim_place now[SIM_PLACES];
+    bool torn = name->queue_torn;
     int n = read_queue(name, now), at = 0;
-    if (!name->queue_torn && cause != CAUSE_MEMORY) {
+    if (!torn && cause != CAUSE_MEMORY) {
         if (came != NULL) {
             check_turn(name, came);
         }

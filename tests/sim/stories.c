@@ -249,6 +249,25 @@ static void cancel(struct waiter *waiter)
     settle();
 }
 
+/* What a stopped process has sent for its locks is executed, but its connection ends before any answer. */
+static void lose_answers(struct actor *actor)
+{
+    struct snib__buf *out = snib__engine_output(actor->engine, SNIB__COMMAND);
+    model_input(server, actor->links[SNIB__COMMAND], out->data + out->head, snib__buf_size(out));
+    snib__buf_consume(out, snib__buf_size(out));
+    cut(actor, SNIB__COMMAND);
+    snib__engine_link_down(actor->engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+}
+
+/* A stopped process reads its messages, and no more. */
+static void hear(struct actor *actor)
+{
+    const char *bytes;
+    size_t n = model_output(server, actor->links[SNIB__PUBSUB], &bytes);
+    expect(n > 0, "there is no message");
+    snib__engine_input(actor->engine, SNIB__PUBSUB, bytes, n, now);
+}
+
 static bool there_is(const char *name)
 {
     model_key key;
@@ -566,6 +585,134 @@ static void dead_permits(void)
     end_world();
 }
 
+/* A hand-over that may have worked is taken back, although who was to have the lock has left meanwhile. */
+static void doubtful_hand_over(void)
+{
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor();
+    struct waiter *holder = wait_for(a, SNIB_MUTEX, "orders");
+    struct waiter *next = wait_for(a, SNIB_MUTEX, "orders");
+    a->stopped = true;
+    release(holder);
+    lose_answers(a);
+    model_set_faults(server, MODEL_MISCONF);
+    a->stopped = false;
+    cancel(next);
+    run_for(SECOND);
+    model_set_faults(server, 0);
+    run_for(2 * SECOND);
+    struct waiter *other = wait_for(b, SNIB_MUTEX, "orders");
+    run_for(SECOND);
+    expect(other->code == SNIB_OK, "the lock stays with a waiter that has left");
+    end_world();
+}
+
+/* The answer to a try that was cancelled is news for those who want less. */
+static void cancelled_wish(void)
+{
+    begin_world();
+    struct actor *a = new_actor(), *b = new_actor();
+    struct snib__gate *gate = snib__gate_get(b->engine, SNIB_PERMITS, "orders", 6);
+    struct snib__acquire one = {.wait = SNIB__NEVER, .permits = 1};
+    struct snib__acquire all = {.wait = SNIB__NEVER, .permits = 3};
+    struct waiter *held[3];
+    int32_t code;
+    struct snib__op *op = snib__engine_count(b->engine, gate, SNIB_COUNT_INIT, 3, now, &code);
+    op->token = WAITERS - 1;
+    settle();
+    for (int i = 0; i < 3; i++) {
+        held[i] = acquire(b, SNIB_PERMITS, "orders", 6, one);
+    }
+    struct waiter *much = acquire(a, SNIB_PERMITS, "orders", 6, all);
+    struct waiter *little = acquire(a, SNIB_PERMITS, "orders", 6, one);
+    run_for(SECOND / 2);
+    a->stopped = true;
+    release(held[0]);
+    hear(a);
+    a->stopped = false;
+    cancel(much);
+    expect(little->code == SNIB_OK, "who wants little waits for who wanted much and has left");
+    end_world();
+}
+
+/* Fair and fenced: whoever was granted the lock without a token asks for one. */
+static void lost_counter(void)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        begin_world();
+        struct actor *a = new_actor(), *b = new_actor();
+        struct snib__acquire how = {.wait = SNIB__NEVER, .options = SNIB_LOCK_FENCED};
+        struct waiter *holder = acquire(a, SNIB_FAIR, "orders", 6, how);
+        struct waiter *next = acquire(apart ? b : a, SNIB_FAIR, "orders", 6, how);
+        run_for(SECOND / 10);
+        model_delete(server, 0, "redisson_lock_token:{orders}", 28);
+        release(holder);
+        run_for(SECOND / 10);
+        expect(next->code == SNIB_OK, "the next was not told");
+        expect(next->hold->fencing > 0, "a fenced lock has no token");
+        release(next);
+        end_world();
+    }
+}
+
+/* The place of who waits is kept alive by as much as the time that passes. */
+static void kept_places(void)
+{
+    begin_world();
+    wait_for(new_actor(), SNIB_FAIR, "orders");
+    wait_for(new_actor(), SNIB_FAIR, "orders");
+    for (int i = 0; i < 20; i++) {
+        model_text owner, score;
+        run_for(SECOND);
+        expect(model_field_at(server, 0, "redisson_lock_timeout:{orders}", 30, 0, &owner, &score),
+               "nobody has a place");
+        double left = (strtod(score.p, NULL) - (double)((EPOCH_NS + now) / SNIB__MS)) / 1000;
+        expect(left > 1 && left < 5.5, "a place ends in %.3f s", left);
+    }
+    end_world();
+}
+
+/* One try beside the release of the same process: the server is asked, after it. */
+static void try_beside_release(void)
+{
+    begin_world();
+    struct actor *a = new_actor();
+    struct waiter *holder = wait_for(a, SNIB_MUTEX, "orders");
+    a->stopped = true;
+    release(holder);
+    struct waiter *once = acquire(a, SNIB_MUTEX, "orders", 6, (struct snib__acquire){0});
+    a->stopped = false;
+    settle();
+    expect(once->code == SNIB_OK, "a lock that is given back is called busy");
+    release(once);
+    expect_nothing_left();
+    end_world();
+}
+
+/* A writer comes after readers whose leases are over, though the lock itself would live longer than its own. */
+static void late_readers(void)
+{
+    begin_world();
+    model_key key;
+    struct actor *reader = new_actor(), *writer = new_actor();
+    struct snib__acquire longer = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+    struct snib__acquire shorter = {.wait = SNIB__NEVER, .lease = 10 * SECOND};
+    acquire(reader, SNIB_READ, "orders", 6, longer);
+    kill_actor(reader);
+    for (size_t i = 0; model_key_at(server, i, &key); i++) {
+        if (key.type == MODEL_STRING) {
+            model_delete(server, 0, key.name.p, key.name.n);
+            break;
+        }
+    }
+    struct waiter *writes = acquire(writer, SNIB_WRITE, "orders", 6, shorter);
+    expect(writes->code == SNIB_OK, "readers whose leases are over keep a writer out");
+    kill_actor(writer);
+    run_for(11 * SECOND);
+    expect(!there_is("orders"), "a writer's lock has outlived its lease");
+    end_world();
+}
+
 static void lone_spinner(void)
 {
     begin_world();
@@ -602,6 +749,12 @@ int main(int argc, char **argv)
         {"opposite orders", opposite_orders},
         {"dead permits", dead_permits},
         {"lone spinner", lone_spinner},
+        {"doubtful hand-over", doubtful_hand_over},
+        {"cancelled wish", cancelled_wish},
+        {"lost counter", lost_counter},
+        {"kept places", kept_places},
+        {"try beside release", try_beside_release},
+        {"late readers", late_readers},
     };
     int told = 0;
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
