@@ -43,6 +43,7 @@ from ._lock import (
     WriteLock,
 )
 from ._permits import Latch, Permits, Semaphore
+from ._process import release_on_sigterm
 from ._queue import Event, Queue
 from ._several import MultiLock, QuorumLock
 from ._sync import Client
@@ -98,6 +99,7 @@ __all__ = [
     "aio",
     "connect",
     "fencing",
+    "release_on_sigterm",
 ]
 __all__ += _codes.__all__
 

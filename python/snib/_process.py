@@ -1,0 +1,117 @@
+"""The end of the process: of multiprocessing's children, and by SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType, ModuleType
+from typing import Any
+
+from . import _client
+from ._error import Error
+
+# ---- multiprocessing -----------------------------------------------------------------------------
+
+
+class _Anchor:
+    """What multiprocessing's registry keeps a weak reference to."""
+
+
+_anchor = _Anchor()
+_watched = False
+
+
+def _end_of_child() -> None:
+    """A child of multiprocessing ends by os._exit(), without atexit's handlers."""
+    current = threading.current_thread()
+    for thread in threading.enumerate():  # as the child would, but under their locks
+        if thread is not current and not thread.daemon:
+            thread.join()
+    _client._close_all()
+
+
+def _arm(_: object) -> None:
+    """Have a child of multiprocessing give back what it holds when it ends."""
+    util: Any = sys.modules["multiprocessing.util"]
+    util.Finalize(None, _end_of_child, exitpriority=-100)
+
+
+def _watch_multiprocessing() -> None:
+    """In a process that may be, or may become, a child of multiprocessing.
+
+    A child calls what is registered for "after fork" when it begins, however it was started; what
+    is imported later finds that it is in a child.  Without multiprocessing nothing is imported.
+    """
+    global _watched
+    util: Any = sys.modules.get("multiprocessing.util")
+    process: ModuleType | None = sys.modules.get("multiprocessing.process")
+    if util is None or process is None or _watched:
+        return
+    _watched = True  # in children, too, who inherit the registry
+    util.register_after_fork(_anchor, _arm)
+    if process.parent_process() is not None:
+        _arm(_anchor)
+
+
+# ---- SIGTERM -------------------------------------------------------------------------------------
+
+_before: Any = signal.SIG_DFL  # what release_on_sigterm() found
+
+
+def release_on_sigterm() -> None:
+    """Have SIGTERM give back what this process holds, and then do what it did before.
+
+    Off until it is called, in the main thread.  When SIGTERM comes every client of the process is
+    closed, which takes a second at most: holds are released, waits end.  Then the handler that
+    was there is called; where there was none, the signal ends the process.  Without this call a
+    process that SIGTERM ends leaves its locks to their leases.
+
+    Call it after other libraries have set their handlers, and after asyncio's
+    loop.add_signal_handler(), whose callback still runs.  Where the handler that is there winds
+    the program up in good order, so that with statements and atexit release, this call is not
+    needed; with it, work that still runs learns from its hold (lost, check()) that the lock has
+    gone.  A SIGTERM that is ignored stays ignored.
+
+    Python runs handlers in the main thread between two steps of the program: C code that does not
+    return delays this one.  To call it again is fine.  The child of a fork gives back its own.
+
+    ValueError    called in another thread than the main one
+    RuntimeError  the handler that is there was not set from Python, so it cannot be called
+    """
+    global _before
+    if threading.current_thread() is not threading.main_thread():
+        raise ValueError("release_on_sigterm() works in the main thread only")
+    found = signal.getsignal(signal.SIGTERM)
+    if found is None:
+        raise RuntimeError("SIGTERM has a handler that was not set from Python")
+    if found is not signal.SIG_IGN and found is not _on_sigterm:
+        _before = found
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _close_each() -> None:
+    """Give back what is held while the program goes on."""
+    end = time.monotonic() + _client._EXIT_MS / 1000
+    for client in list(_client._clients):
+        left = max(0.0, end - time.monotonic())
+        with contextlib.suppress(Error):  # what cannot be given back in time has its lease
+            client._end(int(left * 1000))
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    if callable(_before):
+        _close_each()
+        _before(number, frame)
+        return
+    _client._close_all()  # and no other thread goes on meanwhile
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # the first process of a container is not ended by the signal
+
+
+_watch_multiprocessing()
+os.register_at_fork(after_in_child=_watch_multiprocessing)

@@ -1,0 +1,226 @@
+"""Ends that the interpreter does not see: children of multiprocessing, and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import PATIENCE, Program, Server, eventually
+
+# ---- multiprocessing -----------------------------------------------------------------------------
+
+CHILDREN = """
+import sys
+{imports}
+
+URL, method, how = sys.argv[1:]
+
+
+def hold(name):
+    global kept
+    client = snib.Client(URL, lease=600)
+    kept = client.lock(name)
+    assert kept.acquire(timeout=30)
+
+
+def fail(name):
+    hold(name)
+    raise SystemExit(3)
+
+
+def thread(name):
+    def work():
+        hold(name)
+        time.sleep(0.2)
+        kept.release()  # Lost, if the end of the main thread had given it back
+    threading.Thread(target=work).start()
+
+
+def inherited(name):
+    assert shared.acquire(timeout=30)
+
+
+if __name__ == "__main__":
+    shared = snib.Client(URL, lease=600).lock(how)
+    context = multiprocessing.get_context(method)
+    if how == "pool":
+        with context.Pool(2) as pool:
+            pool.map(hold, ["a", "b"])
+            pool.close()
+            pool.join()
+    elif how == "executor":
+        import concurrent.futures
+        with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+            list(pool.map(hold, ["a", "b"]))
+    else:
+        child = context.Process(target=globals()[how], args=("a",))
+        child.start()
+        child.join()
+        assert child.exitcode == (3 if how == "fail" else 0), child.exitcode
+    client = snib.Client(URL)
+    left = [name for name in ("a", "b", how) if client.lock(name).locked()]
+    print(left)
+"""
+
+
+@pytest.mark.parametrize("order", ["snib first", "multiprocessing first"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("how", ["hold", "fail", "thread", "inherited", "pool", "executor"])
+def test_children_of_multiprocessing(
+    server: Server, tmp_path: Path, method: str, how: str, order: str
+) -> None:
+    """What such a child holds when it ends is given back at once."""
+    if how == "inherited" and method != "fork":
+        pytest.skip("nothing is inherited")
+    if how != "hold" and order == "multiprocessing first":
+        pytest.skip("the same")
+    imports = ["import snib", "import multiprocessing"]
+    if order == "multiprocessing first":
+        imports.reverse()
+    imports.append("import threading, time")
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN.replace("{imports}", "\n".join(imports)))
+    done = subprocess.run(
+        [sys.executable, str(program), server.url, method, how],
+        capture_output=True, text=True, timeout=PATIENCE * 2, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+# ---- SIGTERM -------------------------------------------------------------------------------------
+
+TERM = """
+import asyncio, threading
+client, other = snib.connect(URL, lease=600), snib.connect(URL, lease=600)
+hold = client.lock("a").hold()
+kept = other.fair_lock("b")
+assert kept.acquire(timeout=30)
+heard = []
+def old(number, frame):
+    heard.append(number)
+    say("old", number == signal.SIGTERM, snib.connect(URL).lock("a").locked())
+{source}
+"""
+
+WAIT = "say('ready')\nwhile True: time.sleep(60)"
+
+# What is done before the signal, what is heard after it, and how the program ends.
+TERMS = {
+    "default": (f"snib.release_on_sigterm()\n{WAIT}", [], -signal.SIGTERM),
+    "twice": (f"snib.release_on_sigterm(); snib.release_on_sigterm()\n{WAIT}", [], -signal.SIGTERM),
+    "chained": (
+        "signal.signal(signal.SIGTERM, old)\nsnib.release_on_sigterm()\nsay('ready')\n"
+        "while not heard: time.sleep(0.01)\nsay(hold.state.name)",
+        ["old True False", "LOST"],
+        0,
+    ),
+    "exiting handler": (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nsnib.release_on_sigterm()\n" + WAIT,
+        [],
+        5,
+    ),
+    "ignored": (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsnib.release_on_sigterm()\nsay('ready')\n"
+        "input()\nhold.check()\nsay('held')\nhold.release(); kept.release()",
+        ["held"],
+        0,
+    ),
+    "asyncio, after": (
+        "async def main():\n"
+        "    async with snib.aio.connect(URL) as c:\n"
+        "        held = await c.lock('c').hold()\n"
+        "        done = asyncio.Event()\n"
+        "        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)\n"
+        "        snib.release_on_sigterm()\n"
+        "        say('ready')\n"
+        "        await done.wait()\n"
+        "        say(snib.connect(URL).lock('c').locked())\n"
+        "        say(held.state.name)\n"
+        "asyncio.run(main())",
+        ["False", "LOST"],
+        0,
+    ),
+    "asyncio, a body": (
+        "async def main():\n"
+        "    async with snib.aio.connect(URL) as c:\n"
+        "        snib.release_on_sigterm()\n"
+        "        async with c.lock('c'):\n"
+        "            say('ready')\n"
+        "            await asyncio.sleep(600)\n"
+        "signal.signal(signal.SIGTERM, old)\n"
+        "try: asyncio.run(main())\n"
+        "except snib.Lost: say('stopped')",
+        ["old True False", "stopped"],
+        0,
+    ),
+    "in another thread's work": (
+        "def work():\n"
+        "    with other.lock('c'):\n"
+        "        while True: time.sleep(0.001)\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        f"snib.release_on_sigterm()\n{WAIT}",
+        [],
+        -signal.SIGTERM,
+    ),
+    "while it waits": (
+        "threading.Thread(target=lambda: client.lock('b').acquire(), daemon=True).start()\n"
+        f"snib.release_on_sigterm()\nsay('ready')\nother.lock('a').acquire()",
+        [],
+        -signal.SIGTERM,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", TERMS)
+def test_sigterm(server: Server, how: str) -> None:
+    """Everything is given back, then what was there before happens."""
+    source, heard, code = TERMS[how]
+    program = Program(TERM.replace("{source}", source), server.url)
+    assert program.hear() == "ready"
+    program.process.send_signal(signal.SIGTERM)
+    if how == "ignored":
+        program.tell()
+    output, errors = program.process.communicate(timeout=PATIENCE)
+    assert (program.process.returncode, output.splitlines()) == (code, heard), errors
+
+
+def test_sigterm_in_a_child(server: Server) -> None:
+    """A forked child gives back its own; its parent's stay."""
+    program = Program(
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "client = snib.connect(URL, lease=600)\nhold = client.lock('a').hold()\n"
+        "snib.release_on_sigterm()\npid = os.fork()\n"
+        "if pid == 0:\n    client.lock('b').acquire()\n    say('ready')\n    time.sleep(600)\n"
+        "input()\nos.kill(pid, signal.SIGTERM)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM\n"
+        "hold.check()\nsay(client.lock('b').locked())\nhold.release()",
+        server.url,
+    )
+    assert program.hear() == "ready"
+    program.tell()
+    assert program.end() == "False\n"
+
+
+def test_sigterm_is_off_by_default(server: Server) -> None:
+    program = Program(TERM.replace("{source}", WAIT), server.url)
+    assert program.hear() == "ready"
+    program.process.send_signal(signal.SIGTERM)
+    program.process.communicate(timeout=PATIENCE)
+    assert server.admin.exists("a", "b") == 2
+    server.admin.flushall()
+
+
+def test_sigterm_wants_the_main_thread(server: Server) -> None:
+    program = Program(
+        "import threading\n"
+        "def call():\n"
+        "    try: snib.release_on_sigterm()\n"
+        "    except ValueError: say('refused')\n"
+        "t = threading.Thread(target=call); t.start(); t.join()",
+        server.url,
+    )
+    assert program.end() == "refused\n"
