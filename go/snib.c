@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4460aaadc9f1aaf0"
+#define SNIB_BUILD_ID "f883315625345a4a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -4889,7 +4889,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)
 {
-    int code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    int code = SNIB_ENOMEM;
     char *text = malloc(MEMBERS_TEXT_MAX);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!text || !lock)
@@ -4923,7 +4923,7 @@ fail:
     }
     free(text);
     free(lock);
-    return code;
+    return code == SNIB_ENOMEM ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
@@ -7789,6 +7789,11 @@ struct snib__endpoint { /* one link of a node */
     bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
+    /* PUBSUB, while it is ready: */
+    snib__time
+        heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
+    uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */
+    uint32_t ping_in; /* so many answers come before the ping's, and its own; 0: none is asked */
 };
 
 /* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
@@ -7893,6 +7898,7 @@ bool snib__node_silent(const struct snib__engine *e, snib__time now);
 void snib__node_want(struct snib__engine *e, int link, snib__time now);
 void snib__node_tick(struct snib__engine *e, snib__time now);
 snib__time snib__node_deadline(const struct snib__engine *e);
+snib__time snib__node_reply_timeout(const struct snib__engine *e);
 void snib__node_fail_ops(struct snib__engine *e, snib__time now);
 
 /* gate.c */
@@ -7993,6 +7999,8 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
 int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
+snib__time snib__chan_deadline(const struct snib__engine *e); /* of the silence of the link */
+bool snib__chan_silent(struct snib__engine *e, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
 bool snib__chan_needed(const struct snib__engine *e);
 void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
@@ -8969,10 +8977,10 @@ static const struct snib__script_text {
      "    return longest > 0\n"
      "end\n"
      "local function release(kind, lock, own)\n"
-     "    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1\n"
      "    if kind == 'r' then\n"
      "        redis.call('del', own)\n"
      "    end\n"
+     "    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1\n"
      "    if not held or kind == 's' then\n"
      "        return nil, held\n"
      "    elseif kind == 'm' or kind == 'f' then\n"
@@ -8986,11 +8994,16 @@ static const struct snib__script_text {
      "    end\n"
      "    return '1', true\n"
      "end\n"
-     "local messages, held = {}, 0\n"
+     "local messages, held, refused = {}, 0, nil\n"
      "for i = 1, #kinds do\n"
-     "    local message, was = release(string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])\n"
-     "    messages[i] = message\n"
-     "    held = held + (was and 1 or 0)\n"
+     "    local done, message, was = pcall(release, string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])\n"
+     "    if done then\n"
+     "        messages[i] = message\n"
+     "        held = held + (was and 1 or 0)\n"
+     "    else\n"
+     "        local text = type(message) == 'table' and message.err or tostring(message)\n"
+     "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
+     "    end\n"
      "end\n"
      "for i = 1, #kinds do\n"
      "    if messages[i] then\n"
@@ -9000,8 +9013,11 @@ static const struct snib__script_text {
      "        end\n"
      "    end\n"
      "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
      "return held == 0 and 0 or held == #kinds and 1 or 2\n",
-     1772, "c92d4a202149dc224199996e8b5ca35bd4b70e3e"},
+     2073, "e74b2ed507361bbfdff576dc319146dc686af9b4"},
     {"multi_renew",
      "local lease = tonumber(ARGV[1])\n"
      "local at = 0\n"
@@ -9148,16 +9164,22 @@ static const struct snib__script_text {
      "return nil\n",
      649, "8d871e4f8977de6b1ce360f79450ae07e3f0e782"},
     {"mutexes_release",
-     "local call, pcall = redis.call, redis.pcall\n"
-     "local owner, released = ARGV[1], 0\n"
+     "local pcall = redis.pcall\n"
+     "local owner, released, refused = ARGV[1], 0, nil\n"
      "for i = 1, #KEYS do\n"
-     "    if call('hdel', KEYS[i], owner) == 1 then\n"
+     "    local done = pcall('hdel', KEYS[i], owner)\n"
+     "    if done == 1 then\n"
      "        released = released + 1\n"
      "        pcall('publish', ARGV[i + 1], '0')\n"
+     "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
+     "        refused = refused or done.err\n"
      "    end\n"
      "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
      "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
-     291, "a499dadfb951eea33a775ecee4996529e63254c2"},
+     496, "5060fae7eb821184ca88fe4ff41f03bc23c604b9"},
     {"permits_acquire",
      "local time = redis.call('time')\n"
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -10090,10 +10112,20 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
  *
  * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
  * that waits for one of them.
+ *
+ * Every request on the pub/sub link is owed an answer, and while somebody waits a link that has said nothing
+ * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
  */
 
 #include <stdlib.h>
 #include <string.h>
+
+#define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
+
+static struct snib__endpoint *chan_link(struct snib__engine *e)
+{
+    return &e->node.links[SNIB__PUBSUB];
+}
 
 bool snib__chan_on(const struct snib__wait *wait)
 {
@@ -10177,15 +10209,59 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
     return 0;
 }
 
+/* channel NULL: the verb alone. */
 int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
 {
-    struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
+    struct snib__endpoint *ep = chan_link(e);
+    struct snib__buf *out = &ep->conn.out;
     size_t size = snib__buf_size(out);
-    if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
-        snib__resp_arg(out, channel, n) == 0)
-        return 0;
-    out->len = out->head + size;
-    return -1;
+    if (snib__resp_begin(out, channel ? 2 : 1) < 0 || snib__resp_arg(out, verb, strlen(verb)) < 0 ||
+        (channel && snib__resp_arg(out, channel, n) < 0)) {
+        out->len = out->head + size;
+        return -1;
+    }
+    if (ep->owed++ == 0)
+        ep->heard_at = SNIB__NEVER; /* the next tick tells when it was */
+    return 0;
+}
+
+/* ---- silence ---- */
+
+/* Something came.  answers: it answers the oldest request.  True: that was the ping. */
+static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
+{
+    ep->heard_at = now;
+    if (!answers || ep->owed == 0)
+        return false;
+    ep->owed--;
+    return ep->ping_in > 0 && --ep->ping_in == 0;
+}
+
+snib__time snib__chan_deadline(const struct snib__engine *e)
+{
+    const struct snib__endpoint *ep = &e->node.links[SNIB__PUBSUB];
+    if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
+        return SNIB__NEVER;
+    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e);
+}
+
+/* The time has come at which the link should have said something: true if it was asked to. */
+bool snib__chan_silent(struct snib__engine *e, snib__time now)
+{
+    struct snib__endpoint *ep = chan_link(e);
+    if (snib__chan_deadline(e) > now)
+        return false;
+    if (ep->heard_at == SNIB__NEVER) {
+        ep->heard_at = now;
+        return false;
+    }
+    if (ep->owed > 0)
+        return true;
+    ep->wanted = snib__chan_needed(e); /* else it may be silent for as long as it likes */
+    if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)
+        ep->ping_in = ep->owed;
+    ep->heard_at = now;
+    return false;
 }
 
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
@@ -10214,11 +10290,13 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
+    chan_link(e)->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
-    if (e->node.links[SNIB__PUBSUB].conn.state != SNIB__CONN_READY)
+    if (chan_link(e)->conn.state != SNIB__CONN_READY)
         snib__node_want(e, SNIB__PUBSUB, now);
-    else if (snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+    else if (chan_link(e)->owed < CHAN_OWED_MAX &&
+             snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -10241,6 +10319,8 @@ bool snib__chan_needed(const struct snib__engine *e)
 
 void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
 {
+    chan_link(e)->heard_at = now;
+    chan_link(e)->owed = chan_link(e)->ping_in = 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
             if (snib__chan_wanted(chan))
@@ -10283,7 +10363,6 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
     chan->state = SNIB__CHAN_ON;
     for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
         next = wait->chan_next;
-        wait->own_messages = 0;
         if (wait->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, wait->gate, now);
         else
@@ -10340,10 +10419,11 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
                        snib__time now)
 {
     const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
-    if (reply[0].type == SNIB__RESP_ERROR) {
+    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
+                   strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
+    bool pong = chan_heard(chan_link(e), !message, now);
+    if (reply[0].type == SNIB__RESP_ERROR && !pong)
         chan_refused(e, now);
-        return;
-    }
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
@@ -10355,16 +10435,16 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
             snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
         return;
     }
-    if (strcmp(what, "message") == 0) {
-        const char *message =
+    if (message) {
+        const char *said =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
-        bool one = strcmp(message, "1") == 0;
-        bool again = strcmp(message, "0") == 0 && chan->one_at == now; /* see read_release.lua */
+        bool one = strcmp(said, "1") == 0;
+        bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
         if (one)
             chan->one_at = now;
         for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
             next = wait->chan_next;
-            snib__wait_message(e, wait, message, again, now);
+            snib__wait_message(e, wait, said, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
@@ -11708,8 +11788,9 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
-    ep->next_try =
-        now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
+    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    ep->next_try = now + ep->backoff / 2 +
+                   snib__engine_random(e, ep->backoff ? ep->backoff / 2 : NODE_BACKOFF_MIN);
     ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
                                                        : ep->backoff * 2;
@@ -11894,7 +11975,7 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
 
 /* ---- time ---- */
 
-static snib__time node_reply_timeout(const struct snib__engine *e)
+snib__time snib__node_reply_timeout(const struct snib__engine *e)
 {
     if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
         return e->config.reply_timeout;
@@ -11909,7 +11990,9 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
         struct snib__endpoint *ep = &e->node.links[link];
         snib__time oldest = snib__conn_oldest(&ep->conn);
         if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
-            oldest + node_reply_timeout(e) <= now)
+            oldest + snib__node_reply_timeout(e) <= now)
+            node_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link == SNIB__PUBSUB && snib__chan_silent(e, now))
             node_close(e, link, SNIB_EUNREACHABLE, now);
         if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
             ep->next_try <= now)
@@ -11919,7 +12002,7 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
 
 snib__time snib__node_deadline(const struct snib__engine *e)
 {
-    snib__time next = SNIB__NEVER;
+    snib__time next = snib__chan_deadline(e);
     for (int link = 0; link < 2; link++) {
         const struct snib__endpoint *ep = &e->node.links[link];
         snib__time at = SNIB__NEVER;
@@ -11928,7 +12011,7 @@ snib__time snib__node_deadline(const struct snib__engine *e)
         if (ep->conn.state != SNIB__CONN_DOWN) {
             at = snib__conn_oldest(&ep->conn);
             if (at != SNIB__NEVER)
-                at += node_reply_timeout(e);
+                at += snib__node_reply_timeout(e);
         } else if (ep->wanted && !ep->connecting) {
             at = ep->next_try;
         }
@@ -12801,11 +12884,13 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
- * it is known to be gone, or a later hold has the number and so what is there. */
+ * it is known to be gone, or a later hold has the number and so what is there.  Of a multi lock one member is
+ * known to be gone, and the others are there. */
 static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool gone = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
+    bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
+                snib__outer_is(hold->gate) || snib__share_number_busy(hold);
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)

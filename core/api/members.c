@@ -216,7 +216,7 @@ static int members_lock(struct member *members, uint32_t n, struct snib__client 
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)
 {
-    int code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    int code = SNIB_ENOMEM;
     char *text = malloc(MEMBERS_TEXT_MAX);
     struct snib__lock *lock = calloc(1, sizeof *lock);
     if (!text || !lock)
@@ -250,7 +250,7 @@ fail:
     }
     free(text);
     free(lock);
-    return code;
+    return code == SNIB_ENOMEM ? snib__fail(err, code, 0, NULL) : code;
 }
 
 static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,

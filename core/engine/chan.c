@@ -5,11 +5,21 @@
  *
  * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
  * that waits for one of them.
+ *
+ * Every request on the pub/sub link is owed an answer, and while somebody waits a link that has said nothing
+ * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
+
+static struct snib__endpoint *chan_link(struct snib__engine *e)
+{
+    return &e->node.links[SNIB__PUBSUB];
+}
 
 bool snib__chan_on(const struct snib__wait *wait)
 {
@@ -93,15 +103,59 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
     return 0;
 }
 
+/* channel NULL: the verb alone. */
 int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
 {
-    struct snib__buf *out = &e->node.links[SNIB__PUBSUB].conn.out;
+    struct snib__endpoint *ep = chan_link(e);
+    struct snib__buf *out = &ep->conn.out;
     size_t size = snib__buf_size(out);
-    if (snib__resp_begin(out, 2) == 0 && snib__resp_arg(out, verb, strlen(verb)) == 0 &&
-        snib__resp_arg(out, channel, n) == 0)
-        return 0;
-    out->len = out->head + size;
-    return -1;
+    if (snib__resp_begin(out, channel ? 2 : 1) < 0 || snib__resp_arg(out, verb, strlen(verb)) < 0 ||
+        (channel && snib__resp_arg(out, channel, n) < 0)) {
+        out->len = out->head + size;
+        return -1;
+    }
+    if (ep->owed++ == 0)
+        ep->heard_at = SNIB__NEVER; /* the next tick tells when it was */
+    return 0;
+}
+
+/* ---- silence ---- */
+
+/* Something came.  answers: it answers the oldest request.  True: that was the ping. */
+static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
+{
+    ep->heard_at = now;
+    if (!answers || ep->owed == 0)
+        return false;
+    ep->owed--;
+    return ep->ping_in > 0 && --ep->ping_in == 0;
+}
+
+snib__time snib__chan_deadline(const struct snib__engine *e)
+{
+    const struct snib__endpoint *ep = &e->node.links[SNIB__PUBSUB];
+    if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
+        return SNIB__NEVER;
+    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e);
+}
+
+/* The time has come at which the link should have said something: true if it was asked to. */
+bool snib__chan_silent(struct snib__engine *e, snib__time now)
+{
+    struct snib__endpoint *ep = chan_link(e);
+    if (snib__chan_deadline(e) > now)
+        return false;
+    if (ep->heard_at == SNIB__NEVER) {
+        ep->heard_at = now;
+        return false;
+    }
+    if (ep->owed > 0)
+        return true;
+    ep->wanted = snib__chan_needed(e); /* else it may be silent for as long as it likes */
+    if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)
+        ep->ping_in = ep->owed;
+    ep->heard_at = now;
+    return false;
 }
 
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
@@ -130,11 +184,13 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
+    chan_link(e)->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
-    if (e->node.links[SNIB__PUBSUB].conn.state != SNIB__CONN_READY)
+    if (chan_link(e)->conn.state != SNIB__CONN_READY)
         snib__node_want(e, SNIB__PUBSUB, now);
-    else if (snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+    else if (chan_link(e)->owed < CHAN_OWED_MAX &&
+             snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -157,6 +213,8 @@ bool snib__chan_needed(const struct snib__engine *e)
 
 void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
 {
+    chan_link(e)->heard_at = now;
+    chan_link(e)->owed = chan_link(e)->ping_in = 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
             if (snib__chan_wanted(chan))
@@ -199,7 +257,6 @@ static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib
     chan->state = SNIB__CHAN_ON;
     for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
         next = wait->chan_next;
-        wait->own_messages = 0;
         if (wait->gate->kind->discipline == SNIB__QUEUED)
             snib__place_ask_all(e, wait->gate, now);
         else
@@ -256,10 +313,11 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
                        snib__time now)
 {
     const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
-    if (reply[0].type == SNIB__RESP_ERROR) {
+    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
+                   strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
+    bool pong = chan_heard(chan_link(e), !message, now);
+    if (reply[0].type == SNIB__RESP_ERROR && !pong)
         chan_refused(e, now);
-        return;
-    }
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
@@ -271,16 +329,16 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
             snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
         return;
     }
-    if (strcmp(what, "message") == 0) {
-        const char *message =
+    if (message) {
+        const char *said =
             reply[3].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[3]) : "";
-        bool one = strcmp(message, "1") == 0;
-        bool again = strcmp(message, "0") == 0 && chan->one_at == now; /* see read_release.lua */
+        bool one = strcmp(said, "1") == 0;
+        bool again = strcmp(said, "0") == 0 && chan->one_at == now; /* see read_release.lua */
         if (one)
             chan->one_at = now;
         for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
             next = wait->chan_next;
-            snib__wait_message(e, wait, message, again, now);
+            snib__wait_message(e, wait, said, again, now);
         }
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {

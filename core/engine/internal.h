@@ -174,6 +174,11 @@ struct snib__endpoint { /* one link of a node */
     bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
+    /* PUBSUB, while it is ready: */
+    snib__time
+        heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
+    uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */
+    uint32_t ping_in; /* so many answers come before the ping's, and its own; 0: none is asked */
 };
 
 /* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
@@ -278,6 +283,7 @@ bool snib__node_silent(const struct snib__engine *e, snib__time now);
 void snib__node_want(struct snib__engine *e, int link, snib__time now);
 void snib__node_tick(struct snib__engine *e, snib__time now);
 snib__time snib__node_deadline(const struct snib__engine *e);
+snib__time snib__node_reply_timeout(const struct snib__engine *e);
 void snib__node_fail_ops(struct snib__engine *e, snib__time now);
 
 /* gate.c */
@@ -378,6 +384,8 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
 int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
+snib__time snib__chan_deadline(const struct snib__engine *e); /* of the silence of the link */
+bool snib__chan_silent(struct snib__engine *e, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
 bool snib__chan_needed(const struct snib__engine *e);
 void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,

@@ -306,8 +306,9 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
-    ep->next_try =
-        now + (ep->backoff ? ep->backoff / 2 + snib__engine_random(e, ep->backoff / 2) : 0);
+    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    ep->next_try = now + ep->backoff / 2 +
+                   snib__engine_random(e, ep->backoff ? ep->backoff / 2 : NODE_BACKOFF_MIN);
     ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
                   : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
                                                        : ep->backoff * 2;
@@ -492,7 +493,7 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
 
 /* ---- time ---- */
 
-static snib__time node_reply_timeout(const struct snib__engine *e)
+snib__time snib__node_reply_timeout(const struct snib__engine *e)
 {
     if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
         return e->config.reply_timeout;
@@ -507,7 +508,9 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
         struct snib__endpoint *ep = &e->node.links[link];
         snib__time oldest = snib__conn_oldest(&ep->conn);
         if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
-            oldest + node_reply_timeout(e) <= now)
+            oldest + snib__node_reply_timeout(e) <= now)
+            node_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link == SNIB__PUBSUB && snib__chan_silent(e, now))
             node_close(e, link, SNIB_EUNREACHABLE, now);
         if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
             ep->next_try <= now)
@@ -517,7 +520,7 @@ void snib__node_tick(struct snib__engine *e, snib__time now)
 
 snib__time snib__node_deadline(const struct snib__engine *e)
 {
-    snib__time next = SNIB__NEVER;
+    snib__time next = snib__chan_deadline(e);
     for (int link = 0; link < 2; link++) {
         const struct snib__endpoint *ep = &e->node.links[link];
         snib__time at = SNIB__NEVER;
@@ -526,7 +529,7 @@ snib__time snib__node_deadline(const struct snib__engine *e)
         if (ep->conn.state != SNIB__CONN_DOWN) {
             at = snib__conn_oldest(&ep->conn);
             if (at != SNIB__NEVER)
-                at += node_reply_timeout(e);
+                at += snib__node_reply_timeout(e);
         } else if (ep->wanted && !ep->connecting) {
             at = ep->next_try;
         }

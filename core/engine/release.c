@@ -81,11 +81,13 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
- * it is known to be gone, or a later hold has the number and so what is there. */
+ * it is known to be gone, or a later hold has the number and so what is there.  Of a multi lock one member is
+ * known to be gone, and the others are there. */
 static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool gone = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
-                hold->count == 0 || snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
+    bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
+                snib__outer_is(hold->gate) || snib__share_number_busy(hold);
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)

@@ -1,7 +1,8 @@
 -- Release the members of a multi lock, each with the steps and the message of its own release script.
 -- KEYS two for each member: its lock; of a reader its own lease, else the lock again
 -- ARGV[1] owner   ARGV[2] a letter for each member, as in multi_acquire   ARGV[3...] the channel of each
--- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.
+-- Reply: 0 the owner held none of them; 1 it held all; 2 it held some.  A member whose name has become that of
+-- other data is not held; whatever else refuses a member is the reply when the others have been released.
 local owner, kinds = ARGV[1], ARGV[2]
 
 -- Whether anybody still reads.  The lock's TTL becomes that of the longest lease; with a crowd it stays.
@@ -27,10 +28,10 @@ end
 
 -- Release one member; the message to be sent, or nil, and whether it was held.
 local function release(kind, lock, own)
-    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1
     if kind == 'r' then
         redis.call('del', own)
     end
+    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1
     if not held or kind == 's' then
         return nil, held
     elseif kind == 'm' or kind == 'f' then
@@ -45,11 +46,16 @@ local function release(kind, lock, own)
     return '1', true
 end
 
-local messages, held = {}, 0
+local messages, held, refused = {}, 0, nil
 for i = 1, #kinds do
-    local message, was = release(string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])
-    messages[i] = message
-    held = held + (was and 1 or 0)
+    local done, message, was = pcall(release, string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])
+    if done then
+        messages[i] = message
+        held = held + (was and 1 or 0)
+    else
+        local text = type(message) == 'table' and message.err or tostring(message)
+        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil
+    end
 end
 for i = 1, #kinds do
     if messages[i] then
@@ -59,5 +65,8 @@ for i = 1, #kinds do
             redis.pcall('publish', ARGV[i + 2], '0')
         end
     end
+end
+if refused then
+    return redis.error_reply(refused)
 end
 return held == 0 and 0 or held == #kinds and 1 or 2

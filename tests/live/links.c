@@ -94,6 +94,42 @@ static void replica_is_left(void **state)
     snib_client_free(other);
 }
 
+/* Messages do not come any more, and no end of the connection either: the link is found silent, though the
+ * waiter would ask by itself in an hour only. */
+static void silent_subscription_is_replaced(void **state)
+{
+    struct server *server = *state;
+    struct proxy *proxy = proxy_start(server->socket);
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.recheck_ms = 60000;
+    options.reply_timeout_ms = 500;
+    options.lease_ms = 60000;
+    snib_client *client = NULL, *other = must_open_lease(server->url, 60000);
+    EXPECT(snib_client_open(proxy_url(proxy), &options, &client, err), SNIB_OK);
+    for (int early = 0; early < 2; early++) { /* silent before the confirmation, and after it */
+        snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
+        snib_op *op = NULL;
+        snib_event event;
+        proxy_stall_messages(proxy, early);
+        EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, -1, NULL, 0, &op, err), SNIB_OK);
+        AWAIT(server_channels(server) == 1, 5000);
+        if (!early)
+            AWAIT(must_stats(client).waiting == 1, 5000);
+        proxy_stall_messages(proxy, true);
+        must_release(theirs);
+        EXPECT(snib_op_wait(op, 2 * 500, &event, err), SNIB_AGAIN); /* the message is lost */
+        proxy_stall_messages(proxy, false);
+        EXPECT(snib_op_wait(op, patient_ms(10000), &event, err), SNIB_OK);
+        assert_int_equal(event.code, SNIB_OK);
+        must_release(event.hold);
+        AWAIT(server_channels(server) == 0, 5000);
+    }
+    snib_client_free(client);
+    snib_client_free(other);
+    proxy_stop(proxy);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
@@ -101,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(strangers_are_spared),
         TEST(replica_is_left),
+        TEST(silent_subscription_is_replaced),
     };
     signal(SIGPIPE, SIG_IGN); /* a stranger's connection that was ended is to be reported */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,6 +216,120 @@ static void refused_command_is_not_asked_again(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- The pub/sub link -------------------------------------------------------------------------- */
+
+static void say_on_pubsub(struct snib__engine *engine, const char *text)
+{
+    snib__engine_input(engine, SNIB__PUBSUB, text, strlen(text), now);
+}
+
+/* A waiter of "m", asleep, whose subscription is asked for. */
+static struct snib__engine *with_waiter(void)
+{
+    struct snib__engine *engine = begin();
+    acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":86400000\r\n"); /* held by somebody else, for a day */
+    assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, SNIB__PUBSUB, now);
+    say_on_pubsub(engine, "+OK\r\n+PONG\r\n");
+    assert_int_equal(engine->node.links[SNIB__PUBSUB].owed, 1);
+    return engine;
+}
+
+/* Time passes, and the command link answers whatever it is asked: the lock is held. */
+static void pass_waiting(struct snib__engine *engine, snib__time until)
+{
+    while (now < until) {
+        pass(engine, now + 10 * SNIB__MS < until ? now + 10 * SNIB__MS : until);
+        answer_own(engine);
+        while (on_the_way(engine))
+            answer(engine, ":86400000\r\n");
+    }
+}
+
+static const char subscribed[] =
+    "*3\r\n$9\r\nsubscribe\r\n$26\r\nredisson_lock__channel:{m}\r\n:1\r\n";
+
+static void subscription_is_owed_an_answer(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    pass_waiting(engine, now + 3 * SECOND - 50 * SNIB__MS);
+    assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
+    pass_waiting(engine, now + 100 * SNIB__MS);
+    assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CLOSE);
+    snib__engine_free(engine);
+}
+
+/* Confirmed, and then silent: it is pinged, and if that is not answered it is closed; else it stays. */
+static void idle_subscription_is_pinged(void **state)
+{
+    (void)state;
+    static const char *const pongs[] = {"*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+                                        "-NOPERM no ping for you\r\n", NULL};
+    for (size_t i = 0; i < sizeof pongs / sizeof *pongs; i++) {
+        struct snib__engine *engine = with_waiter();
+        const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+        say_on_pubsub(engine, subscribed);
+        assert_int_equal(link->owed, 0);
+        pass_waiting(engine, now + 3 * SECOND + 50 * SNIB__MS);
+        assert_int_equal(link->owed, 1);
+        if (pongs[i])
+            say_on_pubsub(engine, pongs[i]);
+        pass_waiting(engine, now + 3 * SECOND - 100 * SNIB__MS);
+        assert_int_equal(link->conn.state, SNIB__CONN_READY);
+        pass_waiting(engine, now + 150 * SNIB__MS);
+        assert_int_equal(link->conn.state, pongs[i] ? SNIB__CONN_READY : SNIB__CONN_DOWN);
+        assert_int_equal(engine->stats.polling,
+                         0); /* a ping that is refused is no subscription refused */
+        snib__engine_free(engine);
+    }
+}
+
+/* Nobody waits: nothing is sent, however long it lasts. */
+static void forgotten_link_is_left_alone(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+    say_on_pubsub(engine, subscribed);
+    snib__engine_cancel(engine, snib__engine_live(engine), now);
+    pass_waiting(engine, now + SECOND);
+    say_on_pubsub(engine,
+                  "*3\r\n$11\r\nunsubscribe\r\n$26\r\nredisson_lock__channel:{m}\r\n:0\r\n");
+    size_t size = snib__buf_size(&link->conn.out);
+    pass_waiting(engine, now + 60 * SECOND);
+    assert_int_equal(snib__buf_size(&link->conn.out), size);
+    assert_int_equal(link->conn.state, SNIB__CONN_READY);
+    snib__engine_free(engine);
+}
+
+/* Many names in turn on a link that does not answer: what is asked for is bounded. */
+static void subscriptions_are_bounded(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+    for (int i = 0; i < 20000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "name %d", i);
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+        answer_own(engine);
+        answer(engine, ":86400000\r\n");
+        snib__engine_cancel(engine, op, now);
+    }
+    assert_true(link->owed <= 16384);
+    uint64_t memory = engine->memory;
+    pass_waiting(engine,
+                 now + 3 * SECOND + 100 * SNIB__MS); /* the link is closed: it was for nothing */
+    assert_true(link->conn.state != SNIB__CONN_READY);
+    assert_true(engine->chans_n <= 1 && engine->memory < memory);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +339,10 @@ int main(void)
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
+        cmocka_unit_test(subscription_is_owed_an_answer),
+        cmocka_unit_test(idle_subscription_is_pinged),
+        cmocka_unit_test(forgotten_link_is_left_alone),
+        cmocka_unit_test(subscriptions_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,123 @@
+/* multi.c - a multi lock of which something is not as it was: the rest is given back, and the answer is true. */
+#include "../support/support.h"
+
+#include <string.h>
+
+enum { LEASE_MS = 60000, MEMBERS = 3 };
+
+struct world {
+    struct server server;
+    snib_client *client;
+    snib_lock *members[MEMBERS], *multi;
+};
+
+static const char *const names[MEMBERS] = {"a", "b", "c"};
+
+/* middle: the kind of the second member; the others are mutexes. */
+static struct world *world_new(int32_t middle, int64_t lease_ms)
+{
+    static struct world world;
+    snib_error error = {.code = -99};
+    server_start(&world.server, NULL);
+    world.client = must_open_lease(world.server.url, lease_ms);
+    for (int i = 0; i < MEMBERS; i++)
+        world.members[i] = must_lock_kind(world.client, i == 1 ? middle : SNIB_MUTEX, names[i]);
+    assert_int_equal(snib_multi_new(world.members, MEMBERS, NULL, &world.multi, &error), SNIB_OK);
+    assert_int_equal(error.code, -99); /* what succeeds writes no error */
+    return &world;
+}
+
+static void world_free(struct world *world)
+{
+    snib_client_free(world->client);
+    server_stop(&world->server);
+}
+
+static const int32_t middles[] = {SNIB_MUTEX, SNIB_FENCED, SNIB_READ, SNIB_WRITE, SNIB_SPIN};
+#define EACH_MIDDLE(i)                                                                             \
+    size_t i = 0;                                                                                  \
+    i < sizeof middles / sizeof *middles;                                                          \
+    i++
+
+/* A member's name has become that of other data: it was lost, the others are free, the data is untouched. */
+static void overwritten_member(void **state)
+{
+    (void)state;
+    for (EACH_MIDDLE(i))
+        for (int which = 0; which < MEMBERS; which++) {
+            struct world *world = world_new(middles[i], LEASE_MS);
+            snib_hold *hold = must_acquire(world->multi, 0);
+            snib_error error = {0};
+            server_do(&world->server, "SET %s precious", names[which]);
+            assert_int_equal(snib_hold_release(hold, &error), SNIB_LOST);
+            assert_non_null(strstr(error.text, "multi lock \"a\" and others was lost"));
+            for (int member = 0; member < MEMBERS; member++)
+                assert_int_equal(server_integer(&world->server, "EXISTS %s", names[member]),
+                                 member == which);
+            redisReply *reply = server_command(&world->server, "GET %s", names[which]);
+            assert_string_equal(reply->str, "precious");
+            freeReplyObject(reply);
+            snib_hold_free(hold);
+            EXPECT(snib_client_close(world->client, -1, err), SNIB_OK);
+            world_free(world);
+        }
+}
+
+/* A multi lock that has lost one member gives back the others when it is released. */
+static void deleted_member(void **state)
+{
+    (void)state;
+    for (EACH_MIDDLE(i)) {
+        struct world *world = world_new(middles[i], 3000);
+        snib_hold *hold = must_acquire(world->multi, 0);
+        server_do(&world->server, "DEL b");
+        EXPECT(snib_hold_wait(hold, patient_ms(5000), NULL, err), SNIB_LOST);
+        for (int k = 0; k < MEMBERS; k += 2) /* else their lease would hide what is to be shown */
+            assert_int_equal(server_integer(&world->server, "PEXPIRE %s 600000", names[k]), 1);
+        EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+        AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000);
+        snib_hold_free(hold);
+        world_free(world);
+    }
+}
+
+/* A right is missing for what comes last in acquiring: nothing is left, of no member. */
+static void refused_lease(void **state)
+{
+    (void)state;
+    for (EACH_MIDDLE(i)) {
+        struct world *world = world_new(middles[i], LEASE_MS);
+        snib_hold *hold = NULL;
+        server_do(&world->server, "ACL SETUSER default -pexpire");
+        EXPECT(snib_lock_acquire(world->multi, 0, 0, &hold, err), SNIB_EPERM);
+        AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000);
+        world_free(world);
+    }
+}
+
+/* The right to one member is taken away: the others are released, and the error is told. */
+static void right_to_one_taken_away(void **state)
+{
+    (void)state;
+    struct world *world = world_new(SNIB_MUTEX, LEASE_MS);
+    server_do(&world->server, "ACL SETUSER admin on nopass ~* &* +@all");
+    snib_hold *hold = must_acquire(world->multi, 0);
+    server_do(&world->server, "ACL SETUSER default -hdel");
+    snib_error error = {0};
+    assert_int_equal(snib_hold_release(hold, &error), SNIB_EPERM);
+    server_do(&world->server, "ACL SETUSER default +hdel");
+    AWAIT(server_integer(&world->server, "EXISTS a b c") == 0, 5000); /* it was tried again */
+    snib_hold_free(hold);
+    world_free(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overwritten_member),
+        cmocka_unit_test(deleted_member),
+        cmocka_unit_test(refused_lease),
+        cmocka_unit_test(right_to_one_taken_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
