@@ -1,0 +1,335 @@
+/* silent.c - networks that say nothing: what is lost is told in time, and the client neither spins nor grows.
+ *
+ * The processor's time is taken of the whole process and held against the time that has passed, so a slow
+ * machine does no harm.  The program answers names itself; what takes a network down is done in a network of
+ * its own, where that is allowed.
+ */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LEASE_MS = 3000, CONNECT_MS = 1000, PATIENCE_MS = 3000 };
+
+static struct server server;
+static int server_port;
+static bool own_network;
+
+/* ---- Names ------------------------------------------------------------------------------------- */
+
+static const char *_Atomic names_addresses = ""; /* of every name, parted by blanks; "": none */
+static _Atomic bool names_hang;
+static _Atomic int names_asked, names_asking;
+
+struct answer {
+    struct addrinfo info[4];
+    struct sockaddr_in address[4];
+};
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    bool numeric = hints && (hints->ai_flags & AI_NUMERICHOST);
+    struct answer *answer = calloc(1, sizeof *answer);
+    char addresses[100];
+    int n = 0;
+    if (!numeric) {
+        names_asked++;
+        names_asking++;
+        while (names_hang)
+            nap_us(50000);
+        names_asking--;
+    }
+    snprintf(addresses, sizeof addresses, "%s", numeric ? host : names_addresses);
+    for (char *rest, *one = strtok_r(addresses, " ", &rest); one && n < 4;
+         one = strtok_r(NULL, " ", &rest)) {
+        answer->address[n].sin_family = AF_INET;
+        answer->address[n].sin_port = htons((uint16_t)atoi(port));
+        if (inet_pton(AF_INET, one, &answer->address[n].sin_addr) != 1)
+            break;
+        answer->info[n] = (struct addrinfo){.ai_family = AF_INET,
+                                            .ai_socktype = SOCK_STREAM,
+                                            .ai_addr = (struct sockaddr *)&answer->address[n],
+                                            .ai_addrlen = sizeof answer->address[n]};
+        if (n > 0)
+            answer->info[n - 1].ai_next = &answer->info[n];
+        n++;
+    }
+    if (n == 0) {
+        free(answer);
+        return EAI_NONAME;
+    }
+    *out = answer->info;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *addresses)
+{
+    free(addresses);
+}
+
+/* ---- What it costs ------------------------------------------------------------------------------- */
+
+struct cost {
+    int64_t wall_ns, processor_ns;
+};
+
+static int64_t processor_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static struct cost cost_begin(void)
+{
+    return (struct cost){now_ns(), processor_ns()};
+}
+
+static void cost_end(const struct cost *since)
+{
+    double share =
+        (double)(processor_ns() - since->processor_ns) / (double)(now_ns() - since->wall_ns);
+    print_message("          %.1f s, %.2f %% of a processor\n",
+                  (double)(now_ns() - since->wall_ns) / 1e9, 100 * share);
+    assert_true(share < 0.05);
+}
+
+/* ---- Addresses that swallow ----------------------------------------------------------------------- */
+
+/* A listener whose queue is full: it answers nothing to who wants to connect. */
+struct swallower {
+    int listener, fillers[8];
+};
+
+static void swallow(struct swallower *swallower, const char *address, int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    inet_pton(AF_INET, address, &at.sin_addr);
+    swallower->listener = socket(AF_INET, SOCK_STREAM, 0);
+    int one = 1;
+    setsockopt(swallower->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    assert_int_equal(bind(swallower->listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(swallower->listener, 0), 0);
+    for (int i = 0; i < 8; i++) {
+        swallower->fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(swallower->fillers[i], (struct sockaddr *)&at, sizeof at);
+    }
+    nap_us(50000);
+}
+
+static void swallow_end(struct swallower *swallower)
+{
+    for (int i = 0; i < 8; i++)
+        close(swallower->fillers[i]);
+    close(swallower->listener);
+}
+
+static snib_client *open_name(const char *name)
+{
+    char url[64];
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = LEASE_MS;
+    options.connect_timeout_ms = CONNECT_MS;
+    options.patience_ms = PATIENCE_MS;
+    snprintf(url, sizeof url, "redis://%s:%d", name, server_port);
+    EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+/* A ping that finds nobody says so at the end of the client's patience. */
+static void expect_nobody(snib_client *client, int want)
+{
+    snib_error err = {0};
+    int64_t since = now_ms();
+    int code = snib_client_ping(client, -1, &err);
+    if (code != want)
+        fail_msg("%s, expected %s: \"%s\"", snib_code_name(code), snib_code_name(want), err.text);
+    assert_true(now_ms() - since <= patient_ms(PATIENCE_MS + CONNECT_MS));
+}
+
+static void swallowed(void **state)
+{
+    struct swallower swallower;
+    (void)state;
+    swallow(&swallower, "127.0.0.3", server_port);
+    names_addresses = "127.0.0.3";
+    snib_client *client = open_name("swallows.test");
+    struct cost cost = cost_begin();
+    for (int i = 0; i < 2; i++)
+        expect_nobody(client, SNIB_ECONNECT);
+    cost_end(&cost);
+    uint64_t memory = must_stats(client).memory;
+    expect_nobody(client, SNIB_ECONNECT);
+    assert_true(must_stats(client).memory <= memory);
+    snib_client_free(client);
+    swallow_end(&swallower);
+}
+
+/* The first address swallows: the second one is tried soon, and first from then on. */
+static void one_of_two(void **state)
+{
+    struct swallower swallower;
+    (void)state;
+    swallow(&swallower, "127.0.0.3", server_port);
+    names_addresses = "127.0.0.3 127.0.0.1";
+    snib_client *client = open_name("two.test");
+    EXPECT(snib_client_ping(client, -1, err), SNIB_OK);
+    snib_hold *hold = must_acquire(must_lock(client, "two"), -1);
+    for (int i = 0; i < 5; i++) {
+        uint64_t connects = must_stats(client).connects;
+        server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+        AWAIT(must_stats(client).connects > connects, 5000);
+    }
+    EXPECT(snib_hold_check(hold, err), SNIB_OK);
+    must_release(hold);
+    snib_client_free(client);
+    swallow_end(&swallower);
+}
+
+/* ---- Names that do not resolve -------------------------------------------------------------------- */
+
+static void name_that_is_gone(void **state)
+{
+    (void)state;
+    names_addresses = "127.0.0.1";
+    snib_client *client = open_name("gone.test");
+    snib_hold *hold = must_acquire(must_lock(client, "gone"), -1);
+    names_addresses = "";
+    struct cost cost = cost_begin();
+    server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, patient_ms(2 * LEASE_MS), &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    expect_nobody(client, SNIB_ERESOLVE);
+    cost_end(&cost);
+    names_addresses = "127.0.0.1";
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    snib_hold_free(hold);
+    snib_client_free(client);
+}
+
+static void resolver_that_hangs(void **state)
+{
+    (void)state;
+    names_addresses = "127.0.0.1";
+    names_hang = true;
+    names_asked = 0;
+    snib_client *client = open_name("hangs.test");
+    struct cost cost = cost_begin();
+    for (int i = 0; i < 3; i++)
+        expect_nobody(client, SNIB_ERESOLVE);
+    cost_end(&cost);
+    assert_int_equal(names_asked, 1); /* one thread, however often it is tried */
+    names_hang = false;
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    snib_client_free(client);
+    AWAIT(names_asking == 0, 5000);
+}
+
+/* ---- A network that goes away --------------------------------------------------------------------- */
+
+static void loopback(bool up)
+{
+    struct ifreq request = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(ioctl(fd, SIOCGIFFLAGS, &request), 0);
+    request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+    assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &request), 0);
+    close(fd);
+}
+
+/* Established links whose packets vanish: no FIN, no RST. */
+static void black_hole(void **state)
+{
+    (void)state;
+    if (!own_network)
+        skip();
+    names_addresses = "127.0.0.1";
+    snib_client *client = open_name("server.test");
+    snib_client *rival = must_open(server.url); /* on the unix socket */
+    snib_hold *theirs = must_acquire(must_lock(rival, "waited for"), -1);
+    snib_hold *hold = must_acquire(must_lock(client, "held"), -1), *got;
+    snib_op *waiting;
+    snib_event event = {.size = sizeof event};
+    EXPECT(snib_lock_acquire_submit(must_lock(client, "waited for"), 0, -1, NULL, 1, &waiting, err),
+           SNIB_OK);
+    AWAIT(must_stats(client).waiting == 1, 5000); /* the pub/sub link is there, too */
+    loopback(false);
+    struct cost cost = cost_begin();
+    int32_t reason = 0;
+    EXPECT(snib_hold_wait(hold, patient_ms(2 * LEASE_MS), &reason, err), SNIB_LOST);
+    assert_int_equal(reason, SNIB_REASON_UNREACHABLE);
+    int code = snib_lock_acquire(must_lock(client, "held"), 0, -1, &got, NULL);
+    assert_true(code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE);
+    nap_us(3000000);
+    cost_end(&cost);
+    loopback(true);
+    AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 10000);
+    must_release(theirs);
+    while ((code = snib_op_wait(waiting, 10000, &event, NULL)) == SNIB_OK && event.code == SNIB_OK)
+        break; /* or its patience has ended, which is as good */
+    if (code == SNIB_OK && event.hold)
+        must_release(event.hold);
+    snib_hold_free(hold);
+    snib_client_free(client);
+    snib_client_free(rival);
+}
+
+/* ---- All of it ------------------------------------------------------------------------------------- */
+
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    own_network = unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+    if (own_network)
+        loopback(true);
+    char port[8];
+    server_port = free_port();
+    snprintf(port, sizeof port, "%d", server_port);
+    server_start(&server, "--port", port, "--bind", "127.0.0.1", NULL);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(swallowed),         cmocka_unit_test(one_of_two),
+        cmocka_unit_test(name_that_is_gone), cmocka_unit_test(resolver_that_hangs),
+        cmocka_unit_test(black_hole),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
