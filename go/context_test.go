@@ -140,6 +140,7 @@ func TestDroppedHold(t *testing.T) {
 	client := open(t, s.url(), snib.WatchdogLease(time.Second), log.option())
 	rival := open(t, s.url())
 	done := lock(t, client.Mutex("dropped")).Context(background).Done()
+	lost := lock(t, client.Mutex("watched")).Lost()
 	initialize(t, client.Permits("slots"), 2)
 	_, err := client.Permits("slots").Acquire(background, 2)
 	must(t, err)
@@ -153,7 +154,8 @@ func TestDroppedHold(t *testing.T) {
 	if _, err := rival.Mutex("dropped").TryLock(background); err == nil {
 		t.Error("given back by the collector")
 	}
-	<-done // whoever works under it is told
+	soon(t, done) // whoever works under it is told
+	soon(t, lost)
 	record := log.until(t, "WARN", `\"dropped\"`, client.ID())
 	t.Log(record)
 	must(t, lock(t, rival.Mutex("dropped")).Unlock(background)) // when the lease has run out

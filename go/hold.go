@@ -38,7 +38,7 @@ func (l *lock) newHold(handle uint64, token int64) *Hold {
 func (h *Hold) dropped() {
 	if h.watch != nil {
 		h.lock.client.unwatch(h.handle, h.watch)
-		h.watch.end(nil)
+		h.watch.end(makeError(ErrLost, "it was dropped without an Unlock, so it is not renewed any more", 0))
 	}
 	abandonHold(h.handle)
 }

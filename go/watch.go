@@ -117,7 +117,8 @@ func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
 	}
 }
 
-// Lost returns a channel that is closed when the hold is lost. It stays open after an Unlock.
+// Lost returns a channel that is closed when the hold is lost, and when it is dropped, see [Hold]. It stays
+// open after an Unlock.
 func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
 
 // Context returns a context for the work that is done under the hold. It has parent's values and ends
