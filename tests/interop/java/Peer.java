@@ -157,6 +157,12 @@ public final class Peer {
             case "lock": lock.lock(n[0], MS); return done();
             case "try": return n[0] == 0 && n[1] == -1 ? lock.tryLock() : lock.tryLock(n[0], n[1], MS);
             case "unlock": lock.unlock(); return done();
+            case "turns":
+                for (long i = 0; i < n[0]; i++) {
+                    lock.lock();
+                    lock.unlock();
+                }
+                return done();
             case "lock_as": lock.lockAsync(n[1], MS, n[0]).get(); return done();
             case "try_as": return lock.tryLockAsync(n[1], n[2], MS, n[0]).get();
             case "unlock_as": lock.unlockAsync(n[0]).get(); return done();
