@@ -738,14 +738,12 @@ MUTANTS = [
         "engine/hold.c",
         "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
         "return sent_at + lease - lease / 200 - SNIB__MARGIN;",
-        "unit_hold",
     ),
     Mutant(
         "a renewal that comes too late counts",
         "engine/watchdog.c",
         "hold->phase != SNIB__HELD ||\n            snib__hold_over(e, hold, now))",
         "hold->phase != SNIB__HELD)",
-        "unit_hold",
     ),
     Mutant(
         "what is over is not lost",
@@ -760,7 +758,6 @@ MUTANTS = [
         "engine/sole.c",
         "        gate->active = next;\n        snib__gate_grant(",
         "        gate->active = next;\n        next->max_hold_ms = 0;\n        snib__gate_grant(",
-        "unit_hold",
     ),
     Mutant(
         "a repeated release has always worked",

@@ -50,9 +50,33 @@ bool sim_has(int fault)
     return still && (sim.enabled >> fault & 1) != 0;
 }
 
+/* What a clock with a rate error says at a true time. */
+static snib__time clock_at(snib__time at, int ppm)
+{
+    return at + (snib__time)((int64_t)(at - SIM_START) * ppm / 1000000);
+}
+
 uint64_t sim_server_ns(snib__time at)
 {
-    return EPOCH_NS + at + (uint64_t)((int64_t)(at - SIM_START) / 1000000 * sim.clock_ppm);
+    return EPOCH_NS + clock_at(at, sim.clock_ppm);
+}
+
+snib__time sim_clock(const struct sim_process *process)
+{
+    return clock_at(sim.now, process->clock_ppm);
+}
+
+snib__time sim_true(const struct sim_process *process, snib__time at)
+{
+    if (at <= SIM_START || at >= SNIB__NEVER / 2 || process->clock_ppm == 0) {
+        return at;
+    }
+    snib__time passed = (snib__time)((double)(at - SIM_START) / (1 + process->clock_ppm * 1e-6));
+    snib__time time = SIM_START + passed - (passed > 2 ? 2 : passed);
+    while (clock_at(time, process->clock_ppm) < at) {
+        time++;
+    }
+    return time;
 }
 
 void sim_mix(uint64_t value)
@@ -132,11 +156,9 @@ static void begin(uint64_t seed, bool trace)
     sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
     sim.now = SIM_START;
     sim.lease = leases[sim_draw(3)];
-    sim.recheck = sim_between(500 * SNIB__MS, 3000 * SNIB__MS);
-    sim.patience = sim_between(500 * SNIB__MS, 5000 * SNIB__MS);
-    sim.reply_timeout = sim_between(200 * SNIB__MS, 3000 * SNIB__MS);
-    sim.delay = sim_between(SNIB__MS / 10, sim_chance(3) ? 20 * SNIB__MS : 4 * SNIB__MS);
     sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
+    sim.unequal = sim.lease > leases[0] && sim_chance(2);
+    sim.delay = sim_between(SNIB__MS / 10, sim_chance(3) ? 20 * SNIB__MS : 4 * SNIB__MS);
     sim.name_count = (int)sim_between(1, SIM_NAMES);
     sim.slot_count = (int)sim_between(2, SIM_SLOTS);
     sim.task_count = (int)sim_between(1, SIM_TASKS);
@@ -149,8 +171,9 @@ static void begin(uint64_t seed, bool trace)
     model_watch(sim.model, check_executed, NULL);
     fault_plan();
     sim.pubsub_delay = sim_chance(3) ? 6 * sim.delay : sim.delay;
-    if (sim.pubsub_delay > sim.lease / 12) {
-        sim.pubsub_delay = sim.lease / 12; /* or the engine takes the link for dead */
+    snib__time shortest = sim.unequal ? sim.lease / SIM_UNEQUAL : sim.lease;
+    if (sim.pubsub_delay > shortest / 12) {
+        sim.pubsub_delay = shortest / 12; /* or the engine takes the link for dead */
     }
     if (sim.crowded) {
         crowd_plan();
@@ -217,7 +240,10 @@ static void step(snib__time until)
     }
     sim_mix(sim.now);
     if (next <= until) {
-        if (runs != NULL && process_next(runs) <= sim.now) {
+        /* What has come may be read before the time is looked at, or after. */
+        if (net_next() <= sim.now && sim_chance(2)) {
+            net_run();
+        } else if (runs != NULL && process_next(runs) <= sim.now) {
             process_run(runs);
         } else if (peer != NULL && peer_next(peer) <= sim.now) {
             peer_run(peer);
@@ -342,6 +368,8 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_FORCE] = "force",
         [FAULT_CLOSE] = "close",
         [FAULT_CRASH] = "crash",
+        [FAULT_STOP] = "stop",
+        [FAULT_LATE_TICK] = "late-tick",
     };
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};

@@ -30,6 +30,7 @@
 #define SIM_MULTIS 2 /* multi locks of a process: the names in both orders */
 #define SIM_PEERS 2  /* clients that are no Snib */
 #define PEER_THREADS 2
+#define SIM_UNEQUAL 3 /* the longest lease of a client is so many times the shortest */
 #define SIM_PERMITS 4 /* at once, at most */
 #define SIM_CLAIMS 64
 #define SIM_PLACES 256
@@ -66,6 +67,8 @@ enum sim_fault {
     FAULT_FORCE,
     FAULT_CLOSE,
     FAULT_CRASH,
+    FAULT_STOP,      /* a process stops between any two of its steps */
+    FAULT_LATE_TICK, /* it hears, and does not notice that time has passed: it was suspended */
     FAULT_COUNT
 };
 
@@ -127,6 +130,9 @@ struct sim_hold { /* what the program of a process has in its hands */
     struct sim_use use;
     int users; /* tasks that acquired it */
     bool told, released;
+    bool over;        /* it has called itself lost */
+    int reason;       /* for this reason */
+    snib__time limit; /* of its max_hold; SNIB__NEVER: none */
 };
 
 enum sim_doing { DOING_NOTHING, DOING_WAIT, DOING_HOLD, DOING_RELEASE, DOING_ASK };
@@ -141,7 +147,7 @@ struct sim_task {
     uint64_t number; /* of the acquisition on its way; 0 a re-entry may come */
     uint64_t order;  /* of submission */
     bool once, cancelled;
-    snib__time submitted, wait_ends;
+    snib__time submitted, wait_ends, max_hold;
 };
 
 struct sim_endpoint {
@@ -163,6 +169,11 @@ struct sim_process {
     struct sim_owner *owners[SIM_SIDES]; /* by number - SIM_FIRST_NUMBER */
     uint32_t owner_cap[SIM_SIDES];
     uint32_t connects;
+    int clock_ppm; /* its clock's rate error */
+    snib__time lease, recheck;
+    bool unpumped;                  /* it was stopped on its way out of the engine */
+    snib__time renews;              /* it has just asked for more time than this; 0: it has not */
+    snib__time late_until;          /* no tick before */
     snib__time asked_at[SIM_NAMES]; /* it last asked at a fair lock's queue */
     snib__time free_at[SIM_NAMES];  /* a hold of this name was last lost or left */
     snib__time frozen_until;
@@ -242,11 +253,14 @@ struct sim {
     bool trace;
     snib__time now;
     model *model;
-    int clock_ppm; /* the server's clock rate error */
+    int clock_ppm;    /* the server's clock rate error */
+    int clock_spread; /* the most of a client's; together at most 1 % */
     int database;
     const char *password;
-    snib__time lease, recheck, patience, reply_timeout, delay, pubsub_delay;
+    snib__time lease; /* the longest of any client; Redisson's */
+    snib__time delay, pubsub_delay;
     int32_t handover_max;
+    bool unequal;     /* clients have leases, limits and patience of their own */
     unsigned enabled; /* set of enum sim_fault */
     bool calm, winding_down;
     bool crowded;                  /* all want one lock all the time */
@@ -298,8 +312,11 @@ uint64_t sim_draw(uint64_t below);
 bool sim_chance(unsigned one_in);
 snib__time sim_between(snib__time least, snib__time most);
 bool sim_has(int fault);
-uint64_t sim_server_ns(snib__time at); /* the server's clock at a true time */
-void sim_mix(uint64_t value);          /* into the trace hash */
+uint64_t sim_server_ns(snib__time at);                   /* the server's clock at a true time */
+snib__time sim_clock(const struct sim_process *process); /* a process' clock now */
+snib__time sim_true(const struct sim_process *process,
+                    snib__time at); /* the true time when its clock says that */
+void sim_mix(uint64_t value);       /* into the trace hash */
 void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -322,12 +339,14 @@ void fault_run(void);
 void fault_end_all(void);
 bool fault_is_overwritten(const struct sim_name *name); /* by something that is no lock */
 void fault_until(snib__time until); /* the world is disturbed at least until then */
+snib__time fault_for_a_while(void); /* the end of a disturbance that begins now */
 
 /* sim_process.c */
 struct sim_process *process_new(int slot);
 void process_end(struct sim_process *process); /* without a word, as by kill -9 */
 void process_close(struct sim_process *process);
-void process_pump(struct sim_process *process);
+void process_pump(struct sim_process *process);  /* what the engine has for others goes to them */
+void process_go_on(struct sim_process *process); /* the same, but it may be stopped meanwhile */
 snib__time process_next(const struct sim_process *process);
 void process_run(struct sim_process *process); /* what is due */
 void process_free(struct sim_process *process);

@@ -165,7 +165,8 @@ static snib__time clear_since(const struct sim_process *process, int link)
     if (process->engine == NULL || end->pipe == NULL) {
         return SNIB__NEVER / 2;
     }
-    return latest(latest(sim.disturbed_until, end->connected_at), process->frozen_until);
+    return latest(latest(sim.disturbed_until, end->connected_at),
+                  latest(process->frozen_until, process->late_until));
 }
 
 void check_lost(struct sim_process *process, const struct sim_hold *hold)
@@ -175,19 +176,19 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
     bool honest = false;
     switch (lost->reason) {
     case SNIB_REASON_EXPIRED:
-        honest = lost->lease_ms != 0 && sim.now >= lost->deadline;
+        honest = lost->lease_ms != 0 && sim_clock(process) >= lost->deadline;
         break;
     case SNIB_REASON_UNREACHABLE:
-        honest =
-            sim.now >= lost->deadline && sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
+        honest = sim_clock(process) >= lost->deadline &&
+                 sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
         honest = !at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);
         break;
     case SNIB_REASON_MAX_HOLD:
-        honest =
-            lost->max_hold_ms != 0 && sim.now >= lost->acquired_at + lost->max_hold_ms * SNIB__MS;
+        honest = lost->max_hold_ms != 0 &&
+                 sim_clock(process) >= lost->acquired_at + lost->max_hold_ms * SNIB__MS;
         break;
     case SNIB_REASON_CLOSED:
         honest = process->gone_at != SNIB__NEVER;
@@ -196,7 +197,7 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         break;
     }
     if (hold->told || hold->released || !honest ||
-        snib__hold_state(process->engine, lost, sim.now) != SNIB_HOLD_LOST) {
+        snib__hold_state(process->engine, lost, sim_clock(process)) != SNIB_HOLD_LOST) {
         sim_fail("%u:%llu is told lost (%s)%s%s", process->id, (unsigned long long)hold->number,
                  snib_reason_text(lost->reason), hold->told ? " again" : "",
                  hold->released ? " after its release" : "");
@@ -231,10 +232,11 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
         return; /* it has no lease */
     }
     if (until != 0) {
-        if (sim_server_ns(hold->hold->deadline) > until) {
+        uint64_t trusted = sim_server_ns(sim_true(process, hold->hold->deadline));
+        if (trusted > until) {
             sim_fail("%u:%llu trusts its hold %llu us longer than the server keeps it", process->id,
                      (unsigned long long)hold->number,
-                     (unsigned long long)(sim_server_ns(hold->hold->deadline) - until) / 1000);
+                     (unsigned long long)(trusted - until) / 1000);
         }
         return;
     }
@@ -242,7 +244,7 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
         sim_fail("%u:%llu is valid and not at the server, cause %d", process->id,
                  (unsigned long long)hold->number, owner->ended);
     }
-    if (hold->hold->deadline > owner->since + owner->lease) {
+    if (sim_true(process, hold->hold->deadline) > owner->since + owner->lease) {
         sim_fail("%u:%llu was taken away and its deadline still moves", process->id,
                  (unsigned long long)hold->number);
     }
@@ -254,18 +256,45 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
     }
 }
 
+/* What is lost stays lost, for its reason; nothing remains of it; and nothing outlives its limit. */
+static void check_steady(const struct sim_process *process, struct sim_hold *hold, int state)
+{
+    snib__time now = sim_clock(process);
+    bool is_safe = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK;
+    int reason = state == SNIB_HOLD_LOST ? snib__hold_reason(hold->hold, now) : SNIB_REASON_NONE;
+    if (hold->over && (state != SNIB_HOLD_LOST || reason != hold->reason)) {
+        sim_fail("%u:%llu was lost (%s) and is %s", process->id, (unsigned long long)hold->number,
+                 snib_reason_text(hold->reason),
+                 state == SNIB_HOLD_LOST ? snib_reason_text(reason) : "held again");
+    }
+    if ((snib__hold_left(hold->hold, now) > 0) != is_safe) {
+        sim_fail("%u:%llu: its state and the time that remains do not agree", process->id,
+                 (unsigned long long)hold->number);
+    }
+    if (is_safe && now >= hold->limit) {
+        sim_fail("%u:%llu is held for longer than it may be", process->id,
+                 (unsigned long long)hold->number);
+    }
+    hold->over = state == SNIB_HOLD_LOST;
+    hold->reason = reason;
+}
+
 static void check_holds(struct sim_process *process)
 {
+    snib__time now = sim_clock(process);
     for (int i = 0; i < SIM_HOLDS; i++) {
-        const struct sim_hold *hold = &process->holds[i];
+        struct sim_hold *hold = &process->holds[i];
         if (hold->users == 0) {
             continue;
         }
-        int state = snib__hold_state(process->engine, hold->hold, sim.now);
+        int state = snib__hold_state(process->engine, hold->hold, now);
+        check_steady(process, hold, state);
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
             check_valid(process, hold);
         } else if (state == SNIB_HOLD_LOST && !hold->told &&
-                   sim.now > latest(hold->hold->deadline, process->frozen_until)) {
+                   sim.now > latest(latest(sim_true(process, snib__hold_end(hold->hold)),
+                                           process->frozen_until),
+                                    process->late_until)) {
             sim_fail("%u:%llu is over and its holder is not told", process->id,
                      (unsigned long long)hold->number);
         }
@@ -278,7 +307,7 @@ static bool has_itself(const struct sim_process *process, const struct sim_use *
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
         if (hold->users > 0 && (hold->use.names & use->names) != 0 &&
-            snib__hold_state(process->engine, hold->hold, sim.now) != SNIB_HOLD_LOST) {
+            snib__hold_state(process->engine, hold->hold, sim_clock(process)) != SNIB_HOLD_LOST) {
             return true;
         }
     }
@@ -350,7 +379,7 @@ static void check_waiter(const struct sim_process *process, const struct sim_tas
         waits = (task->use.names >> i & 1) != 0 ? latest(waits, process->free_at[i]) : waits;
     }
     is_told &= since > hears;
-    snib__time limit = is_told ? sim.prompt : PROMPT + sim.recheck;
+    snib__time limit = is_told ? sim.prompt : PROMPT + process->recheck;
     if (sim.now > latest(latest(waits, since), hears) + limit + fair_slack(process, task)) {
         sim_fail("%s is free and %u waits for it", sim.names[task->use.name].text, process->id);
     }
@@ -388,7 +417,8 @@ void check_step(void)
                 continue;
             }
             if (task->wait_ends != SNIB__NEVER &&
-                sim.now > latest(task->wait_ends, process->frozen_until)) {
+                sim.now >
+                    latest(latest(task->wait_ends, process->frozen_until), process->late_until)) {
                 sim_fail("%u: task %d waits longer than it wanted", process->id, j);
             }
             check_waiter(process, task);

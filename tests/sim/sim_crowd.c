@@ -18,6 +18,7 @@ void crowd_plan(void)
     sim.pubsub_delay = sim.delay;
     sim.think = sim_between(SNIB__MS / 50, SNIB__MS / 4);
     sim.lease = 3000 * SNIB__MS;
+    sim.unequal = false;
     sim.handover_max = sim_chance(2) ? 16 : sim.handover_max;
     sim.crowd_hold = sim_chance(4) ? 20 * SNIB__MS : SNIB__MS / 4;
     sim.listeners = sim_chance(4);

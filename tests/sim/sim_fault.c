@@ -21,7 +21,11 @@ void fault_plan(void)
     sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
     sim.clock_ppm = 0;
     if (sim_has(FAULT_CLOCK)) {
-        sim.clock_ppm = (int)sim_draw(10001) - 5000;
+        /* The server alone, or everybody: never more than 1 % between two of them. */
+        sim.clock_spread = sim_chance(2) ? 5000 : 0;
+        int most = 10000 - sim.clock_spread;
+        sim.clock_ppm = sim_chance(3) ? (sim_chance(2) ? most : -most)
+                                      : (int)sim_draw(2 * (uint64_t)most + 1) - most;
         totals.faults[FAULT_CLOCK]++;
     }
 }
@@ -31,8 +35,7 @@ void fault_until(snib__time until)
     sim.disturbed_until = until > sim.disturbed_until ? until : sim.disturbed_until;
 }
 
-/* The end of a disturbance that begins now. */
-static snib__time for_a_while(void)
+snib__time fault_for_a_while(void)
 {
     const snib__time most[] = {3 * sim.lease, sim.lease / 2, 4 * sim.pubsub_delay};
     snib__time until = sim.now + sim_draw(most[sim_draw(3)]);
@@ -43,7 +46,7 @@ static snib__time for_a_while(void)
 static void server_fault(unsigned model_fault)
 {
     sim.server_faults |= model_fault;
-    sim.server_faults_until = for_a_while();
+    sim.server_faults_until = fault_for_a_while();
     fault_until(sim.server_faults_until + SIM_RETRY); /* our own releases may stand in the way */
     model_set_faults(sim.model, sim.server_faults);
 }
@@ -88,7 +91,7 @@ static void strike_pipe(int fault)
         pipe->cut_next = 1 + (int)sim_draw(2);
         return;
     }
-    snib__time until = for_a_while();
+    snib__time until = fault_for_a_while();
     bool both = sim_chance(3);
     if (both || sim_chance(2)) {
         pipe->to_server.frozen_until = until;
@@ -106,7 +109,7 @@ static void restart(void)
     forget_tokens();
     net_server_died();
     check_truth(CAUSE_MEMORY);
-    sim.refuse_until = for_a_while();
+    sim.refuse_until = fault_for_a_while();
     if (sim_has(FAULT_LOADING)) {
         server_fault(MODEL_LOADING);
     }
@@ -117,7 +120,11 @@ static void strike_process(int fault)
     int slot = (int)sim_draw((uint64_t)sim.slot_count);
     struct sim_process *process = sim.slots[slot];
     if (fault == FAULT_CLIENT_PAUSE) {
-        process->frozen_until = for_a_while();
+        process->frozen_until = fault_for_a_while();
+    } else if (fault == FAULT_LATE_TICK) {
+        process->frozen_until = fault_for_a_while();
+        process->late_until = process->frozen_until + (process->frozen_until - sim.now);
+        fault_until(process->late_until);
     } else if (fault == FAULT_CLOSE) {
         if (process->gone_at == SNIB__NEVER) {
             process_close(process);
@@ -137,10 +144,10 @@ static void strike(int fault)
         strike_pipe(fault);
         break;
     case FAULT_REFUSE:
-        sim.refuse_until = for_a_while();
+        sim.refuse_until = fault_for_a_while();
         break;
     case FAULT_SERVER_PAUSE:
-        sim.server_paused_until = for_a_while();
+        sim.server_paused_until = fault_for_a_while();
         break;
     case FAULT_SCRIPT_FLUSH:
         model_flush_scripts(sim.model);
@@ -171,12 +178,13 @@ static void strike(int fault)
         server_fault(MODEL_MISCONF);
         break;
     case FAULT_CLIENT_PAUSE:
+    case FAULT_LATE_TICK:
     case FAULT_CLOSE:
     case FAULT_CRASH:
         strike_process(fault);
         break;
     default:
-        return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE */
+        return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE, STOP */
     }
     if (fault != FAULT_CUT) {
         totals.faults[fault]++;
@@ -229,6 +237,7 @@ void fault_end_all(void)
     for (int i = 0; i < sim.slot_count; i++) {
         struct sim_process *process = sim.slots[i];
         process->frozen_until = process->frozen_until < sim.now ? process->frozen_until : sim.now;
+        process->late_until = process->late_until < sim.now ? process->late_until : sim.now;
     }
     net_heal();
     fault_until(sim.now + SIM_RETRY);

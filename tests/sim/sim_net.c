@@ -148,7 +148,8 @@ static void finish_connect(struct sim_process *process, int link)
         pipe++;
     }
     if (sim.now < sim.refuse_until || pipe == sim.pipes + SIM_PIPES) {
-        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNREFUSED, sim.now);
+        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNREFUSED,
+                               sim_clock(process));
         return;
     }
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
@@ -158,7 +159,7 @@ static void finish_connect(struct sim_process *process, int link)
     end->pipe = pipe;
     process->connects++;
     sim_trace("%u/%d connected", process->id, link);
-    snib__engine_link_up(process->engine, link, sim.now);
+    snib__engine_link_up(process->engine, link, sim_clock(process));
 }
 
 void net_close(struct sim_process *process, int link)
@@ -275,12 +276,13 @@ static void arrive_at_client(struct sim_pipe *pipe)
         pipe->client = NULL;
         push_end(&pipe->to_server);
         settle(pipe);
-        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNRESET, sim.now);
+        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNRESET,
+                               sim_clock(process));
     } else {
-        snib__engine_input(process->engine, link, chunk->bytes, chunk->n, sim.now);
+        snib__engine_input(process->engine, link, chunk->bytes, chunk->n, sim_clock(process));
     }
     free(chunk);
-    process_pump(process);
+    process_go_on(process);
 }
 
 static snib__time server_due(const struct sim_pipe *pipe)
@@ -291,8 +293,14 @@ static snib__time server_due(const struct sim_pipe *pipe)
 
 static snib__time client_due(const struct sim_pipe *pipe)
 {
-    return pipe->used && pipe->client != NULL ? due(&pipe->to_client, pipe->client->frozen_until)
-                                              : SNIB__NEVER;
+    if (!pipe->used || pipe->client == NULL) {
+        return SNIB__NEVER;
+    }
+    snib__time at = due(&pipe->to_client, pipe->client->frozen_until);
+    /* What was begun before it was stopped comes first. */
+    return pipe->client->unpumped && at < SNIB__NEVER && at <= pipe->client->frozen_until
+               ? pipe->client->frozen_until + 1
+               : at;
 }
 
 static snib__time connect_due(const struct sim_process *process, int link)
@@ -301,7 +309,8 @@ static snib__time connect_due(const struct sim_process *process, int link)
     if (process->engine == NULL || !end->connecting) {
         return SNIB__NEVER;
     }
-    return end->connected_at > process->frozen_until ? end->connected_at : process->frozen_until;
+    snib__time from = process->frozen_until + process->unpumped;
+    return end->connected_at > from ? end->connected_at : from;
 }
 
 snib__time net_next(void)
@@ -335,7 +344,7 @@ bool net_run(void)
     for (int i = 0; i < 2 * sim.slot_count; i++) {
         if (connect_due(sim.slots[i / 2], i % 2) <= sim.now) {
             finish_connect(sim.slots[i / 2], i % 2);
-            process_pump(sim.slots[i / 2]);
+            process_go_on(sim.slots[i / 2]);
             return true;
         }
     }

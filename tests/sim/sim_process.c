@@ -63,15 +63,25 @@ struct sim_process *process_new(int slot)
 {
     struct sim_process *process = process_record(false);
     sim.slots[slot] = process;
+    process->lease = sim.unequal && sim_chance(2)
+                         ? sim_between(sim.lease / SIM_UNEQUAL, sim.lease) / SNIB__MS * SNIB__MS
+                         : sim.lease;
+    process->recheck = sim_between(500 * SNIB__MS, 3000 * SNIB__MS);
+    process->clock_ppm = sim.clock_spread > 0
+                             ? (int)sim_draw(2 * (uint64_t)sim.clock_spread + 1) - sim.clock_spread
+                             : 0;
+    snib__time patience = sim_between(500 * SNIB__MS, 5000 * SNIB__MS);
     struct snib__config config = {.login = {.password = sim.password, .database = sim.database},
                                   .seed = sim_draw(UINT64_MAX),
                                   .first_number = SIM_FIRST_NUMBER,
-                                  .lease = sim.lease,
-                                  .reply_timeout = sim.reply_timeout,
-                                  .patience = sim.patience,
-                                  .try_timeout = sim.patience / 3,
-                                  .recheck = sim.recheck,
-                                  .handover_max = sim.handover_max,
+                                  .lease = process->lease,
+                                  .reply_timeout = sim_between(200 * SNIB__MS, 3000 * SNIB__MS),
+                                  .patience = patience,
+                                  .try_timeout = patience / 3,
+                                  .recheck = process->recheck,
+                                  .handover_max = sim.unequal && sim_chance(2)
+                                                      ? (int32_t)sim_between(0, 16)
+                                                      : sim.handover_max,
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     process->engine = snib__engine_new(&config);
@@ -143,7 +153,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
         return;
     }
     struct sim_owner *owner = check_owner(process, hold->number, hold->use.side);
-    bool is_lost = snib__hold_state(process->engine, hold->hold, sim.now) == SNIB_HOLD_LOST;
+    bool is_lost = hold->hold->phase == SNIB__LOST; /* not only by the clock */
     if (is_lost && !hold->told) {
         sim_fail("%u:%llu is lost and nobody was told", process->id,
                  (unsigned long long)hold->number);
@@ -153,7 +163,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
     set_free(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;
     *hold = (struct sim_hold){0};
-    snib__hold_drop(process->engine, engine_hold, sim.now);
+    snib__hold_drop(process->engine, engine_hold, sim_clock(process));
 }
 
 static void take_hold(struct sim_process *process, struct sim_task *task)
@@ -165,6 +175,7 @@ static void take_hold(struct sim_process *process, struct sim_task *task)
         *hold = (struct sim_hold){
             .hold = task->op->hold, .number = task->op->hold->number, .use = task->use};
         hold->hold->tell = 1;
+        hold->limit = task->max_hold ? hold->hold->acquired_at + task->max_hold : SNIB__NEVER;
         totals.granted++;
         totals.by_family[sim.names[task->use.name].family]++;
         totals.by_multi += task->use.kind == SNIB__MULTI;
@@ -255,10 +266,28 @@ static void trace_words(const struct sim_process *process, const char *bytes, si
     sim_trace("%u says %s", process->id, text);
 }
 
-void process_pump(struct sim_process *process)
+/* Whether the process is stopped here, with what the engine has for others still in its hands; now and then around the
+ * answer to a renewal, until the hold is over. */
+static bool stops_here(struct sim_process *process)
+{
+    bool renews = process->renews > sim.now && sim_chance(10);
+    process->unpumped = sim_has(FAULT_STOP) && (renews || sim_chance(400));
+    if (process->unpumped) {
+        totals.faults[FAULT_STOP]++;
+        process->frozen_until =
+            renews ? process->renews + sim_draw(process->lease / 3) : fault_for_a_while();
+        fault_until(process->frozen_until);
+        sim_trace("%u stops between two steps", process->id);
+    }
+    process->renews = 0;
+    return process->unpumped;
+}
+
+static void pump(struct sim_process *process, bool may_stop)
 {
     bool more = true;
-    while (more) {
+    process->unpumped = false;
+    while (more && !(may_stop && stops_here(process))) {
         more = false;
         for (int link = 0; link < 2; link++) {
             int wish = snib__engine_take_wish(process->engine, link);
@@ -292,20 +321,32 @@ void process_pump(struct sim_process *process)
     }
 }
 
+void process_pump(struct sim_process *process)
+{
+    pump(process, false);
+}
+
+void process_go_on(struct sim_process *process)
+{
+    pump(process, true);
+}
+
 /* Everything that the program has ends here, except what is being released. */
 void process_close(struct sim_process *process)
 {
+    process_pump(process); /* what it was stopped in comes first */
     sim_trace("%u closes", process->id);
     process->gone_at = sim.now + sim_draw(2 * sim.lease);
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
-        int state = hold->users > 0 ? snib__hold_state(process->engine, hold->hold, sim.now)
-                                    : SNIB_HOLD_LOST;
+        int state = hold->users > 0
+                        ? snib__hold_state(process->engine, hold->hold, sim_clock(process))
+                        : SNIB_HOLD_LOST;
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
             check_owner(process, hold->number, hold->use.side)->closed = true;
         }
     }
-    snib__engine_close(process->engine, sim.now);
+    snib__engine_close(process->engine, sim_clock(process));
     process_pump(process);
     for (int i = 0; i < SIM_TASKS; i++) {
         struct sim_task *task = &process->tasks[i];
@@ -339,7 +380,11 @@ snib__time process_next(const struct sim_process *process)
     if (process->engine == NULL) {
         return SNIB__NEVER;
     }
-    snib__time next = snib__engine_deadline(process->engine);
+    if (process->unpumped) {
+        return process->frozen_until;
+    }
+    snib__time next = sim_true(process, snib__engine_deadline(process->engine));
+    next = next > process->late_until ? next : process->late_until;
     for (int i = 0; i < SIM_TASKS; i++) {
         next = process->tasks[i].wake < next ? process->tasks[i].wake : next;
     }
@@ -354,12 +399,16 @@ static void tick(struct sim_process *process)
     if (process->ticks > 1000) {
         sim_fail("%u: the engine's deadline does not move", process->id);
     }
-    snib__engine_tick(process->engine, sim.now);
-    process_pump(process);
+    snib__engine_tick(process->engine, sim_clock(process));
+    process_go_on(process);
 }
 
 void process_run(struct sim_process *process)
 {
+    if (process->unpumped) {
+        process_go_on(process);
+        return;
+    }
     if (can_end(process)) {
         int slot = 0;
         while (sim.slots[slot] != process) {
@@ -372,7 +421,8 @@ void process_run(struct sim_process *process)
         }
         return;
     }
-    if (snib__engine_deadline(process->engine) <= sim.now) {
+    if (snib__engine_deadline(process->engine) <= sim_clock(process) &&
+        process->late_until <= sim.now) {
         tick(process);
         return;
     }

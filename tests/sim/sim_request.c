@@ -138,8 +138,10 @@ static void renewal(struct sim_process *process, uint64_t number, int side)
     }
     for (int i = 0; i < SIM_HOLDS; i++) {
         const struct sim_hold *hold = &process->holds[i];
-        is_held |= hold->users > 0 && hold->number == number && hold->use.side == side &&
-                   !hold->told && !hold->released;
+        bool is_it = hold->users > 0 && hold->number == number && hold->use.side == side &&
+                     !hold->told && !hold->released;
+        process->renews = is_it ? sim_true(process, hold->hold->deadline) : process->renews;
+        is_held |= is_it;
     }
     owner->renewals++;
     if (owner->releases > 0) {

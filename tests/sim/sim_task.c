@@ -82,7 +82,7 @@ static void know(struct sim_process *process, struct sim_task *task,
         return;
     }
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
-    snib__time lease = how->lease != 0 ? how->lease : sim.lease;
+    snib__time lease = how->lease != 0 ? how->lease : process->lease;
     owner->again = owner->use.permits != 0; /* a writer reads again */
     owner->abandoned = false;
     owner->use = task->use;
@@ -110,7 +110,8 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     if (unowned || task->use.kind == SNIB_PERMITS) {
         how.owner = 0;
     }
-    task->op = snib__engine_acquire(process->engine, task->use.gate, &how, sim.now, &code);
+    task->op =
+        snib__engine_acquire(process->engine, task->use.gate, &how, sim_clock(process), &code);
     if (task->op == NULL) {
         sim_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
@@ -119,7 +120,8 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     task->once = how.wait == 0;
     task->order = ++sim.order;
     task->submitted = sim.now;
-    task->wait_ends = mode == 1 ? sim.now + how.wait : SNIB__NEVER;
+    task->max_hold = how.max_hold;
+    task->wait_ends = mode == 1 ? sim_true(process, sim_clock(process) + how.wait) : SNIB__NEVER;
     task->wake = sim_chance(sim.crowded ? 64 : 4) ? sim.now + sim_draw(sim.lease)
                                                   : SNIB__NEVER; /* then it cancels */
     know(process, task, &how);
@@ -152,7 +154,7 @@ static struct snib__op *begin_count(struct sim_process *process, int name, int32
         what = SNIB_COUNT_GET;
         n = 0;
     }
-    return snib__engine_count(process->engine, gate, what, n, sim.now, out_code);
+    return snib__engine_count(process->engine, gate, what, n, sim_clock(process), out_code);
 }
 
 static void begin_question(struct sim_process *process, struct sim_task *task)
@@ -169,16 +171,16 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
         task->op = begin_count(process, name, &code);
     } else if (kind == 0 && sim_has(FAULT_FORCE)) {
         totals.faults[FAULT_FORCE]++;
-        task->op = snib__engine_force(process->engine, gate, sim.now, &code);
+        task->op = snib__engine_force(process->engine, gate, sim_clock(process), &code);
     } else if (kind == 1 || kind == 2) {
-        task->op = kind == 1
-                       ? snib__engine_list(process->engine, 0, "*", 1, LIST_BYTES, sim.now, &code)
-                       : snib__engine_describe(process->engine, known->text, known->n, LIST_BYTES,
-                                               sim.now, &code);
+        task->op = kind == 1 ? snib__engine_list(process->engine, 0, "*", 1, LIST_BYTES,
+                                                 sim_clock(process), &code)
+                             : snib__engine_describe(process->engine, known->text, known->n,
+                                                     LIST_BYTES, sim_clock(process), &code);
     } else if (kind == 3) {
-        task->op = snib__engine_ping(process->engine, sim.patience, sim.now, &code);
+        task->op = snib__engine_ping(process->engine, 1000 * SNIB__MS, sim_clock(process), &code);
     } else {
-        task->op = snib__engine_info(process->engine, gate, sim.now, &code);
+        task->op = snib__engine_info(process->engine, gate, sim_clock(process), &code);
     }
     if (task->op == NULL) {
         sim_fail("%u: a question was not started: %s", process->id, snib_code_name(code));
@@ -196,7 +198,8 @@ static void release(struct sim_process *process, struct sim_task *task)
         task_rest(task);
         return;
     }
-    struct snib__op *op = snib__engine_release(process->engine, hold->hold, sim.now, &code);
+    struct snib__op *op =
+        snib__engine_release(process->engine, hold->hold, sim_clock(process), &code);
     if (op != NULL) {
         hold->released = true;
         task->op = op;
@@ -220,7 +223,7 @@ static void cancel(struct sim_process *process, struct sim_task *task)
 {
     task->wake = SNIB__NEVER;
     task->cancelled = true;
-    if (!snib__engine_cancel(process->engine, task->op, sim.now)) {
+    if (!snib__engine_cancel(process->engine, task->op, sim_clock(process))) {
         sim_fail("%u: a running operation could not be cancelled", process->id);
     }
 }
@@ -243,5 +246,5 @@ void task_move(struct sim_process *process, struct sim_task *task)
     default:
         cancel(process, task);
     }
-    process_pump(process);
+    process_go_on(process);
 }

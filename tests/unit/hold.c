@@ -181,7 +181,14 @@ static void late_reentry(void **state)
     (void)state;
     const struct snib__acquire owned = {.owner = 7, .wait = SNIB__NEVER};
     struct snib__engine *engine = begin();
-    struct snib__hold *hold = renewing(engine, &owned);
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_READ, "r"), &owned);
+    now = hold->deadline;
+    assert_false(acquire(engine, hold->gate, 7)->done);
+    expect_lost(engine, hold, SNIB_REASON_UNREACHABLE);
+    snib__engine_free(engine);
+
+    engine = begin();
+    hold = renewing(engine, &owned);
     now = hold->deadline;
     struct snib__op *again = acquire(engine, hold->gate, 7);
     assert_false(again->done);
