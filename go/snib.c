@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f883315625345a4a"
+#define SNIB_BUILD_ID "4efc9539c2c8cee8"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -287,6 +287,7 @@ typedef struct snib_client_stats_data {
     uint64_t writes;           /* system calls that sent to command connections */
     uint64_t reads;            /* system calls that received from command connections */
     uint64_t wakes;            /* threads and queues woken */
+    uint64_t clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
     uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
     uint64_t held;             /* now */
     uint64_t waiting;          /* now */
@@ -589,7 +590,8 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
-    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue or the connection is down */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
+                              clock has moved since the lease began */
     SNIB_HOLD_LOST = 2,    /* no longer safe, for ever */
     SNIB_HOLD_RELEASED = 3 /* given back by the program */
 };
@@ -7628,6 +7630,7 @@ void *snib__thread_main(void *argument)
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
+ * clock.c     the server's clock against ours
  * outer.c     holds that are carried outside: of locks of locks of several clients
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
@@ -7678,6 +7681,7 @@ enum {
     SNIB__REQ_RELEASE,
     SNIB__REQ_TRANSFER,
     SNIB__REQ_RENEW,
+    SNIB__REQ_TIME,
     SNIB__REQ_ASK
 };
 
@@ -7804,6 +7808,15 @@ struct snib__renewals {
     bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
 };
 
+/* How far the server's clock is ahead of ours, at least and at most, by an answer to a question sent then. */
+struct snib__clock {
+    int64_t low, high; /* ns */
+    snib__time sent;
+    snib__time next; /* question */
+    bool known;
+    bool refused; /* the server tells no time */
+};
+
 struct snib__node {
     struct snib__endpoint links[2];
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
@@ -7812,6 +7825,8 @@ struct snib__node {
     snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
     snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
+    snib__time moved_at; /* the server's clock was found to have moved; 0: never */
+    struct snib__clock clock;
     bool ever_ready;
     bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
@@ -8033,6 +8048,19 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
+
+/* clock.c */
+/* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
+ * it has not. */
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+                           snib__time received);
+void snib__clock_begin(struct snib__engine *e, snib__time now);
+void snib__clock_tick(struct snib__engine *e, snib__time now);
+snib__time snib__clock_deadline(const struct snib__engine *e);
+void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
+                        uint32_t n, const struct snib__resp *resp, snib__time now);
+/* The hold's lease began before the server's clock moved. */
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);
@@ -10454,6 +10482,105 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
     }
 }
 
+/* ---- engine/clock.c ---------------------------------------------------------------------------*/
+
+/* clock.c - the server's clock against ours.
+ *
+ * A lease ends by the server's wall clock, a deadline by our own, and what a hold promises rests on both going
+ * alike within 1 %.  While something is held the server is asked for its time as often as leases are
+ * renewed.  An answer was given between its sending and its coming, so it bounds how far the clocks are
+ * apart, and two answers bound from below how much that has changed.  When it is more than
+ * unequal rates explain, the server's clock was set, or runs wrong: leases may end early.  Holds are at
+ * risk until they have been renewed, which is done at once; those that cannot be are asked for.
+ */
+
+#include <stdlib.h>
+
+#define CLOCK_PERIOD_MIN (1000 * SNIB__MS)
+#define CLOCK_SECONDS_MAX 9000000000ull /* or it is no time in this century */
+
+static snib__time clock_period(const struct snib__engine *e)
+{
+    snib__time period = e->config.lease / 3;
+    return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
+}
+
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+                           snib__time received)
+{
+    struct snib__clock seen = *clock;
+    seen.low = (int64_t)(server_ns - received);
+    seen.high = (int64_t)(server_ns - sent);
+    seen.sent = sent;
+    seen.known = true;
+    int64_t least = seen.low - clock->high, most = seen.high - clock->low, moved = 0;
+    int64_t explained = (int64_t)((received - clock->sent) / 100 + SNIB__MARGIN);
+    if (clock->known && least > explained)
+        moved = least;
+    else if (clock->known && most < -explained)
+        moved = most;
+    /* A slow answer says little: the next one is compared with what was known before. */
+    if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
+        seen.high - seen.low <= clock->high - clock->low)
+        *clock = seen;
+    return moved;
+}
+
+/* A new connection: the server may be another one. */
+void snib__clock_begin(struct snib__engine *e, snib__time now)
+{
+    e->node.clock = (struct snib__clock){.next = now + clock_period(e)};
+}
+
+snib__time snib__clock_deadline(const struct snib__engine *e)
+{
+    const struct snib__clock *clock = &e->node.clock;
+    return snib__node_ready(e) && e->stats.held > 0 && !clock->refused ? clock->next : SNIB__NEVER;
+}
+
+void snib__clock_tick(struct snib__engine *e, snib__time now)
+{
+    if (now < snib__clock_deadline(e))
+        return;
+    e->node.clock.next = now + clock_period(e);
+    snib__node_send(e, SNIB__REQ_TIME, &e->node.clock, 0, now);
+}
+
+static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
+{
+    e->stats.clock_moves++;
+    snib__engine_log(
+        e, SNIB_LOG_WARNING,
+        "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
+        "may end early",
+        (long long)(moved / (int64_t)SNIB__MS));
+    e->node.moved_at = e->node.ready_since = now;
+    snib__watchdog_reconnected(e, true, now);
+}
+
+void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
+                        uint32_t n, const struct snib__resp *resp, snib__time now)
+{
+    bool told = reply->type == SNIB__RESP_ARRAY && n == 3 && reply[1].type == SNIB__RESP_STRING &&
+                reply[2].type == SNIB__RESP_STRING;
+    uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
+    uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
+    if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
+        e->node.clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        return;
+    }
+    int64_t moved =
+        snib__clock_sample(&e->node.clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
+    if (moved)
+        clock_moved(e, moved, now);
+}
+
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
+    return e->node.moved_at && hold->deadline != SNIB__NEVER && sent < e->node.moved_at;
+}
+
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
 
 /* engine.c - the whole: birth and end, time, close, statistics. */
@@ -10568,6 +10695,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
             snib__wait_expired(e, timer.subject, now);
     }
     snib__watchdog_tick(e, now);
+    snib__clock_tick(e, now);
     snib__wait_tick(e, now);
     snib__node_tick(e, now);
 }
@@ -10576,7 +10704,7 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__node_deadline(e)};
+                           snib__node_deadline(e), snib__clock_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -11433,7 +11561,8 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
                    : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
-    return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
+    bool doubted = overdue || !snib__node_ready(e) || snib__clock_doubts(e, hold);
+    return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
 /* Nobody has the hold any more, and the server keeps it to the end of its lease. */
@@ -11530,6 +11659,9 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
         return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+    case SNIB__REQ_TIME:
+        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
+                                                                                  : SNIB__NO_SCRIPT;
     default:
         return snib__ask_encode(e, out, subject);
     }
@@ -11617,8 +11749,8 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(e))
         return node_write(e, &request, now);
-    if (kind == SNIB__REQ_RENEW)
-        return -1; /* the watchdog asks again when the link is ready */
+    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
+        return -1; /* it is asked again when the link is ready */
     if (node_later(e, &request) < 0)
         return -1;
     snib__node_want(e, SNIB__COMMAND, now);
@@ -11758,7 +11890,9 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
-        if (request.kind == SNIB__REQ_RENEW) {
+        if (request.kind == SNIB__REQ_TIME) {
+            continue;
+        } else if (request.kind == SNIB__REQ_RENEW) {
             snib__watchdog_unanswered(e, request.subject, now);
         } else if (request.kind != SNIB__REQ_ASK) {
             snib__gate_unanswered(e, &request, now);
@@ -11841,6 +11975,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
+    snib__clock_begin(e, now);
     node_flush(e, now);
     snib__watchdog_reconnected(e, other, now);
     snib__wait_recheck_all(e, now);
@@ -11915,6 +12050,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_TIME:
+        snib__clock_answer(e, request->sent_at, reply, n, conn->resp, now);
         break;
     default:
         if (error)

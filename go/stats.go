@@ -13,7 +13,7 @@ type Stats struct {
 	Renewals, RenewalCommands, RenewalFailures                                         uint64
 	LostExpired, LostTaken, LostDeleted, LostUnreachable, LostMaxHold                  uint64
 	LostClosed, Abandoned, Rechecks, Messages, Polling, Connects, Reconnects, Commands uint64
-	Writes, Reads, Wakes, WatchdogLateMicros, Held, Waiting, Memory                    uint64
+	Writes, Reads, Wakes, ClockMoves, WatchdogLateMicros, Held, Waiting, Memory        uint64
 
 	// WaitTime and HoldTime are histograms: bucket i counts times from 2^i to 2^(i+1) microseconds.
 	WaitTime, HoldTime [C.SNIB_HISTOGRAM_BUCKETS]uint64
@@ -36,7 +36,7 @@ func (c *Client) Stats() Stats {
 		LostClosed: uint64(raw.lost_closed), Abandoned: uint64(raw.abandoned), Rechecks: uint64(raw.rechecks), Messages: uint64(raw.messages),
 		Polling: uint64(raw.polling), Connects: uint64(raw.connects), Reconnects: uint64(raw.reconnects),
 		Commands: uint64(raw.commands), Writes: uint64(raw.writes), Reads: uint64(raw.reads), Wakes: uint64(raw.wakes),
-		WatchdogLateMicros: uint64(raw.watchdog_late_us), Held: uint64(raw.held), Waiting: uint64(raw.waiting),
+		ClockMoves: uint64(raw.clock_moves), WatchdogLateMicros: uint64(raw.watchdog_late_us), Held: uint64(raw.held), Waiting: uint64(raw.waiting),
 		Memory: uint64(raw.memory),
 	}
 	for i := range s.WaitTime {

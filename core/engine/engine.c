@@ -113,6 +113,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
             snib__wait_expired(e, timer.subject, now);
     }
     snib__watchdog_tick(e, now);
+    snib__clock_tick(e, now);
     snib__wait_tick(e, now);
     snib__node_tick(e, now);
 }
@@ -121,7 +122,7 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__node_deadline(e)};
+                           snib__node_deadline(e), snib__clock_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;

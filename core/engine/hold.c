@@ -262,7 +262,8 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
                    : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
-    return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
+    bool doubted = overdue || !snib__node_ready(e) || snib__clock_doubts(e, hold);
+    return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
 /* Nobody has the hold any more, and the server keeps it to the end of its lease. */

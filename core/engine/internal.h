@@ -10,6 +10,7 @@
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
+ * clock.c     the server's clock against ours
  * outer.c     holds that are carried outside: of locks of locks of several clients
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
@@ -63,6 +64,7 @@ enum {
     SNIB__REQ_RELEASE,
     SNIB__REQ_TRANSFER,
     SNIB__REQ_RENEW,
+    SNIB__REQ_TIME,
     SNIB__REQ_ASK
 };
 
@@ -189,6 +191,15 @@ struct snib__renewals {
     bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
 };
 
+/* How far the server's clock is ahead of ours, at least and at most, by an answer to a question sent then. */
+struct snib__clock {
+    int64_t low, high; /* ns */
+    snib__time sent;
+    snib__time next; /* question */
+    bool known;
+    bool refused; /* the server tells no time */
+};
+
 struct snib__node {
     struct snib__endpoint links[2];
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
@@ -197,6 +208,8 @@ struct snib__node {
     snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
     snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
     snib__time ready_since;
+    snib__time moved_at; /* the server's clock was found to have moved; 0: never */
+    struct snib__clock clock;
     bool ever_ready;
     bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
@@ -418,6 +431,19 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
+
+/* clock.c */
+/* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
+ * it has not. */
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+                           snib__time received);
+void snib__clock_begin(struct snib__engine *e, snib__time now);
+void snib__clock_tick(struct snib__engine *e, snib__time now);
+snib__time snib__clock_deadline(const struct snib__engine *e);
+void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
+                        uint32_t n, const struct snib__resp *resp, snib__time now);
+/* The hold's lease began before the server's clock moved. */
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);

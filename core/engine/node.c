@@ -48,6 +48,9 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
         return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+    case SNIB__REQ_TIME:
+        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
+                                                                                  : SNIB__NO_SCRIPT;
     default:
         return snib__ask_encode(e, out, subject);
     }
@@ -135,8 +138,8 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(e))
         return node_write(e, &request, now);
-    if (kind == SNIB__REQ_RENEW)
-        return -1; /* the watchdog asks again when the link is ready */
+    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
+        return -1; /* it is asked again when the link is ready */
     if (node_later(e, &request) < 0)
         return -1;
     snib__node_want(e, SNIB__COMMAND, now);
@@ -276,7 +279,9 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
-        if (request.kind == SNIB__REQ_RENEW) {
+        if (request.kind == SNIB__REQ_TIME) {
+            continue;
+        } else if (request.kind == SNIB__REQ_RENEW) {
             snib__watchdog_unanswered(e, request.subject, now);
         } else if (request.kind != SNIB__REQ_ASK) {
             snib__gate_unanswered(e, &request, now);
@@ -359,6 +364,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
+    snib__clock_begin(e, now);
     node_flush(e, now);
     snib__watchdog_reconnected(e, other, now);
     snib__wait_recheck_all(e, now);
@@ -433,6 +439,9 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_TIME:
+        snib__clock_answer(e, request->sent_at, reply, n, conn->resp, now);
         break;
     default:
         if (error)

@@ -244,6 +244,7 @@ typedef struct snib_client_stats_data {
     uint64_t writes;           /* system calls that sent to command connections */
     uint64_t reads;            /* system calls that received from command connections */
     uint64_t wakes;            /* threads and queues woken */
+    uint64_t clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
     uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
     uint64_t held;             /* now */
     uint64_t waiting;          /* now */
@@ -546,7 +547,8 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
-    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue or the connection is down */
+    SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
+                              clock has moved since the lease began */
     SNIB_HOLD_LOST = 2,    /* no longer safe, for ever */
     SNIB_HOLD_RELEASED = 3 /* given back by the program */
 };

@@ -63,6 +63,7 @@ class Stats:
     writes: int
     reads: int
     wakes: int
+    clock_moves: int
     watchdog_late_us: int
     held: int
     waiting: int

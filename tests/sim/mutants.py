@@ -776,8 +776,8 @@ MUTANTS = [
     Mutant(
         "a hold is never at risk",
         "engine/hold.c",
-        "return overdue || !snib__node_ready(e) ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;",
-        "return SNIB_HOLD_VALID + 0 * overdue;",
+        "return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;",
+        "return SNIB_HOLD_VALID + 0 * doubted;",
         "unit_hold",
     ),
     Mutant(
@@ -786,6 +786,20 @@ MUTANTS = [
         "while (i > 1 && e->heap[i / 2].when > timer.when) {",
         "while (*timer.at == e->heap_n && i > 1 && e->heap[i / 2].when > timer.when) {",
         "unit_timer",
+    ),
+    Mutant(
+        "what the server's clock does is not judged",
+        "engine/clock.c",
+        "    if (moved)\n        clock_moved(e, moved, now);",
+        "    if (moved && now == 0)\n        clock_moved(e, moved, now);",
+        "unit_clock",
+    ),
+    Mutant(
+        "a slow answer blinds the next one",
+        "engine/clock.c",
+        "if (!clock->known || moved ||",
+        "if (sent || moved ||",
+        "unit_clock",
     ),
     Mutant(
         "a client's limit is no lock's",

@@ -79,6 +79,7 @@ static inline void connect_link(struct snib__engine *engine)
     snib__engine_link_up(engine, SNIB__COMMAND, now);
     answer_own(engine);
     assert_true(ready(engine));
+    engine->node.clock.refused = true; /* nobody asks for the time but clock.c */
 }
 
 /* Go on until the command link is to be connected. */

@@ -1,0 +1,97 @@
+/* clock.c - the server's clock against ours.
+ *
+ * A lease ends by the server's wall clock, a deadline by our own, and what a hold promises rests on both going
+ * alike within 1 %.  While something is held the server is asked for its time as often as leases are
+ * renewed.  An answer was given between its sending and its coming, so it bounds how far the clocks are
+ * apart, and two answers bound from below how much that has changed.  When it is more than
+ * unequal rates explain, the server's clock was set, or runs wrong: leases may end early.  Holds are at
+ * risk until they have been renewed, which is done at once; those that cannot be are asked for.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+
+#define CLOCK_PERIOD_MIN (1000 * SNIB__MS)
+#define CLOCK_SECONDS_MAX 9000000000ull /* or it is no time in this century */
+
+static snib__time clock_period(const struct snib__engine *e)
+{
+    snib__time period = e->config.lease / 3;
+    return period > CLOCK_PERIOD_MIN ? period : CLOCK_PERIOD_MIN;
+}
+
+int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
+                           snib__time received)
+{
+    struct snib__clock seen = *clock;
+    seen.low = (int64_t)(server_ns - received);
+    seen.high = (int64_t)(server_ns - sent);
+    seen.sent = sent;
+    seen.known = true;
+    int64_t least = seen.low - clock->high, most = seen.high - clock->low, moved = 0;
+    int64_t explained = (int64_t)((received - clock->sent) / 100 + SNIB__MARGIN);
+    if (clock->known && least > explained)
+        moved = least;
+    else if (clock->known && most < -explained)
+        moved = most;
+    /* A slow answer says little: the next one is compared with what was known before. */
+    if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
+        seen.high - seen.low <= clock->high - clock->low)
+        *clock = seen;
+    return moved;
+}
+
+/* A new connection: the server may be another one. */
+void snib__clock_begin(struct snib__engine *e, snib__time now)
+{
+    e->node.clock = (struct snib__clock){.next = now + clock_period(e)};
+}
+
+snib__time snib__clock_deadline(const struct snib__engine *e)
+{
+    const struct snib__clock *clock = &e->node.clock;
+    return snib__node_ready(e) && e->stats.held > 0 && !clock->refused ? clock->next : SNIB__NEVER;
+}
+
+void snib__clock_tick(struct snib__engine *e, snib__time now)
+{
+    if (now < snib__clock_deadline(e))
+        return;
+    e->node.clock.next = now + clock_period(e);
+    snib__node_send(e, SNIB__REQ_TIME, &e->node.clock, 0, now);
+}
+
+static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
+{
+    e->stats.clock_moves++;
+    snib__engine_log(
+        e, SNIB_LOG_WARNING,
+        "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
+        "may end early",
+        (long long)(moved / (int64_t)SNIB__MS));
+    e->node.moved_at = e->node.ready_since = now;
+    snib__watchdog_reconnected(e, true, now);
+}
+
+void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
+                        uint32_t n, const struct snib__resp *resp, snib__time now)
+{
+    bool told = reply->type == SNIB__RESP_ARRAY && n == 3 && reply[1].type == SNIB__RESP_STRING &&
+                reply[2].type == SNIB__RESP_STRING;
+    uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
+    uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
+    if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
+        e->node.clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        return;
+    }
+    int64_t moved =
+        snib__clock_sample(&e->node.clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
+    if (moved)
+        clock_moved(e, moved, now);
+}
+
+bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
+    return e->node.moved_at && hold->deadline != SNIB__NEVER && sent < e->node.moved_at;
+}

@@ -1,0 +1,176 @@
+/* clock.c - what is made of the server's time. */
+#include "fed.h"
+
+#include <stdlib.h>
+
+#define SERVER 1700000000000000000ull
+
+static snib__time ms(int64_t n)
+{
+    return START + (snib__time)(n * (int64_t)SNIB__MS);
+}
+
+/* One answer, which was given in the middle between sending and receiving. */
+static int64_t sample(struct snib__clock *clock, int64_t sent_ms, int64_t took_ms, int64_t error_ms)
+{
+    snib__time sent = ms(sent_ms), received = ms(sent_ms + took_ms);
+    uint64_t server_ns = SERVER + (sent + received) / 2 + (uint64_t)(error_ms * (int64_t)SNIB__MS);
+    return snib__clock_sample(clock, server_ns, sent, received) / (int64_t)SNIB__MS;
+}
+
+static void rates(void **state)
+{
+    (void)state;
+    for (int ppm = -20000; ppm <= 20000; ppm += 1000) {
+        struct snib__clock clock = {0};
+        bool moved = false;
+        for (int64_t at = 0; at < 100000; at += 10000)
+            moved |= sample(&clock, at, 1, at * ppm / 1000000) != 0;
+        if (abs(ppm) <= 10000)
+            assert_false(moved);
+        if (abs(ppm) >= 11000)
+            assert_true(moved);
+    }
+}
+
+static void steps(void **state)
+{
+    (void)state;
+    struct snib__clock clock = {0};
+    assert_int_equal(sample(&clock, 0, 2, 0), 0);
+    assert_int_equal(sample(&clock, 10000, 2, 100), 0); /* explained by rates */
+    assert_int_equal(sample(&clock, 20000, 2, 40100), 40000 - 2);
+    assert_int_equal(sample(&clock, 30000, 2, 40100), 0); /* said once */
+    assert_int_equal(sample(&clock, 40000, 2, -3600000), -3640100 + 2);
+    assert_int_equal(sample(&clock, 50000, 2, -3600000), 0);
+}
+
+/* What a slow answer leaves open is not held against the clock, and it does not make the next one blind. */
+static void slow_answers(void **state)
+{
+    (void)state;
+    struct snib__clock clock = {0};
+    sample(&clock, 0, 1, 0);
+    assert_int_equal(sample(&clock, 10000, 2000, 900), 0);
+    assert_int_equal(sample(&clock, 20000, 1, 400), 400 - 1);
+}
+
+/* ---- The engine ------------------------------------------------------------------------------------ */
+
+static uint64_t server_error_ns;
+
+static void answer_time(struct snib__engine *engine)
+{
+    char text[80], seconds[24], micros[24];
+    uint64_t server_us = (SERVER + now + server_error_ns) / 1000;
+    snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(server_us / 1000000));
+    snprintf(micros, sizeof micros, "%llu", (unsigned long long)(server_us % 1000000));
+    snprintf(text, sizeof text, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(seconds), seconds,
+             strlen(micros), micros);
+    answer(engine, text);
+}
+
+/* Go to the next deadline, and answer what is asked; returns whether a hold was renewed. */
+static bool go_on(struct snib__engine *engine)
+{
+    bool renewed = false;
+    snib__time next = snib__engine_deadline(engine);
+    now = next > now ? next : now;
+    snib__engine_tick(engine, now);
+    now += SNIB__MS;
+    while (conn_of(engine)->ring_count > 0) {
+        int kind = conn_of(engine)->ring[conn_of(engine)->ring_head].kind;
+        renewed |= kind == SNIB__REQ_RENEW;
+        if (kind == SNIB__REQ_TIME)
+            answer_time(engine);
+        else
+            answer(engine, "*0\r\n");
+    }
+    return renewed;
+}
+
+static snib_client_stats_data stats_of(const struct snib__engine *engine)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    snib__engine_stats(engine, &stats);
+    return stats;
+}
+
+/* The server's clock is set: it is logged and counted, and what is held is at risk until it was renewed. */
+static void set_while_held(void **state)
+{
+    (void)state;
+    const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 80000 * SNIB__MS};
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    struct snib__hold *other = granted(engine, gate(engine, SNIB_MUTEX, "f"), &fixed);
+    int32_t level;
+    engine->node.clock.refused = false;
+    server_error_ns = 0;
+    while (now < START + 40 * SECOND)
+        go_on(engine);
+    assert_int_equal(stats_of(engine).clock_moves, 0);
+    server_error_ns = 5 * SECOND;
+    while (!engine->node.moved_at) {
+        assert_true(now < START + 60 * SECOND);
+        go_on(engine);
+    }
+    assert_int_equal(stats_of(engine).clock_moves, 1);
+    const char *text = snib__engine_take_log(engine, &level);
+    assert_non_null(text);
+    assert_int_equal(level, SNIB_LOG_WARNING);
+    assert_non_null(strstr(text, "clock has moved by at least +49"));
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    assert_int_equal(snib__hold_state(engine, other, now), SNIB_HOLD_AT_RISK);
+    snib__time detected = now;
+    while (snib__hold_state(engine, hold, now) != SNIB_HOLD_VALID)
+        go_on(engine);
+    assert_true(now < detected + SECOND); /* at once, not after a third of the lease */
+    assert_int_equal(snib__hold_state(engine, other, now),
+                     SNIB_HOLD_AT_RISK); /* nobody renews it */
+    while (now < START + 78 * SECOND)
+        go_on(engine);
+    assert_int_equal(stats_of(engine).clock_moves, 1);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
+/* A server, or a proxy before it, that tells no time is not asked again; nobody is asked while nothing is held. */
+static void not_told(void **state)
+{
+    (void)state;
+    const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    engine->node.clock.refused = false;
+    assert_true(snib__clock_deadline(engine) < now + 11 * SECOND);
+    now = snib__clock_deadline(engine);
+    snib__clock_tick(engine, now);
+    assert_int_equal(on_the_way(engine), 1);
+    answer_own(engine);
+    answer(engine, "-ERR unknown command 'TIME'\r\n");
+    assert_true(snib__clock_deadline(engine) == SNIB__NEVER);
+    snib__engine_free(engine);
+
+    engine = begin();
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    int32_t code;
+    engine->node.clock.refused = false;
+    snib__engine_release(engine, hold, now, &code);
+    answer_own(engine);
+    answer(engine, ":1\r\n");
+    assert_true(snib__clock_deadline(engine) == SNIB__NEVER);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates),        cmocka_unit_test(steps),
+        cmocka_unit_test(slow_answers), cmocka_unit_test(set_while_held),
+        cmocka_unit_test(not_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
