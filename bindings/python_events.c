@@ -46,7 +46,7 @@ static void keep_trouble(PyObject **trouble)
 
 /* The value, in any case.  If it cannot be made, its operation came to the exception that says why; a
  * signal's handler that raises while an exception is made has to do with no operation. */
-static PyObject *told_value(snib_event *event, PyObject **trouble)
+static PyObject *told_value(snib_event *event, int *out_failed, PyObject **trouble)
 {
     PyObject *value = event_value(event);
 
@@ -54,11 +54,8 @@ static PyObject *told_value(snib_event *event, PyObject **trouble)
         keep_trouble(trouble);
         value = event_value(event);
     }
-    if (value)
-        return value;
-    event->code = SNIB_ENOMEM;
-    value = caught();
-    return value ? value : Py_NewRef(Py_None);
+    *out_failed = !value;
+    return value ? value : caught();
 }
 
 /* ---- Tuples ---------------------------------------------------------------------------------- */
@@ -70,6 +67,7 @@ static PyObject *event_tuple(snib_event *event, PyObject **trouble)
     unsigned long long token = event->token;
     int32_t number = event->reason;
     PyObject *value;
+    int failed;
 
     if (event->kind == SNIB_EVENT_LOST) {
         value = PyLong_FromVoidPtr(event->hold);
@@ -77,8 +75,8 @@ static PyObject *event_tuple(snib_event *event, PyObject **trouble)
         token = (unsigned long long)event->count;
         value = snib__py_str(event->text);
     } else {
-        value = told_value(event, trouble);
-        number = event->code;
+        value = told_value(event, &failed, trouble);
+        number = failed ? SNIB_ENOMEM : event->code;
     }
     return Py_BuildValue("iKiN", (int)event->kind, token, (int)number, value);
 }
@@ -155,16 +153,18 @@ static int future_done(PyObject *future)
     return done;
 }
 
-/* set_result((code, value)); takes the value. */
-static int future_set(PyObject *future, int32_t code, PyObject *value)
+/* set_result((code, value)), or set_exception(value) if it is no error of the core; takes the value. */
+static int future_set(PyObject *future, int32_t code, PyObject *value, int failed)
 {
-    static PyObject *name;
-    PyObject *result = Py_BuildValue("iN", (int)code, value);
-    PyObject *answer = result && (name || (name = PyUnicode_InternFromString("set_result")))
-                           ? PyObject_CallMethodObjArgs(future, name, result, NULL)
-                           : NULL;
+    static PyObject *names[2];
+    PyObject **name = &names[failed], *answer = NULL;
+    PyObject *argument = failed ? value : Py_BuildValue("iN", (int)code, value);
 
-    Py_XDECREF(result);
+    if (!*name)
+        *name = PyUnicode_InternFromString(failed ? "set_exception" : "set_result");
+    if (argument && *name)
+        answer = PyObject_CallMethodObjArgs(future, *name, argument, NULL);
+    Py_XDECREF(argument);
     Py_XDECREF(answer);
     return answer ? 0 : -1;
 }
@@ -183,14 +183,15 @@ static void settle_done(snib_event *event, PyObject *waiting, PyObject **trouble
     PyObject *future = future_take(waiting, event->token, trouble);
     int done = future ? future_done(future) : 1;
     PyObject *value;
+    int failed;
 
     if (done < 0)
         keep_trouble(trouble);
     if (done) {
         forget(event);
     } else {
-        value = told_value(event, trouble);
-        if (future_set(future, event->code, value))
+        value = told_value(event, &failed, trouble);
+        if (future_set(future, event->code, value, failed))
             keep_trouble(trouble);
     }
     Py_XDECREF(future);

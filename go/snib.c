@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4efc9539c2c8cee8"
+#define SNIB_BUILD_ID "1c0c872e2c558816"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -8178,7 +8178,10 @@ static const struct snib__script_text {
      "    facts[#facts + 1] = word .. ' ' .. number\n"
      "end\n"
      "local function plain(owner)\n"
-     "    return (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
+     "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
+     "end\n"
+     "local function number(text)\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
      "end\n"
      "local function whole(number)\n"
      "    return string.format('%.0f', number)\n"
@@ -8192,7 +8195,7 @@ static const struct snib__script_text {
      "    for i = 1, math.min(tonumber(count) or 0, 10) do\n"
      "        longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))\n"
      "    end\n"
-     "    entry('reader', plain(field), whole(longest), plain(count))\n"
+     "    entry('reader', plain(field), whole(longest), number(count))\n"
      "end\n"
      "local function hash()\n"
      "    local mode = redis.call('hget', KEYS[1], 'mode')\n"
@@ -8214,7 +8217,7 @@ static const struct snib__script_text {
      "                if mode and writes == 0 then\n"
      "                    reader(field, count)\n"
      "                else\n"
-     "                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), plain(count))\n"
+     "                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), number(count))\n"
      "                end\n"
      "            end\n"
      "        end\n"
@@ -8255,7 +8258,7 @@ static const struct snib__script_text {
      "        permits(tonumber(text), time)\n"
      "    elseif string.find(text, '^%-?%d+$') then\n"
      "        kind = 'counter'\n"
-     "        fact('count', text)\n"
+     "        fact('count', number(text))\n"
      "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
      "        kind = 'plain'\n"
      "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
@@ -8275,7 +8278,7 @@ static const struct snib__script_text {
      "end\n"
      "local token = redis.pcall('get', KEYS[4])\n"
      "if type(token) == 'string' then\n"
-     "    fact('token', plain(token))\n"
+     "    fact('token', number(token))\n"
      "end\n"
      "local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))\n"
      "local waiting = subscribed.err and -1 or 0\n"
@@ -8294,7 +8297,7 @@ static const struct snib__script_text {
      "    texts[#texts + 1] = text\n"
      "end\n"
      "return texts\n",
-     4776, "8ee7ab1d55dd5332be2617e4fc7444f35f977980"},
+     4915, "660a834ee5519acaec6a8067f4b2a0b5e4a664bb"},
     {"fair_acquire",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"

@@ -23,9 +23,13 @@ local function fact(word, number)
     facts[#facts + 1] = word .. ' ' .. number
 end
 
--- Owners of others can be any bytes; a text of words must not break on them.
+-- What others wrote can be any bytes; a text of words must not break on them.
 local function plain(owner)
-    return (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))
+    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))
+end
+
+local function number(text)
+    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'
 end
 
 local function whole(number)
@@ -42,7 +46,7 @@ local function reader(field, count)
     for i = 1, math.min(tonumber(count) or 0, 10) do
         longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))
     end
-    entry('reader', plain(field), whole(longest), plain(count))
+    entry('reader', plain(field), whole(longest), number(count))
 end
 
 local function hash()
@@ -66,7 +70,7 @@ local function hash()
                 if mode and writes == 0 then
                     reader(field, count)
                 else
-                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), plain(count))
+                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), number(count))
                 end
             end
         end
@@ -109,7 +113,7 @@ elseif what == 'string' then
         permits(tonumber(text), time)
     elseif string.find(text, '^%-?%d+$') then
         kind = 'counter'
-        fact('count', text)
+        fact('count', number(text))
     elseif redis.call('pttl', KEYS[1]) >= 0 then
         kind = 'plain'
         entry('holder', plain(text), remaining(KEYS[1]), 1)
@@ -131,7 +135,7 @@ if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'li
 end
 local token = redis.pcall('get', KEYS[4])
 if type(token) == 'string' then
-    fact('token', plain(token))
+    fact('token', number(token))
 end
 local subscribed = redis.pcall('pubsub', 'numsub', unpack(ARGV))
 local waiting = subscribed.err and -1 or 0

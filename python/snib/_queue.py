@@ -114,6 +114,8 @@ class Queue:
         self._running.pop(ticket, None)
         if isinstance(value, Error):
             return Event(ticket, lock._named(value), False)
+        if isinstance(value, MemoryError):  # the result could not be told; a hold was given back
+            return Event(ticket, cast("Error", value), False)
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)
         hold = self._holds[ticket] = Hold(lock, cast("_core.HoldHandle", value))

@@ -57,7 +57,7 @@ class Loop:
         """
         self.waiting.pop(token, None)
         _core.op_cancel(operation)
-        if future.done() and not future.cancelled():
+        if future.done() and not future.cancelled() and not future.exception():
             _core.hold_drop(future.result()[1])
 
     def _drain(self) -> int:
