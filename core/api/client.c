@@ -284,7 +284,8 @@ struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, in
         *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
         return NULL;
     }
-    client = snib__client_heir(client, err, out_code);
+    if (snib__client_forked(client))
+        client = snib__client_heir(client, err, out_code);
     if (!client)
         snib__handle_put(handle);
     return client;

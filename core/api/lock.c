@@ -151,7 +151,8 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
         *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
         return NULL;
     }
-    lock = snib__lock_heir(lock, err, out_code);
+    if (snib__client_forked(lock->client))
+        lock = snib__lock_heir(lock, err, out_code);
     if (!lock)
         snib__handle_put(handle);
     return lock;

@@ -276,6 +276,8 @@ void snib__driver_forked(struct snib__driver *d)
     for (int link = 0; link < 2; link++)
         if (d->socks[link] && d->socks[link]->fd >= 0)
             snib__sys_close(d->socks[link]->fd);
+    snib__sys_close(d->alarm_fd);
+    snib__sys_close(d->wake_fd);
 }
 
 void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)

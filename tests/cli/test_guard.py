@@ -82,6 +82,8 @@ class Guard(CommandCase):
         for i, options in enumerate(((), ("--on-loss", "kill"))):
             process = self.family(f"killed{i}", "--lease", "2s", *options)
             wait_for(lambda: len(alive(f"killed{i}")) == 5, "the family") # its middle one has gone
+            with open(f"/proc/{children(process.pid)[0]}/comm") as file:
+                self.assertNotIn("snib", file.read()) # or pkill -9 snib would hit both
             process.kill()
             self.free_and_dead(f"killed{i}")
 

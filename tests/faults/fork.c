@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "../support/support.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -202,6 +203,46 @@ static void prefork(void **state)
         snib_client_free(second);
     }
     server_stop(&other);
+}
+
+static int descriptors(void)
+{
+    int n = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+/* Nothing of the parent's stays open in a child that uses, or frees, what it inherited. */
+static void descriptors_closed(void **state)
+{
+    for (int run = 0; run < 3; run++) {
+        struct inherited in = inherit(*state);
+        int before = descriptors(), status;
+        must_release(must_acquire(in.h.lock, 0));
+        pid_t pid = fork();
+        if (pid == 0) {
+            snib_hold *hold;
+            alarm(CHILD_S);
+            int inherited = descriptors();
+            CHILD(inherited > before); /* the connection */
+            if (run >= 1)
+                CHILD(snib_lock_acquire(in.h.lock, 0, QUICK_MS, &hold, NULL) == SNIB_OK &&
+                      snib_hold_release(hold, NULL) == SNIB_OK);
+            if (run == 2)
+                CHILD(snib_client_close(in.h.client, -1, NULL) == SNIB_OK);
+            handles_free(&in.h);
+            if (run >= 1)
+                snib_hold_free(hold);
+            CHILD(descriptors() < before); /* not even what an unused client has */
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        snib_client_free(in.h.client);
+    }
 }
 
 /* What was closed stays closed; what is freed in a child without use is the parent's all the same. */
@@ -458,15 +499,11 @@ int main(void)
     before_everybody();               /* short leases, many processes */
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),
-        cmocka_unit_test(prefork),
-        cmocka_unit_test(closed_before),
-        cmocka_unit_test(holding),
-        cmocka_unit_test(holding_all_kinds),
-        cmocka_unit_test(waiting),
-        cmocka_unit_test(acquiring),
-        cmocka_unit_test(closing),
-        cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(idle),          cmocka_unit_test(prefork),
+        cmocka_unit_test(closed_before), cmocka_unit_test(descriptors_closed),
+        cmocka_unit_test(holding),       cmocka_unit_test(holding_all_kinds),
+        cmocka_unit_test(waiting),       cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing),       cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
