@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1c0c872e2c558816"
+#define SNIB_BUILD_ID "4e781b69414eb450"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2230,7 +2230,8 @@ struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, in
         *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
         return NULL;
     }
-    client = snib__client_heir(client, err, out_code);
+    if (snib__client_forked(client))
+        client = snib__client_heir(client, err, out_code);
     if (!client)
         snib__handle_put(handle);
     return client;
@@ -4431,7 +4432,8 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
         *out_code = snib__fail(err, SNIB_EHANDLE, 0, NULL);
         return NULL;
     }
-    lock = snib__lock_heir(lock, err, out_code);
+    if (snib__client_forked(lock->client))
+        lock = snib__lock_heir(lock, err, out_code);
     if (!lock)
         snib__handle_put(handle);
     return lock;
@@ -6605,6 +6607,8 @@ void snib__driver_forked(struct snib__driver *d)
     for (int link = 0; link < 2; link++)
         if (d->socks[link] && d->socks[link]->fd >= 0)
             snib__sys_close(d->socks[link]->fd);
+    snib__sys_close(d->alarm_fd);
+    snib__sys_close(d->wake_fd);
 }
 
 void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)

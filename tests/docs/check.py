@@ -140,6 +140,23 @@ class Checker:
     def cmake(self, code: str) -> None:
         """Part of the installation."""
 
+    def ini(self, code: str) -> None:
+        """A unit of systemd: snib knows the options, and comments have lines of their own."""
+        known = subprocess.run(
+            [self.build / "core" / "snib", "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in re.findall(r"(?<![\w-])--[a-z-]+", code):
+            if option not in known:
+                raise SystemExit(f"snib has no option {option}")
+        for line in code.splitlines():
+            if "#" in line and not line.startswith("#"):
+                raise SystemExit(f"a comment behind a value: {line}")
+
+    def yaml(self, code: str) -> None:
+        """A recipe for Kubernetes, which is not at hand: at least no tabs."""
+        if "\t" in code:
+            raise SystemExit("a tab in YAML")
+
     def block(self, language: str, code: str) -> None:
         for shown, real in self.urls.items():
             code = code.replace(shown, real)
