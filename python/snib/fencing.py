@@ -149,7 +149,7 @@ def _of(connection: Any) -> tuple[str, Execute]:
     library = _library(connection)
     dialect = _DIALECTS[library]
     if library == "sqlalchemy":
-        from sqlalchemy import text
+        from sqlalchemy import text  # type: ignore[import-not-found, unused-ignore]
 
         bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
         return bind.dialect.name, lambda statement, values: connection.execute(text(statement), values)

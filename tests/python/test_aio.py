@@ -382,16 +382,17 @@ def test_close_reaches_other_loops(server: Server) -> None:
         except snib.Error as error:
             results.append(type(error))
 
+    thread = threading.Thread(target=lambda: asyncio.run(other()))
+
     async def main() -> None:
         async with client.lock("reached"):
-            thread = threading.Thread(target=lambda: asyncio.run(other()))
             thread.start()
             await soon(waiting.is_set)
             await client.close()
-            await soon(lambda: not thread.is_alive())
 
     with pytest.raises((snib.Lost, snib.Closed)):
         asyncio.run(main())
+    thread.join(PATIENCE)
     assert results == [snib.Closed]
 
 
