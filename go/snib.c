@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4e781b69414eb450"
+#define SNIB_BUILD_ID "4d8cf2f9d1659010"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -13774,8 +13774,9 @@ void snib__turn_granted(struct snib__wait *wait, snib__time now)
 {
     if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
         if (wait->uses < TURN_TRUSTED) {
+            snib__time chance = wait->offered_until - wait->offered_at;
             wait->absent += wait->owed;
-            wait->absent_until = now + (TURN_ABSENT * (now - wait->offered_at) << wait->misses);
+            wait->absent_until = now + (TURN_ABSENT * chance << wait->misses);
             if (wait->misses < TURN_MISSES)
                 wait->misses++;
         }

@@ -133,8 +133,9 @@ void snib__turn_granted(struct snib__wait *wait, snib__time now)
 {
     if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {
         if (wait->uses < TURN_TRUSTED) {
+            snib__time chance = wait->offered_until - wait->offered_at;
             wait->absent += wait->owed;
-            wait->absent_until = now + (TURN_ABSENT * (now - wait->offered_at) << wait->misses);
+            wait->absent_until = now + (TURN_ABSENT * chance << wait->misses);
             if (wait->misses < TURN_MISSES)
                 wait->misses++;
         }
