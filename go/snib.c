@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4d8cf2f9d1659010"
+#define SNIB_BUILD_ID "a68dc0664ae35d35"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -683,7 +683,8 @@ SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
-    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once, never after a release */
+    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once to each queue that it was acquired by, with the token of
+                            the first time there; never after a release */
     SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
 };
 
@@ -1447,6 +1448,7 @@ struct snib__op {
     /* the caller's */
     void *handle;
     void *sink;
+    void *tells; /* acquire: who is to hear of a loss */
     uint64_t token;
     uint32_t member; /* from 1: of a group, which is the sink; 0: none */
     _Atomic uint32_t word;
@@ -1777,6 +1779,7 @@ struct snib__client {
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
+    struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
 struct snib__lock {
@@ -1804,7 +1807,8 @@ struct snib__queue {
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
-    struct snib__log_record *log;        /* a ring, or NULL */
+    uint32_t witnessed;           /* losses to be told of holds whose first queue is another */
+    struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
 };
@@ -1882,6 +1886,15 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+
+/* witness.c: a hold's loss is to be told to this queue, too.  0, or -1: out of memory.  All inside. */
+int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+                      struct snib__queue *queue, uint64_t token);
+void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
+struct snib__hold *snib__witness_take(struct snib__queue *queue,
+                                      uint64_t *out_token); /* NULL: none */
+void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
+void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
 /* queue.c's, for the driver.  Inside. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);
@@ -2034,6 +2047,7 @@ static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
         snib__carrier_lost(driver, hold);
     else if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
+    snib__witness_lost(snib__gate_home(hold->gate), hold);
 }
 
 static void client_log(struct snib__driver *driver, int32_t level, const char *text,
@@ -4076,6 +4090,7 @@ void snib__hold_destroy(void *object)
     if (hold->tell == SNIB__TELL_QUEUED)
         snib__queue_drop_lost(hold->sink, hold);
     hold->handle = NULL;
+    snib__witness_forget_hold(client, hold);
     snib__hold_drop(client->driver.engine, hold, snib__now());
     snib__driver_leave(&client->driver);
     snib__client_unref(client);
@@ -4470,6 +4485,8 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     struct snib__op *op =
         lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
                     : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    if (op)
+        op->tells = queue;
     if (op && !op->done && op->hold) {
         op->hold->sink = queue;
         op->hold->token = call->token;
@@ -5432,7 +5449,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 
 static bool queue_empty(const struct snib__queue *queue)
 {
-    return !queue->head && !queue->lost && queue->log_n == 0;
+    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0;
 }
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
@@ -5513,14 +5530,21 @@ static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out
 
 static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
-    struct snib__hold *hold = queue->lost;
-    snib__queue_drop_lost(queue, hold);
+    struct snib__hold *hold = NULL;
+    uint64_t token;
+    if (queue->witnessed > 0) /* its grant has been told */
+        hold = snib__witness_take(queue, &token);
+    if (!hold) {
+        hold = queue->lost;
+        token = hold->token;
+        snib__queue_drop_lost(queue, hold);
+    }
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;
     out->kind = SNIB_EVENT_LOST;
     out->code = SNIB_LOST;
     out->reason = hold->reason;
-    out->token = hold->token;
+    out->token = token;
     out->hold = hold->handle;
     struct snib__told told = {.code = SNIB_LOST, .reason = hold->reason};
     snib__say(out->text, sizeof out->text, queue->client, hold->gate, &told);
@@ -5552,7 +5576,7 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
         /* A hold's grant comes before its loss; else losses have the right of way. */
-        if (queue->lost && queue->lost->handle) {
+        if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
             queue_next_op(queue, &events[n++], &ended[*out_ended]);
@@ -5706,6 +5730,7 @@ static void queue_cut(struct snib__queue *queue)
             snib__engine_cancel(engine, op, now);
     }
     snib__engine_forget_sink(engine, queue);
+    snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
     while (queue->lost)
@@ -5796,6 +5821,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
+        if (snib__witness_add(client, op->hold, op->tells, op->token) < 0)
+            out->hold = NULL;
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {
@@ -6326,6 +6353,119 @@ void snib__url_free(struct snib__url *url)
     url_wipe(url->username);
     url_wipe(url->password);
     *url = (struct snib__url){0};
+}
+
+/* ---- api/witness.c ----------------------------------------------------------------------------*/
+
+/* witness.c - who else hears of a loss.
+ *
+ * A hold has one queue for its loss, that of whoever acquired it first.  An owner that enters again by another
+ * queue, a thread's or a loop's of its own, hears there too: it is noted here, in a list of the client's that is
+ * nearly always empty, when its success is told, so that the loss itself needs no memory.
+ */
+
+
+#include <stdlib.h>
+#include <string.h>
+
+struct snib__witness {
+    struct snib__witness *next;
+    struct snib__hold *hold;
+    struct snib__queue *queue;
+    uint64_t token;
+    bool due; /* the hold was lost, and the queue has not been told */
+};
+
+/* The place in the list after which the next witness of a hold, or of a queue, comes; NULL: there is none. */
+static struct snib__witness **witness_find(struct snib__witness **at, const struct snib__hold *hold,
+                                           const struct snib__queue *queue)
+{
+    while (*at && (*at)->hold != hold && (*at)->queue != queue)
+        at = &(*at)->next;
+    return *at ? at : NULL;
+}
+
+static void witness_end(struct snib__witness **at)
+{
+    struct snib__witness *witness = *at;
+    *at = witness->next;
+    witness->queue->witnessed -= witness->due;
+    free(witness);
+}
+
+static void witness_due(struct snib__witness *witness)
+{
+    if (witness->due)
+        return;
+    witness->due = true;
+    if (witness->queue->witnessed++ == 0)
+        snib__sys_ring(witness->queue->bell->fd);
+}
+
+int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+                      struct snib__queue *queue, uint64_t token)
+{
+    if (!queue || hold->sink == queue)
+        return 0;
+    if (!hold->sink && hold->phase == SNIB__HELD) { /* nobody is told yet */
+        hold->sink = queue;
+        hold->token = token;
+        hold->tell = 1;
+        return 0;
+    }
+    for (struct snib__witness *known = client->witnesses; known; known = known->next)
+        if (known->hold == hold && known->queue == queue)
+            return 0;
+    struct snib__witness *witness = malloc(sizeof *witness);
+    if (!witness)
+        return -1;
+    *witness = (struct snib__witness){client->witnesses, hold, queue, token, false};
+    client->witnesses = witness;
+    if (hold->phase == SNIB__LOST)
+        witness_due(witness);
+    return 0;
+}
+
+void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold)
+{
+    for (struct snib__witness *witness = client->witnesses; witness; witness = witness->next)
+        if (witness->hold == hold)
+            witness_due(witness);
+}
+
+struct snib__hold *snib__witness_take(struct snib__queue *queue, uint64_t *out_token)
+{
+    struct snib__witness **at = &queue->client->witnesses;
+    while ((at = witness_find(at, NULL, queue)) && !(*at)->due)
+        at = &(*at)->next;
+    if (!at)
+        return NULL;
+    struct snib__hold *hold = (*at)->hold;
+    *out_token = (*at)->token;
+    witness_end(at);
+    return hold;
+}
+
+void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold)
+{
+    for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, hold, NULL));)
+        witness_end(at);
+}
+
+void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue)
+{
+    for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, NULL, queue));)
+        witness_end(at);
+    /* Where it was the first to be told, another is now. */
+    for (struct snib__witness **at = &client->witnesses, *witness; (witness = *at);) {
+        struct snib__hold *hold = witness->hold;
+        if (hold->sink || hold->phase != SNIB__HELD) {
+            at = &witness->next;
+            continue;
+        }
+        snib__witness_add(client, hold, witness->queue, witness->token);
+        witness_end(at);
+    }
 }
 
 /* ---- driver/driver.c --------------------------------------------------------------------------*/

@@ -640,7 +640,8 @@ SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
-    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once, never after a release */
+    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once to each queue that it was acquired by, with the token of
+                            the first time there; never after a release */
     SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
 };
 

@@ -88,6 +88,7 @@ static void client_lost(struct snib__driver *driver, struct snib__hold *hold,
         snib__carrier_lost(driver, hold);
     else if (hold->sink)
         snib__queue_push_lost(hold->sink, hold, wakes);
+    snib__witness_lost(snib__gate_home(hold->gate), hold);
 }
 
 static void client_log(struct snib__driver *driver, int32_t level, const char *text,

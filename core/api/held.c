@@ -35,6 +35,7 @@ void snib__hold_destroy(void *object)
     if (hold->tell == SNIB__TELL_QUEUED)
         snib__queue_drop_lost(hold->sink, hold);
     hold->handle = NULL;
+    snib__witness_forget_hold(client, hold);
     snib__hold_drop(client->driver.engine, hold, snib__now());
     snib__driver_leave(&client->driver);
     snib__client_unref(client);

@@ -189,6 +189,8 @@ static struct snib__op *lock_start(struct snib__lock *lock, const struct lock_ca
     struct snib__op *op =
         lock->parts ? snib__carrier_acquire(lock, &how, snib__now(), out_code)
                     : snib__engine_acquire(engine, lock->gate, &how, snib__now(), out_code);
+    if (op)
+        op->tells = queue;
     if (op && !op->done && op->hold) {
         op->hold->sink = queue;
         op->hold->token = call->token;

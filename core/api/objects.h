@@ -27,6 +27,7 @@ struct snib__client {
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
+    struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
 struct snib__lock {
@@ -54,7 +55,8 @@ struct snib__queue {
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
     struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
-    struct snib__log_record *log;        /* a ring, or NULL */
+    uint32_t witnessed;           /* losses to be told of holds whose first queue is another */
+    struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
 };
@@ -132,6 +134,15 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 
 /* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
+
+/* witness.c: a hold's loss is to be told to this queue, too.  0, or -1: out of memory.  All inside. */
+int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
+                      struct snib__queue *queue, uint64_t token);
+void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
+struct snib__hold *snib__witness_take(struct snib__queue *queue,
+                                      uint64_t *out_token); /* NULL: none */
+void snib__witness_forget_hold(struct snib__client *client, const struct snib__hold *hold);
+void snib__witness_forget_queue(struct snib__client *client, const struct snib__queue *queue);
 
 /* queue.c's, for the driver.  Inside. */
 void snib__queue_push(struct snib__queue *queue, struct snib__op *op, struct snib__wakes *wakes);

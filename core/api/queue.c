@@ -53,7 +53,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 
 static bool queue_empty(const struct snib__queue *queue)
 {
-    return !queue->head && !queue->lost && queue->log_n == 0;
+    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0;
 }
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
@@ -134,14 +134,21 @@ static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out
 
 static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
-    struct snib__hold *hold = queue->lost;
-    snib__queue_drop_lost(queue, hold);
+    struct snib__hold *hold = NULL;
+    uint64_t token;
+    if (queue->witnessed > 0) /* its grant has been told */
+        hold = snib__witness_take(queue, &token);
+    if (!hold) {
+        hold = queue->lost;
+        token = hold->token;
+        snib__queue_drop_lost(queue, hold);
+    }
     memset(out, 0, sizeof *out);
     out->size = sizeof *out;
     out->kind = SNIB_EVENT_LOST;
     out->code = SNIB_LOST;
     out->reason = hold->reason;
-    out->token = hold->token;
+    out->token = token;
     out->hold = hold->handle;
     struct snib__told told = {.code = SNIB_LOST, .reason = hold->reason};
     snib__say(out->text, sizeof out->text, queue->client, hold->gate, &told);
@@ -173,7 +180,7 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
         /* A hold's grant comes before its loss; else losses have the right of way. */
-        if (queue->lost && queue->lost->handle) {
+        if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
             queue_next_op(queue, &events[n++], &ended[*out_ended]);
@@ -327,6 +334,7 @@ static void queue_cut(struct snib__queue *queue)
             snib__engine_cancel(engine, op, now);
     }
     snib__engine_forget_sink(engine, queue);
+    snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
     while (queue->lost)

@@ -53,6 +53,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
     if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold) {
         snib__time now = snib__now();
         out->hold = run_hold_handle(client, op->hold);
+        if (snib__witness_add(client, op->hold, op->tells, op->token) < 0)
+            out->hold = NULL;
         out->fencing = snib__hold_fencing(op->hold);
         out->remaining_ms = snib__remaining_ms(op->hold, now);
         if (!out->hold) {

@@ -120,6 +120,7 @@ struct snib__op {
     /* the caller's */
     void *handle;
     void *sink;
+    void *tells; /* acquire: who is to hear of a loss */
     uint64_t token;
     uint32_t member; /* from 1: of a group, which is the sink; 0: none */
     _Atomic uint32_t word;

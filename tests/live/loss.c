@@ -65,6 +65,50 @@ static void expect_lost(struct world *world, int32_t reason, int64_t limit_ms)
     assert_int_equal(snib_queue_drain(world->queue, &event, 1, NULL), 0); /* once */
 }
 
+/* An owner that enters again by another queue hears there too, once, and in each way of entering. */
+static void told_in_each_queue(void **state)
+{
+    struct world *world = *state;
+    enum { QUEUES = 4, OWNER = 7 };
+    snib_lock *lock = must_lock(world->client, "again");
+    snib_queue *queues[QUEUES];
+    snib_hold *hold = NULL;
+    snib_op *op = NULL;
+    for (int i = 0; i < QUEUES; i++)
+        queues[i] = must_queue(world->client);
+    EXPECT(snib_lock_acquire(lock, OWNER, 1000, &hold, err), SNIB_OK); /* and by no queue at all */
+    for (int i = 0; i < 2 * QUEUES; i++) {
+        snib_hold *again = NULL;
+        if (i % 2) {
+            EXPECT(snib_lock_acquire_begin(lock, OWNER, 0, 1000, queues[i % QUEUES],
+                                           (uint64_t)i % QUEUES, &again, &op, err),
+                   SNIB_OK);
+        } else {
+            EXPECT(snib_lock_acquire_submit(lock, OWNER, 0, queues[i % QUEUES],
+                                            (uint64_t)i % QUEUES, NULL, err),
+                   SNIB_OK);
+            again = must_event(queues[i % QUEUES], 1000).hold;
+        }
+        assert_ptr_equal(again, hold);
+    }
+    snib_queue_free(queues[0]); /* the first to be told */
+    server_do(&world->server, "DEL again");
+    for (int i = 1; i < QUEUES; i++) {
+        snib_event event = must_event(queues[i], NEXT_RENEWAL_MS);
+        assert_int_equal(event.kind, SNIB_EVENT_LOST);
+        assert_int_equal(event.reason, SNIB_REASON_DELETED);
+        assert_int_equal(event.token, i);
+        assert_ptr_equal(event.hold, hold);
+        assert_int_equal(snib_queue_drain(queues[i], &event, 1, NULL), 0); /* once */
+    }
+    /* Whoever enters first by a queue and goes without looking leaves nothing behind. */
+    for (int i = 0; i < 2 * QUEUES + 1; i++)
+        snib_hold_free(hold);
+    for (int i = 1; i < QUEUES; i++)
+        snib_queue_free(queues[i]);
+    snib_lock_free(lock);
+}
+
 static void deleted(void **state)
 {
     struct world *world = *state;
@@ -191,6 +235,7 @@ int main(void)
         TEST(forced),
         TEST(client_closed),
         TEST(max_hold),
+        TEST(told_in_each_queue),
         TEST(fixed_lease_expires),
         TEST(server_restarted),
         TEST(renewed_for_many_leases),
