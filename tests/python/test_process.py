@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import statistics
 import struct
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -444,6 +446,77 @@ def test_exit_without_an_answer(new_server: NewServer) -> None:
     with server.stopped():
         program.tell()
         program.end()
+
+
+LATE_HANDLER = """
+import atexit, threading
+box = {{}}
+def release():
+    try: box["hold"].release()
+    except snib.Error as error: say(type(error).__name__)
+def end():
+    {how}
+    say("the handler has ended")
+atexit.unregister(snib._client._close_all)
+atexit.register(end)
+atexit.register(snib._client._close_all)  # as if snib were imported after this handler was set
+box["hold"] = snib.connect(URL).lock("x").hold()
+work = threading.Event()
+def wait_and_release(): work.wait(); release()
+worker = threading.Thread(target=wait_and_release, daemon=True)
+worker.start()
+"""
+
+
+@pytest.mark.parametrize("how", ["release()", "work.set(); worker.join()"])
+def test_exit_handlers_of_others_come_to_an_end(server: Server, how: str) -> None:
+    """One that runs when all clients are closed is told so, in whatever thread, and goes on."""
+    program = Program(LATE_HANDLER.format(how=how), server.url)
+    said = program.end().splitlines()
+    assert said == ["Lost", "the handler has ended"]
+
+
+EMBEDDED = """
+#include <Python.h>
+#include <pthread.h>
+static void *run(void *source)
+{
+    Py_Initialize();
+    PyRun_SimpleString(source);
+    printf("finalized %d\\n", Py_FinalizeEx());
+    return NULL;
+}
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    return pthread_create(&thread, NULL, run, argv[argc - 1]) || pthread_join(thread, NULL);
+}
+"""
+
+
+def test_python_in_another_thread_than_the_first(server: Server, tmp_path: Path) -> None:
+    """As servers and other languages embed it: its main thread is where it was started."""
+    include, library = sysconfig.get_path("include"), sysconfig.get_config_var("LIBDIR")
+    (tmp_path / "embed.c").write_text(EMBEDDED)
+    flags = (sysconfig.get_config_var("LIBS") or "").split()
+    name = f"-lpython{sysconfig.get_config_var('LDVERSION')}"
+    build = ["gcc", "embed.c", "-o", "embed", f"-I{include}", f"-L{library}"]
+    build += [f"-Wl,-rpath,{library}", "-Wl,-export-dynamic", name, "-lpthread", "-ldl", "-lutil"]
+    done = subprocess.run([*build, "-lm", *flags], cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this Python cannot be embedded here")
+    source = LATE_HANDLER.format(how="release()")
+    paths = [path for path in sys.path if path]
+    prelude = Program.PRELUDE.replace("sys.argv[1]", repr(server.url)).replace(
+        "import signal, sys", f"import sys; sys.path[:0] = {paths!r}\nimport signal"
+    )
+    command = [str(tmp_path / "embed"), prelude + source]
+    environment = {**os.environ, "PYTHONHOME": sys.base_prefix}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, env=environment
+    )
+    said = done.stdout.splitlines()
+    assert said == ["Lost", "the handler has ended", "finalized 0"], done.stderr
 
 
 def test_daemon_threads_stand_still_while_exit_releases(
