@@ -6,13 +6,17 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,7 +52,7 @@ func coreRecords(t *testing.T) (all []coreRecord) {
 	must(t, err)
 	call := regexp.MustCompile(`snib__engine_log\(\s*\w+,\s*SNIB_LOG_(\w+),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)`)
 	part := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	hole := regexp.MustCompile(`%[-.*0-9]*(?:l|ll)?[a-z]`)
+	hole := regexp.MustCompile(`%[-+.*0-9]*l{0,2}[a-z]`)
 	levels := map[string]slog.Level{"ERROR": slog.LevelError, "WARNING": slog.LevelWarn, "INFO": slog.LevelInfo}
 	for _, found := range call.FindAllStringSubmatch(string(source), -1) {
 		format := ""
@@ -99,6 +103,52 @@ var provoke = map[string]func(*testing.T, recorder){
 		await(t, func() bool { return client.Ping(background) == nil })
 	},
 	"gets too little time": tooLittleTime,
+	"server's clock has moved": func(t *testing.T, log recorder) {
+		url := hastyClock(t, startServer(t))
+		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))
+		t.Cleanup(func() { _ = hold.Unlock(background) })
+	},
+}
+
+// hastyClock stands before a server whose clock is set forward by a minute whenever it is asked.
+func hastyClock(t *testing.T, s *server) (url string) {
+	path := filepath.Join(filepath.Dir(s.path), "hasty")
+	listener, err := net.Listen("unix", path)
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	var ahead atomic.Int64
+	answer := regexp.MustCompile(`\*2\r\n\$10\r\n\d{10}\r\n\$`) // to TIME: seconds and microseconds
+	serve := func(near net.Conn) {
+		far, err := net.Dial("unix", s.path)
+		if err != nil {
+			return
+		}
+		go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+		defer near.Close()
+		buffer := make([]byte, 65536)
+		for {
+			n, err := far.Read(buffer)
+			if err != nil {
+				return
+			}
+			out := answer.ReplaceAllFunc(buffer[:n], func(found []byte) []byte {
+				return fmt.Appendf(nil, "*2\r\n$10\r\n%d\r\n$", time.Now().Unix()+ahead.Add(60))
+			})
+			if _, err := near.Write(out); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(near)
+		}
+	}()
+	return "unix://" + path
 }
 
 // restart ends the server and starts it again, without its memory.

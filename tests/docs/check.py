@@ -56,11 +56,15 @@ import (
 	"context"
 	"errors"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 	snib "github.com/snib-lock/snib/go"
 	"github.com/snib-lock/snib/go/fencing"
 )
 var _, _, _, _ = errors.Is, log.Print, time.Second, fencing.ErrStale
+var _, _, _ = os.Getpid, signal.Stop, syscall.SIGTERM
 func work(ctx context.Context) error { return ctx.Err() }
 func main() {
 	ctx := context.Background()
