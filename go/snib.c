@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a68dc0664ae35d35"
+#define SNIB_BUILD_ID "7496662f62463ef9"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7438,8 +7438,9 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
     return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
-/* A command link is found dead by its replies.  For the rest: a peer that vanished is found by keep-alive
- * 10 + 3 x 3 s after the last byte, and bytes that nobody confirms after 15 s. */
+/* A command link is found dead by its replies.  For the rest: bytes that nobody confirms end a link after
+ * 15 s, and so does an idle peer that vanished, at the first probe after that: 10 + 2 x 3 s after its last
+ * sign of life. */
 static void sys_tune(int fd)
 {
     int one = 1, idle = 10, interval = 3, count = 3;
