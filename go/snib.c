@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "7496662f62463ef9"
+#define SNIB_BUILD_ID "5dbeb903e83fb037"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7777,6 +7777,7 @@ void *snib__thread_main(void *argument)
  * watchdog.c  renewal in batches
  * clock.c     the server's clock against ours
  * outer.c     holds that are carried outside: of locks of locks of several clients
+ * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
  * node.c      the links of a node: connect, back-off, sending, dispatch of replies
@@ -8206,6 +8207,10 @@ void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct
                         uint32_t n, const struct snib__resp *resp, snib__time now);
 /* The hold's lease began before the server's clock moved. */
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
+
+/* doubt.c */
+bool snib__doubtful(int32_t error); /* whether what was refused may have been done */
+bool snib__sent_once(const struct snib__request *request); /* with a subject */
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);
@@ -10729,6 +10734,40 @@ bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *h
     return e->node.moved_at && hold->deadline != SNIB__NEVER && sent < e->node.moved_at;
 }
 
+/* ---- engine/doubt.c ---------------------------------------------------------------------------*/
+
+/* doubt.c - what may be concluded when a request has no answer, or one that may mean anything.
+ *
+ *     request                   no answer, the link ended          error that may mean anything
+ *     acquire, transfer         repeated with the same number      the caller is told, and it is undone
+ *     acquire of a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
+ *     release                   repeated; gone means: it did it    the caller is told, and it is repeated
+ *     release to a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
+ *     renewal                   not renewed; it is tried again     not renewed; it is tried again
+ *     question                  asked again                        the caller is told
+ *     change of a number,
+ *     force release             unknown: nothing is repeated       the caller is told, nothing is repeated
+ *
+ * A number belongs to one attempt, so whoever repeats one finds what its first try has left and nothing
+ * else.  What has no number cannot tell its own first try from somebody else's: it is sent once.
+ * docs/guarantees.md has the callers' side of this table; tests/unit/doubt.c goes through its cells.
+ */
+
+/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of the
+ * command, or by a script that leaves nothing half done. */
+bool snib__doubtful(int32_t error)
+{
+    return error == SNIB_ESERVER;
+}
+
+bool snib__sent_once(const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_ASK)
+        return snib__ask_once(request->subject);
+    return request->kind != SNIB__REQ_RENEW && (hold->gate->kind->traits & SNIB__UNOWNED);
+}
+
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
 
 /* engine.c - the whole: birth and end, time, close, statistics. */
@@ -11342,7 +11381,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__gate *gate = hold->gate;
     struct snib__op *op = hold->op;
-    bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);
+    bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (op) {
         if (op->place == SNIB__PLACE_QUEUE)
@@ -12048,7 +12087,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
             struct snib__op *op = request.subject;
             op->os_error = os_error;
             op->cause = code;
-            if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            if (snib__sent_once(&request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
@@ -12152,7 +12191,7 @@ static void node_disowned(struct snib__engine *e, const struct snib__request *re
     snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && node_later(e, request) < 0)
+    else if (request->subject && request->kind != SNIB__REQ_TIME && node_later(e, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
     node_close(e, SNIB__COMMAND, error, now);
 }
@@ -13270,7 +13309,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) && error == SNIB_ESERVER) {
+        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
             snib__gate_ref(gate); /* it may have been done, and would be done twice */
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
@@ -13359,7 +13398,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     struct snib__gate *gate = hold->gate;
     if (gate->wait)
         gate->wait->own_messages = 0;
-    if (gate->kind->traits & SNIB__UNOWNED) {
+    if (snib__sent_once(request)) {
         release_unknown(e, request, now);
         return;
     }

@@ -12,6 +12,7 @@
  * watchdog.c  renewal in batches
  * clock.c     the server's clock against ours
  * outer.c     holds that are carried outside: of locks of locks of several clients
+ * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
  * node.c      the links of a node: connect, back-off, sending, dispatch of replies
@@ -444,6 +445,10 @@ void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct
                         uint32_t n, const struct snib__resp *resp, snib__time now);
 /* The hold's lease began before the server's clock moved. */
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
+
+/* doubt.c */
+bool snib__doubtful(int32_t error); /* whether what was refused may have been done */
+bool snib__sent_once(const struct snib__request *request); /* with a subject */
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);

@@ -289,7 +289,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
             struct snib__op *op = request.subject;
             op->os_error = os_error;
             op->cause = code;
-            if (snib__ask_once(op) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            if (snib__sent_once(&request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
@@ -393,7 +393,7 @@ static void node_disowned(struct snib__engine *e, const struct snib__request *re
     snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && node_later(e, request) < 0)
+    else if (request->subject && request->kind != SNIB__REQ_TIME && node_later(e, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
     node_close(e, SNIB__COMMAND, error, now);
 }

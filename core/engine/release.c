@@ -181,7 +181,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        if ((gate->kind->traits & SNIB__UNOWNED) && error == SNIB_ESERVER) {
+        if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
             snib__gate_ref(gate); /* it may have been done, and would be done twice */
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
@@ -270,7 +270,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
     struct snib__gate *gate = hold->gate;
     if (gate->wait)
         gate->wait->own_messages = 0;
-    if (gate->kind->traits & SNIB__UNOWNED) {
+    if (snib__sent_once(request)) {
         release_unknown(e, request, now);
         return;
     }

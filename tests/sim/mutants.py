@@ -42,6 +42,98 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # Doubt and links
+    Mutant(
+        "a force release is repeated after a lost answer",
+        "engine/ask.c",
+        "return op->kind == SNIB__OP_FORCE;",
+        "return false;",
+        "unit_doubt",
+    ),
+    Mutant(
+        "what has no owner is repeated after an error that may mean anything",
+        "engine/doubt.c",
+        "return error == SNIB_ESERVER;",
+        "return error == SNIB_EREADONLY;",
+        "unit_doubt",
+    ),
+    Mutant(
+        "the reply's time-out ignores the lease",
+        "engine/node.c",
+        "return share < e->config.reply_timeout ?",
+        "return share > e->config.reply_timeout ?",
+        "unit_doubt",
+    ),
+    Mutant(
+        "fixed leases are not asked for after a restart",
+        "engine/node.c",
+        "snib__watchdog_reconnected(e, other, now);",
+        "snib__watchdog_reconnected(e, false, now);",
+        "unit_doubt",
+    ),
+    Mutant(
+        "an operation that was never sent is told as perhaps applied",
+        "engine/op.c",
+        "return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;",
+        "return node->failure;",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a command that was refused is asked again",
+        "engine/node.c",
+        "conn->delifeq = conn->delex =",
+        "conn->delifeq =",
+        "unit_links",
+    ),
+    Mutant(
+        "a replica is believed",
+        "net/conn.c",
+        'conn->replica = strcmp(value, "slave") == 0;',
+        'conn->replica = strcmp(value, "replica") == 0;',
+        "unit_links",
+    ),
+    Mutant(
+        "a refusal by a replica is a sign of life",
+        "engine/node.c",
+        "if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))",
+        "if (more && !ep->proven)",
+        "unit_links",
+    ),
+    Mutant(
+        "a stranger's connection is killed after a restart",
+        "net/conn.c",
+        "strcmp(conn->run_id, conn->kill_run) != 0)",
+        "false)",
+        "unit_conn",
+    ),
+    Mutant(
+        "an idle subscription is not pinged",
+        "engine/chan.c",
+        'if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)',
+        'if (false && snib__chan_say(e, "PING", NULL, 0) == 0)',
+        "unit_links",
+    ),
+    Mutant(
+        "a subscription is owed nothing",
+        "engine/chan.c",
+        "    if (ep->owed > 0)\n        return true;",
+        "    if (ep->owed > 100000)\n        return true;",
+        "unit_links",
+    ),
+    Mutant(
+        "a multi lock's undo skips the member that was refused",
+        "lua/mutexes_acquire.lua",
+        "for taken = 1, i do",
+        "for taken = 1, i - 1 do",
+        "live/multi",
+    ),
+    Mutant(
+        "a password stands in an error",
+        "net/words.c",
+        "return alone || same >= WORDS_SECRET_LONG ? same : 0;",
+        "return 0;",
+        "unit_words",
+    ),
     # Deadlines
     Mutant(
         "lease counted from the reply",
@@ -220,8 +312,8 @@ MUTANTS = [
     Mutant(
         "after a lost reply an error means no",
         "engine/gate.c",
-        "bool unsure = error == SNIB_ESERVER || (hold->flags & SNIB__RESENT);",
-        "bool unsure = error == SNIB_ESERVER;",
+        "bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);",
+        "bool unsure = snib__doubtful(error);",
     ),
     Mutant(
         "an unanswered release counts as done",
@@ -546,8 +638,8 @@ MUTANTS = [
     Mutant(
         "a multi lock forgets its last member",
         "lua/multi_release.lua",
-        "for i = 1, #kinds do\n    local message, was",
-        "for i = 1, #kinds - 1 do\n    local message, was",
+        "for i = 1, #kinds do\n    local done, message, was",
+        "for i = 1, #kinds - 1 do\n    local done, message, was",
     ),
     Mutant(
         "a multi lock listens to its first member",

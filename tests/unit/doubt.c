@@ -1,0 +1,322 @@
+/* doubt.c - every kind of request, and everything that can become of its answer: what the caller is told, and
+ * whether anything is sent again.  The same table as in core/engine/doubt.c and docs/guarantees.md.
+ */
+#include "fed.h"
+
+enum fate { NOT_SENT, CUT, CERTAIN, DOUBTFUL, LATE, FATES };
+enum what { ACQUIRE, TAKE, RELEASE, PUT, WAIT, ASK, CHANGE, FORCE, PING, WHATS };
+
+static const char *const whats[] = {"acquire",
+                                    "acquire of a semaphore",
+                                    "release",
+                                    "release to a semaphore",
+                                    "latch wait",
+                                    "question",
+                                    "change of a number",
+                                    "force release",
+                                    "ping"};
+static const char *const fates[] = {"not sent", "no answer", "certain error", "doubtful error",
+                                    "late answer"};
+
+/* What the caller is told, and how many requests follow. */
+struct cell {
+    int32_t code;
+    int then; /* 1: it is sent again, or undone */
+};
+
+static const struct cell table[WHATS][FATES] = {
+    /*            not sent          no answer                certain error    doubtful error      late answer */
+    [ACQUIRE] = {{SNIB_ECONNECT, 0},
+                 {SNIB_EUNREACHABLE, 1},
+                 {SNIB_EOOM, 0},
+                 {SNIB_ESERVER, 1},
+                 {SNIB_CANCELLED, 1}},
+    [TAKE] = {{SNIB_ECONNECT, 0},
+              {SNIB_EUNREACHABLE, 0},
+              {SNIB_EOOM, 0},
+              {SNIB_ESERVER, 0},
+              {SNIB_CANCELLED, 1}},
+    [RELEASE] = {{SNIB_ECONNECT, 1},
+                 {SNIB_EUNREACHABLE, 1},
+                 {SNIB_EOOM, 1},
+                 {SNIB_ESERVER, 1},
+                 {SNIB_OK, 0}},
+    [PUT] = {{SNIB_ECONNECT, 1},
+             {SNIB_EUNREACHABLE, 0},
+             {SNIB_EOOM, 1},
+             {SNIB_ESERVER, 0},
+             {SNIB_OK, 0}},
+    [WAIT] = {{SNIB_ECONNECT, 0},
+              {SNIB_EUNREACHABLE, 0},
+              {SNIB_EOOM, 0},
+              {SNIB_ESERVER, 0},
+              {SNIB_CANCELLED, 0}},
+    [ASK] = {{SNIB_ECONNECT, 0},
+             {SNIB_ECONNECT, 0},
+             {SNIB_EOOM, 0},
+             {SNIB_ESERVER, 0},
+             {SNIB_CANCELLED, 0}},
+    [CHANGE] = {{SNIB_ECONNECT, 0},
+                {SNIB_EUNREACHABLE, 0},
+                {SNIB_EOOM, 0},
+                {SNIB_ESERVER, 0},
+                {SNIB_CANCELLED, 0}},
+    [FORCE] = {{SNIB_ECONNECT, 0},
+               {SNIB_EUNREACHABLE, 0},
+               {SNIB_EOOM, 0},
+               {SNIB_ESERVER, 0},
+               {SNIB_CANCELLED, 0}},
+    [PING] = {{SNIB_ECONNECT, 0},
+              {SNIB_ECONNECT, 0},
+              {SNIB_EOOM, 0},
+              {SNIB_ESERVER, 0},
+              {SNIB_CANCELLED, 0}},
+};
+
+static struct snib__op *start(struct snib__engine *engine, int what, struct snib__hold *hold)
+{
+    static const int32_t kinds[WHATS] = {SNIB_MUTEX, SNIB_SEMAPHORE, 0,          0, SNIB_LATCH,
+                                         SNIB_MUTEX, SNIB_SEMAPHORE, SNIB_MUTEX, 0};
+    int32_t code;
+    struct snib__gate *of = kinds[what] ? gate(engine, kinds[what], "x") : NULL;
+    struct snib__op *op;
+    if (what == ACQUIRE || what == TAKE || what == WAIT)
+        op = acquire(engine, of, 0);
+    else if (what == RELEASE || what == PUT)
+        op = snib__engine_release(engine, hold, now, &code);
+    else if (what == ASK)
+        op = snib__engine_info(engine, of, now, &code);
+    else if (what == CHANGE)
+        op = snib__engine_count(engine, of, SNIB_COUNT_ADD, 5, now, &code);
+    else if (what == FORCE)
+        op = snib__engine_force(engine, of, now, &code);
+    else
+        op = snib__engine_ping(engine, SNIB__NEVER, now, &code);
+    assert_non_null(op);
+    return op;
+}
+
+/* No connection can be made until the operation has given up. */
+static void never_connected(struct snib__engine *engine, const struct snib__op *op)
+{
+    while (!op->done) {
+        await_connect(engine);
+        if (op->done)
+            break;
+        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
+        cut_link(engine);
+        now += 100 * SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+}
+
+/* How many requests are on their way once there is a connection again. */
+static int sent_again(struct snib__engine *engine)
+{
+    for (int step = 0; step < 40;
+         step++) { /* a release that was refused is tried again after a pause */
+        if (engine->node.links[SNIB__COMMAND].connect) {
+            connect_link(engine);
+        }
+        answer_own(engine);
+        if (on_the_way(engine))
+            break;
+        now += 50 * SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    return (int)on_the_way(engine);
+}
+
+static void cell(int what, int fate)
+{
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = NULL;
+    /* Something else has been done before, so that the connection is known to work. */
+    struct snib__op *first =
+        acquire(engine, gate(engine, what == PUT ? SNIB_SEMAPHORE : SNIB_MUTEX, "x"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    hold = acquired(engine, first);
+    if (what != RELEASE && what != PUT) {
+        struct snib__op *back = start(engine, RELEASE, hold);
+        answer_own(engine);
+        answer(engine, ":1\r\n");
+        assert_ptr_equal(snib__engine_take_done(engine), back);
+        snib__hold_drop(engine, hold, now);
+        snib__op_free(engine, back);
+    }
+    if (fate == NOT_SENT)
+        cut_link(engine);
+    struct snib__op *op = start(engine, what, hold);
+    if (fate == CUT || fate == NOT_SENT) {
+        if (fate == CUT) {
+            answer_own(engine);
+            assert_int_equal(on_the_way(engine), 1);
+            cut_link(engine);
+        }
+        never_connected(engine, op);
+    } else if (fate == LATE) { /* the caller has given up before it comes */
+        answer_own(engine);
+        bool won = what == RELEASE || what == PUT ? false : snib__engine_cancel(engine, op, now);
+        assert_int_equal(won, what != RELEASE && what != PUT);
+        answer(engine, what == RELEASE || what == PUT ? ":1\r\n"
+                       : what == ASK                  ? "*0\r\n"
+                       : what == PING                 ? "+PONG\r\n"
+                                                      : "$-1\r\n");
+    } else {
+        answer_own(engine);
+        answer(engine, fate == CERTAIN
+                           ? "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+                           : "-ERR upstream failure\r\n");
+    }
+    const struct cell *want = &table[what][fate];
+    assert_true(op->done);
+    int32_t code = op->code;
+    int again = sent_again(engine);
+    if (code != want->code || again != want->then)
+        fail_msg("%s, %s: %s and %d sent again, instead of %s and %d", whats[what], fates[fate],
+                 snib_code_name(code), again, snib_code_name(want->code), want->then);
+    /* What is certain to have been refused is never told as perhaps applied, and what is not is. */
+    if (fate == NOT_SENT || fate == CERTAIN)
+        assert_false(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
+    if (fate == DOUBTFUL || (fate == CUT && want->code != SNIB_ECONNECT))
+        assert_true(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
+    snib__engine_free(engine);
+}
+
+static void all_cells(void **state)
+{
+    (void)state;
+    for (int what = 0; what < WHATS; what++)
+        for (int fate = 0; fate < FATES; fate++)
+            cell(what, fate);
+}
+
+/* A renewal is not an operation: without a good answer it is tried again until the deadline. */
+static void renewals(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {NULL, "-OOM no\r\n", "-ERR upstream failure\r\n",
+                                          "+what\r\n"};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "x"), 0);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *hold = acquired(engine, op);
+        snib__time deadline = hold->deadline;
+        now += 10 * SECOND + SNIB__MS;
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        if (answers[i])
+            answer(engine, answers[i]);
+        else
+            cut_link(engine);
+        assert_int_equal(hold->deadline, deadline); /* in doubt it was not renewed */
+        assert_int_equal(hold->phase, SNIB__HELD);
+        assert_int_equal(sent_again(engine), 1);
+        answer(engine, "*0\r\n");
+        assert_true(hold->deadline > deadline);
+        snib__engine_free(engine);
+    }
+}
+
+/* DELEX and its PUBLISH: the second answer is nobody's, and its loss changes nothing. */
+static void lost_second_of_a_pair(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_PLAIN, "x"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    conn_of(engine)->delex = true;
+    op = start(engine, RELEASE, hold);
+    assert_int_equal(oldest_script(engine), SNIB__TWO_COMMANDS);
+    answer(engine, ":1\r\n");
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_OK);
+    cut_link(engine);
+    assert_int_equal(sent_again(engine), 0);
+    snib__engine_free(engine);
+}
+
+/* ---- What the client does about a link and a server ---------------------------------------------- */
+
+/* A server that was restarted is asked for the holds that are not renewed. */
+static void restart_asks_for_fixed_leases(void **state)
+{
+    (void)state;
+    for (int restarted = 0; restarted < 2; restarted++) {
+        struct snib__engine *engine = begin();
+        int32_t code;
+        struct snib__acquire how = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+        struct snib__op *op =
+            snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "x"), &how, now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *hold = acquired(engine, op);
+        if (restarted)
+            strcpy(engine->node.run_id, "another");
+        cut_link(engine);
+        assert_int_equal(sent_again(engine), restarted);
+        if (restarted) {
+            answer(engine, "*2\r\n:1\r\n:0\r\n");
+            assert_int_equal(hold->reason, SNIB_REASON_DELETED);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+/* Three tries of a renewal fit into what is left of a short lease, whatever the reply's time-out. */
+static void reply_timeout_knows_the_lease(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    engine->config.lease = SECOND;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "x"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, op);
+    int32_t code;
+    snib__engine_ping(engine, SNIB__NEVER, now, &code);
+    snib__time sent = now;
+    while (ready(engine)) {
+        assert_true(now <= sent + 201 * SNIB__MS);
+        now += SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_true(now >= sent + 200 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
+static void histogram_has_an_end(void **state)
+{
+    (void)state;
+    uint64_t buckets[SNIB_HISTOGRAM_BUCKETS + 32] = {0};
+    for (int bit = 0; bit < 54; bit++)
+        snib__histogram_add(buckets, (1ull << bit) * 1000);
+    for (int i = 0; i < SNIB_HISTOGRAM_BUCKETS + 32; i++)
+        assert_int_equal(buckets[i], i < SNIB_HISTOGRAM_BUCKETS - 1    ? 1
+                                     : i == SNIB_HISTOGRAM_BUCKETS - 1 ? 54 - i
+                                                                       : 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_cells),
+        cmocka_unit_test(renewals),
+        cmocka_unit_test(lost_second_of_a_pair),
+        cmocka_unit_test(restart_asks_for_fixed_leases),
+        cmocka_unit_test(reply_timeout_knows_the_lease),
+        cmocka_unit_test(histogram_has_an_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
