@@ -380,7 +380,7 @@ class Cli(CommandCase):
         done = self.snib("run", "a", "--json", "--", "true",
                          env={"SNIB_URL": f"unix://{self.folder.name}/nobody"})
         self.assertEqual(done.returncode, SERVER)
-        self.assertEqual(json.loads(done.stderr)["code"], "SNIB_EUNREACHABLE")
+        self.assertEqual(json.loads(done.stderr)["code"], "SNIB_ECONNECT")
 
     def test_wrong_type(self):
         self.server("SET", "a", "data")
