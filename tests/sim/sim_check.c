@@ -119,7 +119,8 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
                   : code == SNIB_CANCELLED ? task->cancelled
                   : code == SNIB_ECLOSED   ? process->gone_at != SNIB__NEVER
                   : code == SNIB_EUPGRADE  ? task->use.kind == SNIB_WRITE && reads(process, task)
-                                           : code < 0 && sim.enabled != 0;
+                  : code == SNIB_EPERMITS  ? task->use.kind == SNIB_PERMITS && sim.enabled != 0
+                                           : code < 0 && sim.now < sim.stable_at;
     if (!honest) {
         sim_fail("%u: an acquire ended with %s", process->id, snib_code_name(code));
     }
@@ -143,14 +144,16 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     bool gone = owner->present == 0;
     /* A reader whose lease was over may have been there still: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ && owner->ended == CAUSE_EXPIRED;
-    /* After a lost answer the second try cannot know what the first has found. */
-    bool honest = code == SNIB_OK ? given_back || (gone && owner->releases > 1)
+    /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
+     * first has done it.  Who was stopped since may hear of it later. */
+    bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
+    bool honest = code == SNIB_OK ? given_back || (gone && owner->releases > 1 && lasts)
                   : code == SNIB_LOST
                       ? gone && (!given_back || owner->releases > 1 ||
                                  hold->use.kind == SNIB__MULTI || hold->use.kind == SNIB_READ)
-                      : code < 0 && sim.enabled != 0;
+                      : code < 0 && sim.now < sim.stable_at;
     if (is_unowned(&hold->use)) {
-        honest = code == SNIB_OK || (code < 0 && sim.enabled != 0);
+        honest = code == SNIB_OK || (code < 0 && sim.now < sim.stable_at);
     }
     if (!honest) {
         sim_fail("%u:%llu: release ended with %s, cause %d", process->id,
