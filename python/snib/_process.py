@@ -96,7 +96,7 @@ def release_on_sigterm() -> None:
 def _close_each() -> None:
     """Give back what is held while the program goes on."""
     end = time.monotonic() + _client._EXIT_MS / 1000
-    for client in list(_client._clients):
+    for client in _client.living_clients():
         left = max(0.0, end - time.monotonic())
         with contextlib.suppress(Error):  # what cannot be given back in time has its lease
             client._end(int(left * 1000))
