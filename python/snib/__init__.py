@@ -51,6 +51,7 @@ from ._times import TimeoutOverflow
 
 if TYPE_CHECKING:
     from . import aio as aio
+    from . import anyio as anyio
     from . import fencing as fencing
 
 _core.set_errors(_errors.make)
@@ -62,7 +63,7 @@ connect = Client
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "fencing"):  # asyncio is slow to import and many programs do without
+    if name in ("aio", "anyio", "fencing"):  # asyncio is slow to import and many programs do without
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 

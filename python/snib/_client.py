@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from . import _core, _kept
+from . import _core, _kept, _log
 from ._codes import InvalidOption
 from ._times import lease_ms, option_ms
 
@@ -132,6 +132,8 @@ class BaseClient:
             password,
         )
         self._number = _new_number()
+        self._logs = False
+        self._log_queue: _core.QueueHandle | None = None
         self._begin()
         _clients[id(self)] = self
 
@@ -155,9 +157,17 @@ class BaseClient:
             _core.client_close(self._handle, wait)
         finally:
             _kept.forget(self._number)
+            _log.deliver(self)
+
+    def _used(self) -> None:
+        """Before an operation."""
+        if not self._logs:
+            _log.begin(self)
 
     def _after_fork(self) -> None:
         """In a child: let go of what belongs to the parent."""
+        self._logs = False
+        self._log_queue = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Client {self.id}>"
@@ -193,7 +203,10 @@ def in_thread(
 def _close_all() -> None:
     global _exiting
     _exiting = True
-    _core.close_at_exit([client._handle for client in living_clients()], _EXIT_MS)
+    clients = living_clients()
+    _core.close_at_exit([client._handle for client in clients], _EXIT_MS)
+    for client in clients:
+        _log.deliver(client)
 
 
 def _know_main_thread() -> None:

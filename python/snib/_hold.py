@@ -56,10 +56,8 @@ def make_info(info: _core.Info | None) -> LockInfo:
     return LockInfo(held, remaining, count, None if waiting < 0 else waiting, mine, owner, token)
 
 
-def _place() -> str | None:
+def _place() -> str:
     """Where the program is, outside of this package; for whoever traces memory anyway."""
-    if not is_tracing():
-        return None
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "snib":
         frame = frame.f_back
@@ -79,7 +77,7 @@ class BaseHold:
         self._stage = ARRIVING
         self._handle = handle
         self._lock = lock  # which keeps its client open
-        self._place = _place()
+        self._place = _place() if is_tracing() else None
 
     def __del__(self) -> None:
         if getattr(self, "_stage", ARRIVING) == OWNED:

@@ -36,6 +36,12 @@ class Kept(Generic[H]):
 
     def take(self, caller: int, others: bool) -> H | None:
         """The caller's newest; else, where others may release, the oldest of all; else None."""
+        # Nearly always there is one, and it is the caller's.
+        newest = next(reversed(self._holds.copy().items()), None)
+        if newest is not None and newest[1][0] == caller:
+            entry = self._pop(newest[0])
+            if entry is not None:
+                return entry[1]
         for number in self._order(caller, others):
             entry = self._pop(number)
             if entry is not None:  # else another thread was faster
@@ -44,10 +50,10 @@ class Kept(Generic[H]):
 
     def take_this(self, hold: H) -> bool:
         """This one, unless it was taken already."""
-        return any(
-            entry[1] is hold and self._pop(number) is not None
-            for number, entry in self._holds.copy().items()
-        )
+        for number, entry in self._holds.copy().items():
+            if entry[1] is hold:
+                return self._pop(number) is not None
+        return False
 
     def take_permits(self, caller: int, wanted: int) -> list[H]:
         """Holds of so many permits in all, if possible in the order of take(); none if it is not.

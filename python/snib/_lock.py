@@ -112,6 +112,7 @@ class Named(BaseNamed):
 
     def info(self) -> LockInfo:
         """Ask the server who holds the lock."""
+        self._client._used()
         try:
             return make_info(_core.lock_info(self._handle))
         except Error as error:
@@ -119,6 +120,7 @@ class Named(BaseNamed):
 
     def force_release(self) -> bool:
         """Delete the lock, whoever holds it, and wake the waiters; False if it was free."""
+        self._client._used()
         try:
             return _core.lock_force_release(self._handle)
         except Error as error:
@@ -137,6 +139,8 @@ class Holdable(Named, BaseHoldable[Hold]):
         return get_ident()
 
     def _try(self, caller: int, n: int, wait: int) -> Hold | None:
+        if not self._client._logs:
+            self._client._used()
         try:
             handle = self._acquire(self._handle, self._number(caller, n), wait)
         except Error as error:

@@ -18,6 +18,7 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     _counter: ClassVar[staticmethod[[_core.LockHandle, int, int], int]]
 
     def _count(self, what: int, n: int = 0) -> int:
+        self._client._used()
         try:
             return self._counter(self._handle, what, n)
         except Error as error:
@@ -120,6 +121,7 @@ class Latch(LatchKind, Named):
     __slots__ = ()
 
     def _count(self, what: int, n: int = 0) -> int:
+        self._client._used()
         try:
             return _core.latch_count(self._handle, what, n)
         except Error as error:
@@ -139,6 +141,7 @@ class Latch(LatchKind, Named):
 
     def wait(self, timeout: float | None = -1) -> bool:
         """Wait until the count is 0; False if it was not in time."""
+        self._client._used()
         try:
             return _core.latch_wait(self._handle, wait_ms(timeout))
         except Error as error:

@@ -42,6 +42,7 @@ class Queue:
     """A queue of events for one loop; one thread at a time may drain it."""
 
     def __init__(self, client: Client) -> None:
+        client._used()
         self._client = client
         self._handle = _core.queue_new(client._handle)
         self._tickets = itertools.count(1)

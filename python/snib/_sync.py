@@ -29,14 +29,17 @@ class Client(
 
     def describe(self, name: str) -> Description:
         """Everything the server knows of a name, whatever kind of lock made it."""
+        self._used()
         return make_description(name, _core.client_describe(self._handle, name)[1])
 
     def ping(self, timeout: float | None = None) -> None:
         """Connect if need be and ask the server for an answer; None: the client's patience."""
+        self._used()
         _core.ping(self._handle, wait_ms(timeout))
 
     def list(self, pattern: str = "*") -> builtins.list[str]:
         """The names of the locks that match a pattern of Redis' SCAN, sorted."""
+        self._used()
         names: set[str] = set()
         cursor, found = _core.client_list(self._handle, pattern, 0)
         names.update(found)

@@ -26,7 +26,7 @@ def _living(loops: Loops) -> list[Loop]:
     return [loop for known in list(loops.values()) if (loop := known()) is not None]
 
 
-def _detach(loops: Loops) -> None:
+def detach_all(loops: Loops) -> None:
     for loop in _living(loops):
         loop.detach_soon()
 
@@ -46,7 +46,7 @@ class Client(
     def _begin(self) -> None:
         self._loops: Loops = {}
         # A client that is dropped in a loop that lives on leaves nothing there.
-        weakref.finalize(self, _detach, self._loops).atexit = False
+        weakref.finalize(self, detach_all, self._loops).atexit = False
 
     def _task(self) -> object | None:
         """The task that runs now."""
@@ -55,9 +55,12 @@ class Client(
         except RuntimeError:  # no loop runs
             return None
 
+    def _running(self) -> AbstractEventLoop:
+        return get_running_loop()
+
     def _loop(self) -> Loop:
         """The queue of the running loop."""
-        running = get_running_loop()
+        running = self._running()
         known = self._loops.get(id(running))
         loop = known and known()  # what is found keeps its loop, and so the id, alive
         return loop or self._new_loop(running)
@@ -66,11 +69,16 @@ class Client(
         for key, known in list(self._loops.items()):
             if known() is None:
                 self._loops.pop(key, None)
-        loop = Loop(self, running)
+        self._used()
+        loop = self._make_loop(running)
         self._loops[id(running)] = weakref.ref(loop)
         return loop
 
+    def _make_loop(self, running: AbstractEventLoop) -> Loop:
+        return Loop(self, running)
+
     def _after_fork(self) -> None:
+        super()._after_fork()
         # The reader stays registered: the child's selector may be the parent's very own epoll.
         for loop in _living(self._loops):
             del loop.queue
@@ -117,7 +125,7 @@ class Client(
         loops = self._loops
         closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
         # Whoever waits here or not.  The loop's last events come before the answer does.
-        closing.add_done_callback(lambda _: _detach(loops))
+        closing.add_done_callback(lambda _: detach_all(loops))
         await asyncio.shield(asyncio.wrap_future(closing))
 
     async def __aenter__(self) -> Client:

@@ -59,8 +59,8 @@ class Guard:
         self._message = str(self._lost)
         self._task.cancel(self._message)
 
-    def end(self, error: BaseException | None) -> Lost | None:
-        """The body has ended; what to raise for a loss."""
+    def end(self, error: BaseException | None) -> BaseException | None:
+        """The body has ended; what to raise instead, after the release."""
         self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
         lost = self._lost
         if lost is None:
@@ -104,5 +104,5 @@ class NoGuard(Guard):
     def __init__(self) -> None:
         pass
 
-    def end(self, error: BaseException | None) -> Lost | None:
+    def end(self, error: BaseException | None) -> BaseException | None:
         return None

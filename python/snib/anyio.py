@@ -1,0 +1,189 @@
+"""Clients for anyio, on asyncio and on trio: `snib.aio` with anyio's cancellation.
+
+    import snib.anyio
+
+    async with snib.anyio.connect("redis://127.0.0.1:6379") as client:
+        async with client.lock("orders").hold(timeout=2.0) as hold:
+            ...  # in a cancel scope that is cancelled when the lock is lost; then Lost is raised
+
+The locks, holds and their methods are those of `snib.aio`.  Wants the package anyio 4.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import itertools
+import sys
+from asyncio import AbstractEventLoop
+from collections.abc import Generator
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from . import _core, aio
+from ._client import BaseClient, in_thread
+from ._codes import Lost
+from ._hold import LEAVING
+from ._times import wait_ms
+from .aio._client import detach_all
+from .aio._guard import Guard, NoGuard
+from .aio._loop import Loop, Result
+
+__all__ = ["Client", "connect"]
+
+
+class _ScopeGuard(Guard):
+    """Runs a body in a cancel scope that is cancelled when its hold is lost."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, hold: aio.Hold) -> None:
+        self._hold = hold
+        self._lost: Lost | None = None
+        self._scope = anyio.CancelScope()
+        self._scope.__enter__()
+        hold._loop.watch(_core.hold_id(hold._handle), self._tell)
+        try:
+            # Only now: a loss before this moment was told to nobody.
+            hold.check()
+        except BaseException as error:
+            hold._stage = LEAVING
+            self.end(error)
+            raise
+
+    def _tell(self, lost: bool) -> None:
+        if lost:
+            self._lost = self._hold._loss()
+            self._scope.cancel()
+
+    def end(self, error: BaseException | None) -> BaseException | None:
+        self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
+        try:
+            caught = self._scope.__exit__(
+                type(error) if error else None, error, error.__traceback__ if error else None
+            )
+        except BaseException as rest:  # of a group, some of which were cancellations by the scope
+            return rest
+        return self._lost if error is None or caught else None
+
+
+class _AsyncioLoop(Loop):
+    def guard(self, hold: aio.Hold) -> Guard:
+        return NoGuard() if hold._lock.kind == "semaphore" else _ScopeGuard(hold)
+
+
+class _Future:
+    """What a task of trio waits for, with the habits of asyncio.Future."""
+
+    __slots__ = ("_event", "_result")
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self._result: Result | None = None
+
+    def done(self) -> bool:
+        return self._result is not None
+
+    def cancelled(self) -> bool:
+        return False
+
+    def result(self) -> Result:
+        assert self._result is not None
+        return self._result
+
+    def set_result(self, result: Result) -> None:
+        self._result = result
+        self._event.set()
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        yield from self._event.wait().__await__()
+        return self.result()
+
+
+class _TrioLoop(_AsyncioLoop):
+    """A client's queue in one run of trio, watched by a task of the system's."""
+
+    def __init__(self, client: BaseClient, token: Any) -> None:
+        import trio
+
+        self.loop: Any = token
+        self.queue = _core.queue_new(client._handle)
+        self.new_token = itertools.count(1).__next__
+        self.new_future: Any = _Future
+        self.waiting: dict[int, Any] = {}
+        self.losses = {}
+        self.corked = True  # never
+        self._scope = trio.CancelScope()
+        trio.lowlevel.spawn_system_task(self._watch)
+
+    async def _watch(self) -> None:
+        import trio
+
+        with self._scope:
+            while True:
+                await trio.lowlevel.wait_readable(_core.queue_fd(self.queue))
+                self._drain()
+
+    def tell_release(self, hold_id: int, releaser: Loop) -> None:
+        if releaser is self:
+            self.end_losses(hold_id, False)
+        else:
+            self._soon(self.end_losses, hold_id, False)
+
+    def detach(self) -> None:
+        while self._drain():
+            pass
+        self._scope.cancel()
+
+    def detach_soon(self) -> None:
+        self._soon(self.detach)
+
+    def _soon(self, call: Any, *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the run is over
+            self.loop.run_sync_soon(call, *arguments)
+
+
+def _trio_token() -> Any:
+    """Of the run of trio that calls; None for asyncio."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with contextlib.suppress(RuntimeError):
+            return trio.lowlevel.current_trio_token()
+    return None
+
+
+class Client(aio.Client):
+    __doc__ = BaseClient.__doc__
+
+    def _task(self) -> object | None:
+        if _trio_token() is None:
+            return super()._task()
+        import trio
+
+        return trio.lowlevel.current_task()
+
+    def _running(self) -> Any:
+        return _trio_token() or super()._running()
+
+    def _make_loop(self, running: AbstractEventLoop) -> Loop:
+        make: type[Loop] = _AsyncioLoop if _trio_token() is None else _TrioLoop
+        return make(self, running)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End every operation with Closed and release every hold; again is fine.
+
+        Raises Timeout if a release was not confirmed in time (None: the client's patience); then
+        its lease will end it.  A cancelled close goes on.
+        """
+        loops = self._loops
+        closing = in_thread(self._end, wait_ms(timeout))
+        closing.add_done_callback(lambda _: detach_all(loops))
+        await anyio.to_thread.run_sync(
+            concurrent.futures.wait, [closing], abandon_on_cancel=True
+        )
+        closing.result()
+
+
+connect = Client

@@ -1,0 +1,251 @@
+"""anyio's clients on both of its back-ends: the surface, losses, cancellation, and what is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import snib
+import snib.anyio
+from snib import aio
+from support import PATIENCE, Server, eventually
+from test_ownership import COUNTED, KINDS
+
+BACKENDS = ["asyncio", "trio"]
+
+
+@pytest.fixture(params=BACKENDS)
+def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[object]]], object]:
+    def in_backend(main: Callable[[], Awaitable[object]]) -> object:
+        return anyio.run(main, backend=request.param)
+
+    return in_backend
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+def lose(hold: aio.Hold) -> None:
+    hold._loop.end_losses(snib._core.hold_id(hold._handle), True)
+
+
+def test_the_surface(server: Server, run) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            await client.ping()
+            lock, other = client.lock("name"), client.lock("name")
+            async with lock as hold:
+                assert isinstance(hold, aio.Hold)
+                hold.check()
+                assert (await client.describe("name")).holders[0].owner == hold.owner
+                assert await client.list() == ["name"]
+                assert await other.acquire(False) is False
+                with pytest.raises(snib.Busy):
+                    await other.hold(timeout=0)
+                with pytest.raises(snib.Timeout):
+                    async with other.hold(timeout=0.02):
+                        pytest.fail("ran unlocked")
+            assert await lock.acquire() is True
+            await client.lock("name").release()
+            with pytest.raises(snib.NotHeld):
+                await lock.release()
+            async with client.rlock("again") as outer, client.rlock("again") as inner:
+                assert outer.owner == inner.owner
+            latch = client.latch("latch")
+            await latch.init(1)
+            async with anyio.create_task_group() as group:
+                group.start_soon(latch.wait)
+                await latch.count_down()
+            hold = await lock.hold()
+            async with anyio.create_task_group() as group:
+                group.start_soon(hold.lost.wait)
+                await anyio.lowlevel.checkpoint()
+                await hold.release()
+            with anyio.move_on_after(0.05) as scope:
+                async with lock:
+                    await anyio.sleep(600)
+            assert scope.cancelled_caught
+            assert not await lock.locked()
+
+    run(main)
+
+
+def test_tasks_exclude_each_other(server: Server, run) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            inside = turns = 0
+
+            async def work(make: Callable) -> None:
+                nonlocal inside, turns
+                for _ in range(10):
+                    async with make():
+                        inside += 1
+                        assert inside == 1
+                        await anyio.lowlevel.checkpoint()
+                        turns += 1
+                        inside -= 1
+
+            async with anyio.create_task_group() as group:
+                for _ in range(10):
+                    group.start_soon(work, lambda: client.lock("name"))
+            async with anyio.create_task_group() as group:
+                for _ in range(10):
+                    group.start_soon(work, lambda: client.rlock("name"))
+            assert turns == 200
+
+    run(main)
+
+
+@pytest.mark.parametrize("form", ["lock", "hold", "protect"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "semaphore"])
+def test_a_loss_ends_the_body(server: Server, run, kind: str, form: str) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url, lease=1.2) as client:
+            lock = KINDS[kind](client)
+            if kind in COUNTED:
+                await lock.init(1)
+
+            async def body() -> None:
+                server.admin.flushall()
+                await anyio.sleep(600)
+
+            with pytest.raises(snib.Lost) as caught, anyio.fail_after(PATIENCE):
+                if form == "lock":
+                    async with lock:
+                        await body()
+                elif form == "hold":
+                    async with lock.hold(timeout=PATIENCE):
+                        await body()
+                else:
+                    await lock.protect()(body)()
+            assert caught.value.name == lock.name and caught.value.reason == "deleted"
+            assert not client._loop().losses
+
+    run(main)
+
+
+def test_scopes_keep_their_meaning(server: Server, run) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+            ended: list[str] = []
+
+            async def child() -> None:
+                try:
+                    await anyio.sleep(600)
+                finally:
+                    ended.append("child")
+
+            with pytest.raises(snib.Lost):  # a task group inside
+                async with client.lock("name") as hold, anyio.create_task_group() as group:
+                    group.start_soon(child)
+                    await anyio.lowlevel.checkpoint()
+                    lose(hold)
+            assert ended == ["child"]
+
+            with anyio.CancelScope() as outer:  # an outer cancellation in the same moment
+                async with client.lock("name") as hold:
+                    lose(hold)
+                    outer.cancel()
+                    await anyio.sleep(600)
+            assert outer.cancel_called
+            await soon(lambda: client.stats().held == 0)
+
+            with pytest.raises(snib.Lost) as caught:  # nested, the outer one lost
+                async with client.lock("outer") as first, client.lock("inner"):
+                    lose(first)
+                    await anyio.sleep(600)
+            assert caught.value.name == "outer"
+
+            with pytest.raises(snib.Lost) as caught:  # a body that goes on
+                async with client.lock("name") as hold:
+                    lose(hold)
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(0.005)
+            assert caught.value.name == "name"
+
+            with pytest.raises(ZeroDivisionError):  # the program's own error goes first
+                async with client.lock("name") as hold:
+                    lose(hold)
+                    try:
+                        await anyio.sleep(600)
+                    finally:
+                        raise ZeroDivisionError
+            await anyio.lowlevel.checkpoint()  # nothing is cancelled any more
+            await soon(lambda: client.stats().held == 0)
+            assert not client._loop().losses
+
+    run(main)
+
+
+def test_cancelled_tasks_leave_nothing(server: Server, run) -> None:
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client:
+
+            async def work(name: str) -> None:
+                async with client.lock(name):
+                    await anyio.sleep(0.002)
+
+            for number in range(40):
+                async with anyio.create_task_group() as group:
+                    for task in range(8):
+                        group.start_soon(work, f"name{task % 3}")
+                    for _ in range(number % 10):
+                        await anyio.lowlevel.checkpoint()
+                    await anyio.sleep(0.0005 * (number % 7))
+                    group.cancel_scope.cancel()
+            await soon(lambda: client.stats().held == client.stats().waiting == 0)
+            await soon(server.clean)
+
+    run(main)
+
+
+def test_a_run_leaves_no_descriptor(server: Server, run) -> None:
+    def descriptors() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    async def main() -> None:
+        async with snib.anyio.connect(server.url) as client, client.lock("short"):
+            pass
+
+    run(main)
+    before = descriptors()
+    for _ in range(10):
+        run(main)
+    eventually(lambda: descriptors() <= before)
+
+    client = snib.anyio.connect(server.url)  # one client for several runs
+
+    async def use() -> None:
+        async with client.lock("short"):
+            pass
+
+    run(use)
+    before = descriptors()
+    for _ in range(10):
+        run(use)
+    eventually(lambda: descriptors() <= before)
+    run(client.close)
+
+
+def test_both_backends_share_a_client(server: Server) -> None:
+    client = snib.anyio.connect(server.url)
+
+    async def acquire() -> None:
+        assert await client.lock("name").acquire()
+
+    async def release() -> None:
+        await client.lock("name").release()
+        await client.close()
+
+    anyio.run(acquire, backend="trio")
+    assert not server.clean()
+    anyio.run(release, backend="asyncio")

@@ -1,0 +1,269 @@
+"""The core's records at the logger `snib`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import snib
+from conftest import NewServer
+from snib import aio
+from support import PATIENCE, Program, Server, eventually
+
+CORE = Path(__file__).parents[2] / "core"
+
+
+class Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def wait(self, pattern: str, level: int) -> logging.LogRecord:
+        found: list[logging.LogRecord] = []
+
+        def there() -> bool:
+            found[:] = [r for r in self.records if re.search(pattern, r.getMessage())]
+            return bool(found)
+
+        try:
+            eventually(there)
+        except AssertionError:
+            raise AssertionError([r.getMessage() for r in self.records]) from None
+        assert found[0].levelno == level and found[0].name == "snib"
+        return found[0]
+
+
+@pytest.fixture
+def log() -> Iterator[Records]:
+    logger = logging.getLogger("snib")
+    handler = Records()
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
+def test_connections(new_server: NewServer, log: Records) -> None:
+    server = new_server()
+    with snib.connect(server.url) as client:
+        client.ping()
+        record = log.wait("^connected to ", logging.INFO)
+        assert record.client == client.id  # type: ignore[attr-defined]
+        server.end()
+        with pytest.raises(snib.NetworkError):
+            client.ping(timeout=0.5)
+        log.wait("no connection to ", logging.WARNING)
+
+
+def test_another_server(tmp_path: Path, log: Records) -> None:
+    first = Server(tmp_path)
+    with snib.connect(first.url, patience=PATIENCE) as client:
+        client.ping()
+        first.end()
+        second = Server(tmp_path)
+        try:
+            client.ping()
+            log.wait("restarted or is another one", logging.WARNING)
+        finally:
+            second.end()
+
+
+def test_a_loss_and_a_forgotten_hold(server: Server, log: Records) -> None:
+    with snib.connect(server.url) as client:
+        hold = client.lock("gone", lease=0.2).hold()
+        assert hold.lost.wait(PATIENCE)
+        log.wait('"gone".* was lost: expired', logging.WARNING)
+        hold = client.lock("left", lease=1).hold()
+        with pytest.warns(ResourceWarning):
+            del hold
+        log.wait('"left".* was forgotten, not released', logging.WARNING)
+
+
+def test_subscriptions_that_are_refused(server: Server, log: Records) -> None:
+    rules = ("on", ">pw", "~*", "+@all", "-@pubsub", "resetchannels")
+    server.admin.execute_command("ACL", "SETUSER", "deaf", *rules)
+    try:
+        with (
+            snib.connect(server.url) as holder,
+            snib.connect(server.url, username="deaf", password="pw") as client,
+            holder.lock("name"),
+        ):
+            assert client.lock("name").acquire(timeout=0.2) is False
+            log.wait("refused a subscription: waiters poll", logging.WARNING)
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "deaf")
+
+
+def test_a_server_that_evicts(new_server: NewServer, log: Records) -> None:
+    server = new_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    with snib.connect(server.url) as client:
+        client.ping()
+        log.wait("may evict locks", logging.WARNING)
+
+
+def test_a_clock_that_moves(server: Server, tmp_path: Path, log: Records) -> None:
+    """Behind a proxy by which the server's clock is a minute further at each question."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "hasty"))
+    listener.listen()
+    ends: list[socket.socket] = [listener]
+    times = itertools.count(60, 60)
+
+    def hasty(found: re.Match[bytes]) -> bytes:  # the answer to TIME: seconds, then microseconds
+        return b"*2\r\n$10\r\n%d\r\n$" % (time.time() + next(times))
+
+    def pass_on(source: socket.socket, target: socket.socket, change: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if change:
+                    data = re.sub(rb"\*2\r\n\$10\r\n\d{10}\r\n\$", hasty, data)
+                target.sendall(data)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(str(server.path))
+                ends.extend([near, far])
+                for ends_of_one in [(near, far, False), (far, near, True)]:
+                    threading.Thread(target=pass_on, args=ends_of_one, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        with snib.connect(f"unix://{tmp_path}/hasty", lease=1) as client, client.lock("name"):
+            log.wait("server's clock has moved", logging.WARNING)
+    finally:
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+# How the records begin that are tried above; but a renewal that is late is for tests that stop the
+# watchdog, and comes the same way as the others.
+TRIED = {
+    "a renewal was sent %d ms late",
+    "connected to %s",
+    'lock \\"%.*s%s\\"%s was %s',
+    "no connection to %s",
+    "the server may evict locks when memory is short",
+    "the server refused a subscription",
+    "the server was restarted or is another one",
+    "the server's clock has moved by at least %+lld ms",
+}
+
+
+def test_each_record_of_the_core_is_tried() -> None:
+    """Whoever adds one has to try it here."""
+    call = re.compile(r'snib__engine_log\(\s*\w+,\s*\w+,\s*"((?:[^"\\]|\\.)*)"')
+    sources = [path.read_text() for path in CORE.rglob("*.c")]
+    found = {text.partition(":")[0] for source in sources for text in call.findall(source)}
+    assert found == TRIED
+
+
+def test_asyncio(server: Server, log: Records) -> None:
+    async def main() -> None:
+        async with aio.connect(server.url) as client:
+            with pytest.raises(snib.Lost):
+                async with client.lock("gone", lease=0.2):
+                    await asyncio.sleep(600)
+            log.wait('"gone".* was lost: expired', logging.WARNING)
+
+    asyncio.run(main())
+
+
+def test_a_handler_that_blocks_holds_up_no_lock(server: Server) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    class Stuck(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            inside.set()
+            assert go.wait(PATIENCE)
+
+    logger = logging.getLogger("snib")
+    handler = Stuck(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        with snib.connect(server.url, lease=1) as client:
+            lost = client.lock("gone", lease=0.2).hold()
+            hold = client.lock("kept").hold()
+            assert inside.wait(PATIENCE)
+            before = client.stats().renewals
+            eventually(lambda: client.stats().renewals > before + 4)  # longer than a lease
+            hold.check()
+            for _ in range(10):
+                with client.lock("other"):
+                    pass
+            hold.release()
+            assert lost.lost.is_set()
+            go.set()
+    finally:
+        go.set()
+        logger.removeHandler(handler)
+
+
+def test_no_thread_where_nobody_listens(server: Server) -> None:
+    program = Program(
+        """
+import logging, threading
+logging.getLogger("snib").setLevel(logging.CRITICAL)
+with snib.connect(URL) as client, client.lock("name"):
+    say([thread.name for thread in threading.enumerate()])
+""",
+        server.url,
+    )
+    assert program.hear() == "['MainThread']"
+    program.end()
+
+
+def test_what_is_told_at_the_end(server: Server) -> None:
+    """Records of the last moment reach the handlers before the interpreter ends."""
+    program = Program(
+        """
+import logging
+logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
+client = snib.connect(URL)
+hold = client.lock("name", lease=0.2).hold()
+hold.lost.wait()
+""",
+        server.url,
+    )
+    assert 'lock "name"' in program.end()
+
+
+def test_a_fork_has_its_own(server: Server) -> None:
+    program = Program(
+        """
+import logging, warnings
+warnings.simplefilter("ignore")
+logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
+parent = snib.connect(URL)
+parent.ping()
+if os.fork() == 0:
+    for client in [parent, snib.connect(URL)]:
+        hold = client.lock("child", lease=0.2).hold()
+        hold.lost.wait()
+    client.close(), parent.close()
+    os._exit(0)
+os.wait()
+say("parent")
+""",
+        server.url,
+    )
+    told = program.end()
+    assert told.count("lost: expired") == 2 and told.endswith("parent\n"), told
