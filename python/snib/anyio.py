@@ -77,24 +77,34 @@ class _AsyncioLoop(Loop):
 class _Future:
     """What a task of trio waits for, with the habits of asyncio.Future."""
 
-    __slots__ = ("_event", "_result")
+    __slots__ = ("_event", "_result", "_error")
 
     def __init__(self) -> None:
         self._event = anyio.Event()
         self._result: Result | None = None
+        self._error: BaseException | None = None
 
     def done(self) -> bool:
-        return self._result is not None
+        return self._result is not None or self._error is not None
 
     def cancelled(self) -> bool:
         return False
 
+    def exception(self) -> BaseException | None:
+        return self._error
+
     def result(self) -> Result:
+        if self._error is not None:
+            raise self._error
         assert self._result is not None
         return self._result
 
     def set_result(self, result: Result) -> None:
         self._result = result
+        self._event.set()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error
         self._event.set()
 
     def __await__(self) -> Generator[Any, Any, Result]:
