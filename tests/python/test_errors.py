@@ -421,3 +421,52 @@ def test_exceptions_keep_their_text() -> None:
     error = pickle.loads(pickle.dumps(snib.Timeout("late")))
     assert (type(error), str(error), error.code) == (snib.Timeout, "late", 2)
     assert isinstance(error, TimeoutError)
+
+
+def test_classes_are_shown_as_programs_import_them() -> None:
+    import traceback
+
+    from snib import aio, fencing
+
+    for module in [snib, aio, fencing]:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, type):
+                assert getattr(sys.modules[thing.__module__], thing.__name__) is thing, name
+                assert "._" not in thing.__module__, name
+    assert traceback.format_exception_only(snib.Lost("gone")) == ["snib.Lost: gone\n"]
+
+
+def test_errors_name_the_lock(server: Server, client: snib.Client) -> None:
+    import asyncio
+
+    from snib import aio
+
+    def check(error: snib.Error, name: str, kind: str) -> None:
+        assert (error.name, error.kind, name in str(error)) == (name, kind, True), repr(error)
+
+    server.admin.execute_command("ACL", "SETUSER", "guest", "on", ">pw", "~x", "&*", "+@all")
+    with client.lock("held"), client.fair_lock("fair"):
+        with pytest.raises(snib.Busy) as busy:
+            client.lock("held").hold(timeout=0)
+        check(busy.value, "held", "mutex")
+        with pytest.raises(snib.Timeout) as late:
+            client.fair_lock("fair").hold(timeout=0.02)
+        check(late.value, "fair", "fair")
+        with pytest.raises(snib.NotHeld) as free:
+            client.permits("none").release()
+        check(free.value, "none", "permits")
+
+        async def main() -> None:
+            async with aio.connect(server.url) as other:
+                with pytest.raises(snib.Busy) as busy:
+                    await other.lock("held").hold(timeout=0)
+                check(busy.value, "held", "mutex")
+            async with aio.connect(server.url, username="guest", password="pw") as other:
+                with pytest.raises(snib.PermissionDenied) as denied:
+                    await other.lock("forbidden").acquire()
+                check(denied.value, "forbidden", "mutex")
+                assert "permission" in str(denied.value)
+
+        asyncio.run(main())
+    server.admin.execute_command("ACL", "DELUSER", "guest")
