@@ -1,4 +1,4 @@
-"""Run what the documents show: every code block of README.md and docs/*.md, on private servers.
+"""Run what the documents show, on private servers: every code block, and docs/examples.
 
     python tests/docs/check.py BUILD [DOCUMENT...]
 
@@ -167,6 +167,20 @@ class Checker:
         getattr(self, language)(code)
         self.counts[language] = self.counts.get(language, 0) + 1
 
+    def example(self, path: Path) -> None:
+        """A whole program, as it stands."""
+        environment = {**os.environ, "SNIB_URL": self.url}
+        try:
+            if path.suffix == ".py":
+                run([sys.executable, str(path)], env=environment)
+            elif path.suffix == ".go":
+                self.go(path.read_text().replace("redis://127.0.0.1:6379", self.url))
+            else:
+                return
+        except SystemExit as failure:
+            raise SystemExit(f"{path.relative_to(ROOT)}: {failure}") from None
+        self.counts["examples"] = self.counts.get("examples", 0) + 1
+
     def document(self, path: Path) -> None:
         text = path.read_text()
         for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
@@ -215,8 +229,11 @@ def main() -> None:
             for name in SERVERS:
                 processes.append(start_server(str(server), folder, name))
             checker = Checker(build, folder)
-            for path in only or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+            for path in [path for path in only or documents if path.suffix == ".md"]:
                 checker.document(path)
+            for path in only or sorted((ROOT / "docs/examples").iterdir()):
+                checker.example(path)
             operations = ROOT / "docs/operations.md"
             if not only or operations in only:
                 rights.check(folder, list(SERVERS[1:]), operations)
