@@ -126,15 +126,15 @@ static void hold_count_loss(struct snib__engine *e, int reason)
 }
 
 /* lock "name" was ... */
-static void hold_log(struct snib__engine *e, const struct snib__gate *gate, const char *what,
-                     const char *why)
+static void hold_log(struct snib__engine *e, int32_t level, const struct snib__gate *gate,
+                     const char *what, const char *why)
 {
     bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
     const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
     int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
-    snib__engine_log(e, SNIB_LOG_WARNING, "lock \"%.*s%s\"%s was %s: %s", shown, name,
+    snib__engine_log(e, level, "lock \"%.*s%s\"%s was %s: %s", shown, name,
                      shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
@@ -150,7 +150,9 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    hold_log(e, gate, "lost", snib_reason_text(reason));
+    /* A close is the program's own doing, and gives the lock back. */
+    hold_log(e, reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate, "lost",
+             snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
         hold->flags |= SNIB__UNTOLD;
         hold->next = NULL;
@@ -277,7 +279,7 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
         snib__outer_tell(e, hold);
     e->stats.held--;
     e->stats.abandoned++;
-    hold_log(e, gate, "forgotten, not released",
+    hold_log(e, SNIB_LOG_WARNING, gate, "forgotten, not released",
              gate->kind->traits & SNIB__UNOWNED ? "its permits stay taken"
                                                 : "it is free when its lease ends");
     snib__gate_ref(gate);
