@@ -31,7 +31,7 @@ const (
 	ErrAuth            Code = -40 // the server refused the user name or password
 	ErrPermission      Code = -41 // the server's user may not run a needed command or touch the key or channel
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed
-	ErrLoading         Code = -43 // the server is still loading its data; try again soon
+	ErrLoading         Code = -43 // the server is still loading its data, or busy with a script; try again soon
 	ErrServerMemory    Code = -44 // the server is out of memory and refuses writes
 	ErrReadOnly        Code = -45 // the server is a read-only replica; connect to its primary
 	ErrServer          Code = -46 // the server answered with an error; the request may have been applied

@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "568282c991438827"
+#define SNIB_BUILD_ID "4585dddea013912c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -135,7 +135,7 @@ enum snib_code {
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
     SNIB_EWRONGTYPE = -42, /* the name belongs to something that is not such a lock */
-    SNIB_ELOADING = -43,   /* the server is still loading its data */
+    SNIB_ELOADING = -43,   /* the server is still loading its data, or busy with a script */
     SNIB_EOOM = -44,       /* the server is out of memory and refuses writes */
     SNIB_EREADONLY = -45,  /* the server is a replica */
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
@@ -1152,6 +1152,9 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
+
+/* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
+bool snib__conn_is_stranger(const char *text);
 
 #endif
 
@@ -2598,7 +2601,7 @@ X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was a
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
 X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data; try again soon")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
 X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
 X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
 X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
@@ -2661,7 +2664,7 @@ X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was a
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
 X(EWRONGTYPE, -42, 0, "the name belongs to data that is not such a lock; nothing was changed")
-X(ELOADING, -43, RETRYABLE, "the server is still loading its data; try again soon")
+X(ELOADING, -43, RETRYABLE, "the server is still loading its data, or busy with a script; try again soon")
 X(EOOM, -44, RETRYABLE, "the server is out of memory and refuses writes")
 X(EREADONLY, -45, RETRYABLE, "the server is a read-only replica; connect to its primary")
 X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
@@ -12056,14 +12059,18 @@ void snib__node_fail_ops(struct snib__engine *e, snib__time now)
     }
 }
 
-static bool node_hopeless(int32_t code)
+/* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
+ * logged in on anew. */
+static bool node_hopeless(int32_t code, bool was_ready)
 {
+    if (was_ready && code == SNIB_EAUTH)
+        return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
            code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error,
-                              snib__time now)
+static void node_command_down(struct snib__engine *e, snib__time since, bool was_ready,
+                              int32_t code, int os_error, snib__time now)
 {
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
@@ -12093,7 +12100,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code))
+    if (node_hopeless(code, was_ready))
         snib__node_fail_ops(e, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_arm(e, op);
@@ -12108,6 +12115,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
         os_error = 0;
     }
     snib__time oldest = snib__conn_oldest(&ep->conn);
+    bool was_ready = ep->conn.state == SNIB__CONN_READY;
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
@@ -12122,7 +12130,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     } else {
         snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
                          os_error ? strerror(os_error) : snib_code_text(code));
-        node_command_down(e, oldest, code, os_error, now);
+        node_command_down(e, oldest, was_ready, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
     if (link == SNIB__COMMAND && !ep->wanted)
@@ -12172,17 +12180,20 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
-/* An error by which a node says that it is no master, or not yet: it has done nothing, and is left. */
-static bool node_disowns(int32_t error)
-{
-    return error == SNIB_EREADONLY || error == SNIB_ELOADING;
-}
-
 static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
 {
     return reply->type == SNIB__RESP_ERROR
                ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
                : 0;
+}
+
+/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
+ * this connection (any more): it has done nothing, and the connection is of no use. */
+static bool node_disowns(const struct snib__conn *conn, const struct snib__value *reply)
+{
+    int32_t error = node_error(conn, reply);
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
+           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(conn->resp, reply)));
 }
 
 /* The request goes to whoever is found next, like one that was never sent. */
@@ -12204,7 +12215,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     int32_t error = node_error(conn, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
-    if (node_disowns(error)) {
+    if (node_disowns(conn, reply)) {
         node_disowned(e, request, error, text, reply->count, now);
         return;
     }
@@ -12291,10 +12302,12 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             else
                 snib__chan_pubsub_ready(e, now);
         }
-        if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))
+        if (more && !ep->proven && !node_disowns(&ep->conn, reply))
             node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
+        else if (more && node_disowns(&ep->conn, reply))
+            node_close(e, link, node_error(&ep->conn, reply), now);
         else if (more)
             snib__chan_pubsub(e, reply, reply_n, now);
     } while (more && ep->conn.state != SNIB__CONN_DOWN);
@@ -16437,6 +16450,7 @@ static const struct {
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
     {"LOADING", SNIB_ELOADING},
+    {"busy running a ", SNIB_ELOADING}, /* BUSY: it refuses everything until a script has ended */
     {"MISCONF", SNIB_EMISCONF},
     {"NOREPLICAS", SNIB_EMISCONF},
     {"NOPERM", SNIB_EPERM},
@@ -16459,6 +16473,11 @@ int32_t snib__conn_classify(const char *text, uint32_t n)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;
+}
+
+bool snib__conn_is_stranger(const char *text)
+{
+    return strncmp(text, "NOAUTH", 6) == 0;
 }
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub)
@@ -16679,12 +16698,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
+        if (request->kind == CONN_LOAD) /* the command that follows it is answered alike */
+            return 0;
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
-        if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
+        if (snib__conn_is_stranger(text))
             return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
             return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);

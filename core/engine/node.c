@@ -256,14 +256,18 @@ void snib__node_fail_ops(struct snib__engine *e, snib__time now)
     }
 }
 
-static bool node_hopeless(int32_t code)
+/* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
+ * logged in on anew. */
+static bool node_hopeless(int32_t code, bool was_ready)
 {
+    if (was_ready && code == SNIB_EAUTH)
+        return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
            code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, int32_t code, int os_error,
-                              snib__time now)
+static void node_command_down(struct snib__engine *e, snib__time since, bool was_ready,
+                              int32_t code, int os_error, snib__time now)
 {
     struct snib__node *node = &e->node;
     struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
@@ -293,7 +297,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, int32_t 
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code))
+    if (node_hopeless(code, was_ready))
         snib__node_fail_ops(e, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         snib__op_arm(e, op);
@@ -308,6 +312,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
         os_error = 0;
     }
     snib__time oldest = snib__conn_oldest(&ep->conn);
+    bool was_ready = ep->conn.state == SNIB__CONN_READY;
     ep->connecting = false;
     snib__conn_reset(&ep->conn);
     ep->conn.failure = 0;
@@ -322,7 +327,7 @@ void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int 
     } else {
         snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
                          os_error ? strerror(os_error) : snib_code_text(code));
-        node_command_down(e, oldest, code, os_error, now);
+        node_command_down(e, oldest, was_ready, code, os_error, now);
     }
     ep->wanted = node_needed(e, link);
     if (link == SNIB__COMMAND && !ep->wanted)
@@ -372,17 +377,20 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
 
 /* ---- replies ---- */
 
-/* An error by which a node says that it is no master, or not yet: it has done nothing, and is left. */
-static bool node_disowns(int32_t error)
-{
-    return error == SNIB_EREADONLY || error == SNIB_ELOADING;
-}
-
 static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
 {
     return reply->type == SNIB__RESP_ERROR
                ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
                : 0;
+}
+
+/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
+ * this connection (any more): it has done nothing, and the connection is of no use. */
+static bool node_disowns(const struct snib__conn *conn, const struct snib__value *reply)
+{
+    int32_t error = node_error(conn, reply);
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
+           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(conn->resp, reply)));
 }
 
 /* The request goes to whoever is found next, like one that was never sent. */
@@ -404,7 +412,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     int32_t error = node_error(conn, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
-    if (node_disowns(error)) {
+    if (node_disowns(conn, reply)) {
         node_disowned(e, request, error, text, reply->count, now);
         return;
     }
@@ -491,10 +499,12 @@ void snib__engine_input(struct snib__engine *e, int link, const char *bytes, siz
             else
                 snib__chan_pubsub_ready(e, now);
         }
-        if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))
+        if (more && !ep->proven && !node_disowns(&ep->conn, reply))
             node_proven(e, link);
         if (more && link == SNIB__COMMAND)
             node_answer(e, &request, reply, reply_n, now);
+        else if (more && node_disowns(&ep->conn, reply))
+            node_close(e, link, node_error(&ep->conn, reply), now);
         else if (more)
             snib__chan_pubsub(e, reply, reply_n, now);
     } while (more && ep->conn.state != SNIB__CONN_DOWN);

@@ -92,7 +92,7 @@ enum snib_code {
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
     SNIB_EWRONGTYPE = -42, /* the name belongs to something that is not such a lock */
-    SNIB_ELOADING = -43,   /* the server is still loading its data */
+    SNIB_ELOADING = -43,   /* the server is still loading its data, or busy with a script */
     SNIB_EOOM = -44,       /* the server is out of memory and refuses writes */
     SNIB_EREADONLY = -45,  /* the server is a replica */
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */

@@ -29,6 +29,7 @@ static const struct {
     {"READONLY", SNIB_EREADONLY},
     {"MASTERDOWN", SNIB_EREADONLY},
     {"LOADING", SNIB_ELOADING},
+    {"busy running a ", SNIB_ELOADING}, /* BUSY: it refuses everything until a script has ended */
     {"MISCONF", SNIB_EMISCONF},
     {"NOREPLICAS", SNIB_EMISCONF},
     {"NOPERM", SNIB_EPERM},
@@ -51,6 +52,11 @@ int32_t snib__conn_classify(const char *text, uint32_t n)
         if (memmem(text, n, conn_errors[i].word, strlen(conn_errors[i].word)))
             return conn_errors[i].code;
     return SNIB_ESERVER;
+}
+
+bool snib__conn_is_stranger(const char *text)
+{
+    return strncmp(text, "NOAUTH", 6) == 0;
 }
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub)
@@ -271,12 +277,14 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
+        if (request->kind == CONN_LOAD) /* the command that follows it is answered alike */
+            return 0;
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
-        if (code == SNIB_EAUTH && strncmp(text, "NOAUTH", 6) == 0)
+        if (snib__conn_is_stranger(text))
             return conn_refused(conn, SNIB_EAUTH, reply);
         if (request->kind == CONN_SELECT)
             return conn_refused(conn, code == SNIB_EPERM ? SNIB_EPERM : SNIB_EDATABASE, reply);

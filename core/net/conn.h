@@ -96,4 +96,7 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
 
+/* snib__conn_is_stranger - whether an error reply says that the connection is not logged in. */
+bool snib__conn_is_stranger(const char *text);
+
 #endif

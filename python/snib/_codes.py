@@ -190,7 +190,7 @@ class WrongType(ServerError):
 
 
 class Loading(ServerError):
-    """The server is still loading its data; try again soon."""
+    """The server is still loading its data, or busy with a script; try again soon."""
 
     code = -43
     retryable = True

@@ -70,12 +70,14 @@ static void semaphore_release_is_sent_once(void **state)
     }
 }
 
-/* ---- A node that is no master ------------------------------------------------------------------ */
+/* ---- A node that is no master, that is busy, or that has forgotten who we are -------------------- */
 
 static const char *const disowned[] = {
     "-READONLY You can't write against a read only replica.\r\n",
     "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
     "-LOADING Redis is loading the dataset in memory\r\n",
+    "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
+    "-NOAUTH Authentication required.\r\n",
 };
 
 /* Whatever was asked: the link ends, the request is sent on the next one, and nobody is told a thing. */
@@ -110,6 +112,48 @@ static void node_that_is_no_master_is_left(void **state)
         ended(engine, op, SNIB_LOST);
         snib__engine_free(engine);
     }
+}
+
+/* The command after a script's loading says what became of both: nothing is in doubt. */
+static void refused_load_leaves_no_doubt(void **state)
+{
+    (void)state;
+    for (size_t i = 2; i < sizeof disowned / sizeof *disowned; i++) {
+        struct snib__engine *engine = begin();
+        held(engine, SNIB_MUTEX, "m", "$-1\r\n");
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_SEMAPHORE, "s"), 0);
+        const struct snib__conn *conn = conn_of(engine);
+        assert_int_equal(conn->ring[conn->ring_head].kind, CONN_LOAD);
+        for (int j = 0; j < 2; j++)
+            snib__engine_input(engine, SNIB__COMMAND, disowned[i], strlen(disowned[i]), now);
+        assert_false(op->done);
+        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+        await_connect(engine);
+        connect_link(engine);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        snib__engine_free(engine);
+    }
+}
+
+/* The login that the server has forgotten is tried once more; one that it refuses ends what waits. */
+static void refused_login_ends_what_waits(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    engine->config.login.password = "old";
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_link(engine);
+    answer(engine, disowned[4]);
+    assert_false(op->done);
+    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+    await_connect(engine);
+    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, SNIB__COMMAND, now);
+    const char *refusal = "-WRONGPASS invalid username-password pair\r\n";
+    snib__engine_input(engine, SNIB__COMMAND, refusal, strlen(refusal), now);
+    ended(engine, op, SNIB_EAUTH);
+    snib__engine_free(engine);
 }
 
 /* A hold is at risk and then lost by its deadline, never by the word of a replica. */
@@ -289,6 +333,22 @@ static void idle_subscription_is_pinged(void **state)
     }
 }
 
+/* A server that does not know the link any more, or answers nothing for now, has refused no right. */
+static void disowned_subscription_is_renewed(void **state)
+{
+    (void)state;
+    for (size_t i = 2; i < sizeof disowned / sizeof *disowned; i++) {
+        struct snib__engine *engine = with_waiter();
+        say_on_pubsub(engine, disowned[i]);
+        assert_int_equal(engine->stats.polling, 0);
+        assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CLOSE);
+        pass_waiting(engine, now + SECOND);
+        assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CONNECT);
+        snib__engine_free(engine);
+    }
+}
+
 /* Nobody waits: nothing is sent, however long it lasts. */
 static void forgotten_link_is_left_alone(void **state)
 {
@@ -335,12 +395,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(semaphore_release_is_sent_once),
         cmocka_unit_test(node_that_is_no_master_is_left),
+        cmocka_unit_test(refused_load_leaves_no_doubt),
+        cmocka_unit_test(refused_login_ends_what_waits),
         cmocka_unit_test(replica_does_not_take_holds),
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
         cmocka_unit_test(subscription_is_owed_an_answer),
         cmocka_unit_test(idle_subscription_is_pinged),
+        cmocka_unit_test(disowned_subscription_is_renewed),
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),
     };

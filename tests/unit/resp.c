@@ -131,6 +131,7 @@ static void errors_are_classified(void **state)
          SNIB_EOOM},
         {"READONLY You can't write against a read only replica.", SNIB_EREADONLY},
         {"LOADING Redis is loading the dataset in memory", SNIB_ELOADING},
+        {"BUSY Valkey is busy running a script. You can only call FUNCTION KILL.", SNIB_ELOADING},
         {"MISCONF Redis is configured to save RDB snapshots", SNIB_EMISCONF},
         {"NOREPLICAS Not enough good replicas to write.", SNIB_EMISCONF},
         {"NOPERM this user has no permissions to run the 'evalsha' command", SNIB_EPERM},
