@@ -60,11 +60,12 @@ static void check_run(const struct sim_claim *came, bool others_wait)
     }
 }
 
-/* Among engines everybody has one chain of hand-overs before the first has another. */
+/* Among engines everybody has one chain of hand-overs, then the first may have another.  Who asks at a release may
+ * lose the race to the server, but not five rounds in a row. */
 static void check_passed_over(const struct sim_process *process)
 {
     uint32_t others = (uint32_t)((sim.slot_count - 1) * sim.task_count);
-    if (sim.peer_count == 0 && process->passed_over > 2 * others + 8) {
+    if (sim.peer_count == 0 && process->passed_over > 5 * others + 8) {
         sim_fail("%u waits while others have had the lock %u times", process->id,
                  process->passed_over);
     }

@@ -13,8 +13,6 @@ from .._hold import LEAVING
 if TYPE_CHECKING:
     from ._lock import Hold
 
-_COUNTED = sys.version_info >= (3, 11)  # tasks count by how many they are to be cancelled
-
 
 class Guard:
     """Cancels the task that works under a hold once when the hold is lost, as asyncio.timeout().
@@ -31,7 +29,7 @@ class Guard:
         assert task is not None
         self._hold = hold
         self._task: Task[Any] = task
-        self._before = task.cancelling() if _COUNTED else 0
+        self._before = task.cancelling() if sys.version_info >= (3, 11) else 0
         self._lost: Lost | None = None
         self._message: str | None = None
         self._later: Handle | None = None
@@ -77,7 +75,7 @@ class Guard:
 
     def _alone(self, error: BaseException | None) -> bool:
         """Whether nobody else cancelled the task."""
-        if _COUNTED:
+        if sys.version_info >= (3, 11):
             return self._task.uncancel() <= self._before
         while error is not None:
             if error.args and error.args[0] is self._message:
