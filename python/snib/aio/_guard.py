@@ -29,7 +29,9 @@ class Guard:
         assert task is not None
         self._hold = hold
         self._task: Task[Any] = task
-        self._before = task.cancelling() if sys.version_info >= (3, 11) else 0
+        self._before = 0
+        if sys.version_info >= (3, 11):
+            self._before = task.cancelling()
         self._lost: Lost | None = None
         self._message: str | None = None
         self._later: Handle | None = None
