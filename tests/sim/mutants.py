@@ -884,7 +884,24 @@ MUTANTS = [
         "engine/clock.c",
         "    if (moved)\n        clock_moved(e, moved, now);",
         "    if (moved && now == 0)\n        clock_moved(e, moved, now);",
-        "unit_clock",
+    ),
+    Mutant(
+        "a server's clock that was set casts no doubt on a hold",
+        "engine/clock.c",
+        "    e->node.moved_at = e->node.ready_since = now;",
+        "    e->node.ready_since = now;",
+    ),
+    Mutant(
+        "unequal rates are taken for a clock that was set",
+        "engine/clock.c",
+        "(received - clock->sent) / 100 + SNIB__MARGIN",
+        "(received - clock->sent) / 200",
+    ),
+    Mutant(
+        "a renewal that does not find its hold is taken for one that does",
+        "engine/watchdog.c",
+        "        if (lost) {\n            snib__hold_lose(",
+        "        if (lost && reason == SNIB_REASON_TAKEN) {\n            snib__hold_lose(",
     ),
     Mutant(
         "a slow answer blinds the next one",

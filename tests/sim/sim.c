@@ -51,19 +51,19 @@ bool sim_has(int fault)
 }
 
 /* What a clock with a rate error says at a true time. */
-static snib__time clock_at(snib__time at, int ppm)
+snib__time sim_clock_at(snib__time at, int ppm)
 {
     return at + (snib__time)((int64_t)(at - SIM_START) * ppm / 1000000);
 }
 
 uint64_t sim_server_ns(snib__time at)
 {
-    return EPOCH_NS + clock_at(at, sim.clock_ppm);
+    return EPOCH_NS + sim_clock_at(at, sim.clock_ppm) + (uint64_t)sim.step_ns;
 }
 
 snib__time sim_clock(const struct sim_process *process)
 {
-    return clock_at(sim.now, process->clock_ppm);
+    return sim_clock_at(sim.now, process->clock_ppm);
 }
 
 snib__time sim_true(const struct sim_process *process, snib__time at)
@@ -73,7 +73,7 @@ snib__time sim_true(const struct sim_process *process, snib__time at)
     }
     snib__time passed = (snib__time)((double)(at - SIM_START) / (1 + process->clock_ppm * 1e-6));
     snib__time time = SIM_START + passed - (passed > 2 ? 2 : passed);
-    while (clock_at(time, process->clock_ppm) < at) {
+    while (sim_clock_at(time, process->clock_ppm) < at) {
         time++;
     }
     return time;
@@ -370,6 +370,7 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_CRASH] = "crash",
         [FAULT_STOP] = "stop",
         [FAULT_LATE_TICK] = "late-tick",
+        [FAULT_STEP] = "step",
     };
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};

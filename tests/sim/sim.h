@@ -6,6 +6,7 @@
  * sim.c          the loop over seeds, the life of one world
  * sim_net.c      connections: delay, slices, cuts, stalls, what becomes of bytes in flight
  * sim_fault.c    what goes wrong, and when
+ * sim_clock.c    the server's wall clock, which may be set, and what clients make of it
  * sim_process.c  processes: an engine each, its driver, and what becomes of its results
  * sim_task.c     the tasks in them, which use locks of every kind as programs do
  * sim_redisson.c other clients on the same names, which follow Redisson's steps
@@ -69,6 +70,7 @@ enum sim_fault {
     FAULT_CRASH,
     FAULT_STOP,      /* a process stops between any two of its steps */
     FAULT_LATE_TICK, /* it hears, and does not notice that time has passed: it was suspended */
+    FAULT_STEP,      /* the server's wall clock is set */
     FAULT_COUNT
 };
 
@@ -76,6 +78,7 @@ enum sim_fault {
 enum sim_cause {
     CAUSE_NONE,
     CAUSE_EXPIRED,
+    CAUSE_STEP, /* the same, but early: the server's clock was set forward since the lease began */
     CAUSE_RELEASED,
     CAUSE_TRANSFERRED,
     CAUSE_FORCED,
@@ -111,12 +114,13 @@ struct sim_use {
 /* All that is known of one owner number: "<uuid>:<number>".  A writer's own read is an owner of its own. */
 struct sim_owner {
     struct sim_use use;
-    unsigned present; /* set of names at which the server has it */
-    bool abandoned;   /* the operation ended without it */
-    bool again;       /* a writer's own read that is not its first: the number begins anew */
-    bool closed;      /* its hold was valid when its client was closed */
-    int ended;        /* enum sim_cause of the last time it left the server */
-    snib__time since; /* of `present` */
+    unsigned present;     /* set of names at which the server has it */
+    bool abandoned;       /* the operation ended without it */
+    bool again;           /* a writer's own read that is not its first: the number begins anew */
+    bool closed;          /* its hold was valid when its client was closed */
+    snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
+    int ended;            /* enum sim_cause of the last time it left the server */
+    snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
     snib__time lease;
     int64_t token;                         /* that the server gave it */
@@ -156,6 +160,13 @@ struct sim_endpoint {
     struct sim_pipe *pipe;
 };
 
+struct sim_sample { /* an answer to TIME */
+    snib__time at;  /* 0: there is none */
+    int64_t step_ns;
+    uint64_t moves; /* counted by then */
+    uint32_t n;     /* answers since the one that is known */
+};
+
 struct sim_process {
     struct snib__engine *engine; /* NULL: gone, or it has none */
     bool foreign;                /* a Redisson */
@@ -175,6 +186,10 @@ struct sim_process {
     snib__time renews;              /* it has just asked for more time than this; 0: it has not */
     snib__time late_until;          /* no tick before */
     snib__time asked_at[SIM_NAMES]; /* it last asked at a fair lock's queue */
+    struct sim_sample asked, told;  /* the last TIME that the server answered; that it knows of */
+    uint64_t moves;                 /* of the server's clock, that it has counted */
+    uint32_t steps;                 /* of that clock, when it began or last counted */
+    snib__time alarmed_at;          /* it last counted, by its own clock */
     snib__time free_at[SIM_NAMES];  /* a hold of this name was last lost or left */
     snib__time frozen_until;
     snib__time
@@ -213,7 +228,8 @@ struct sim_claim {
     uint64_t number;
     int side;
     uint32_t permits;
-    uint64_t expires_ns; /* by the server's clock */
+    uint64_t expires_ns; /* by the server's clock, */
+    int64_t step_ns;     /* which was set by so much when this was decided */
 };
 
 /* A waiter's place in a fair lock's queue. */
@@ -238,7 +254,9 @@ struct sim_name {
     int claim_count;
     struct sim_place queued[SIM_PLACES];
     int queued_count;
-    bool queue_torn;                    /* half of the queue was evicted */
+    bool queue_torn; /* half of the queue was evicted */
+    bool
+        queue_skewed; /* Redisson's places, moments of the server's clock, mean others since it was set */
     snib__time open_since[SIM_PERMITS]; /* for so many, or for this side; SNIB__NEVER: it is not */
     int open_cause[SIM_PERMITS];
     snib__time shut_at;   /* a latch was last open */
@@ -253,8 +271,12 @@ struct sim {
     bool trace;
     snib__time now;
     model *model;
-    int clock_ppm;    /* the server's clock rate error */
-    int clock_spread; /* the most of a client's; together at most 1 % */
+    int clock_ppm;     /* the server's clock rate error */
+    int64_t step_ns;   /* by how much it was set so far, */
+    int64_t ahead_ns;  /* and at most */
+    uint32_t steps;    /* how often, */
+    snib__time set_at; /* and when for the last time */
+    int clock_spread;  /* the most of a client's; together at most 1 % */
     int database;
     const char *password;
     snib__time lease; /* the longest of any client; Redisson's */
@@ -312,6 +334,7 @@ uint64_t sim_draw(uint64_t below);
 bool sim_chance(unsigned one_in);
 snib__time sim_between(snib__time least, snib__time most);
 bool sim_has(int fault);
+snib__time sim_clock_at(snib__time at, int ppm);         /* a clock with a rate error */
 uint64_t sim_server_ns(snib__time at);                   /* the server's clock at a true time */
 snib__time sim_clock(const struct sim_process *process); /* a process' clock now */
 snib__time sim_true(const struct sim_process *process,
@@ -326,8 +349,9 @@ void net_close(struct sim_process *process, int link);
 void net_send(struct sim_process *process, int link, const char *bytes, size_t n);
 void net_server_died(void);
 void net_heal(void);
-struct sim_pipe *net_pick(void); /* a connected pipe, or NULL */
-void net_collect(void);          /* what the server has written goes on its way */
+struct sim_pipe *net_pick(void);                     /* a connected pipe, or NULL */
+struct sim_process *net_client(uint64_t connection); /* whose end of it is there, or NULL */
+void net_collect(void); /* what the server has written goes on its way */
 snib__time net_next(void);
 bool net_run(void); /* one event that is due; false: there is none */
 void net_free(void);
@@ -340,6 +364,16 @@ void fault_end_all(void);
 bool fault_is_overwritten(const struct sim_name *name); /* by something that is no lock */
 void fault_until(snib__time until); /* the world is disturbed at least until then */
 snib__time fault_for_a_while(void); /* the end of a disturbance that begins now */
+
+/* sim_clock.c */
+void clock_step(void);
+void clock_set_right(void);
+int64_t clock_lag(void); /* how far the server's clock is behind where it has been, in ns */
+bool clock_keeps(const struct sim_claim *claim); /* only because it was set back */
+uint64_t clock_unset(const struct sim_claim *claim, snib__time at); /* had it not been set since */
+void clock_asked(uint64_t connection);
+void check_clock(struct sim_process *process);
+void check_alarm(const struct sim_process *process, const struct snib__hold *hold);
 
 /* sim_process.c */
 struct sim_process *process_new(int slot);
@@ -374,6 +408,7 @@ void check_truth(int cause); /* look at what the server has, and why it changed 
 const struct sim_claim *truth_claim(const struct sim_name *name, const struct sim_process *process,
                                     uint64_t number, int side); /* NULL: there is none */
 struct sim_owner *truth_owner_of(const struct sim_claim *claim);
+void truth_renewed(const struct sim_process *process, uint64_t number, int side);
 struct sim_process *truth_owner(model_text text, uint64_t *out_number); /* NULL: it is no owner */
 int64_t truth_number(const struct sim_name *name);         /* a counter's; INT64_MIN: it has none */
 int64_t truth_number_or_none(const struct sim_name *name); /* 0: it has none */
@@ -403,6 +438,8 @@ void check_sent(struct sim_process *process, const char *bytes, size_t n);
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc);
 
 /* sim_check.c */
+#define SIM_PROMPT (400 * SNIB__MS) /* see there */
+snib__time check_clear_since(const struct sim_process *process, int link);
 void check_step(void);
 void check_granted(struct sim_process *process, struct sim_task *task, const struct sim_hold *hold);
 void check_passed(struct sim_process *process, const struct sim_task *task); /* a latch */

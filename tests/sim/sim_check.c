@@ -15,7 +15,7 @@
 
 /* In a stable world nothing takes longer than a few round trips, or the short sleeps of a waiter that was
  * refused a subscription. */
-#define PROMPT (400 * SNIB__MS)
+#define PROMPT SIM_PROMPT
 
 static struct sim_owner *owner_of(struct sim_process *process, const struct sim_hold *hold)
 {
@@ -42,7 +42,8 @@ static snib__time latest(snib__time a, snib__time b)
 
 static bool was_struck(const struct sim_owner *owner)
 {
-    return owner->ended == CAUSE_FORCED || owner->ended == CAUSE_MEMORY;
+    return owner->ended == CAUSE_FORCED || owner->ended == CAUSE_MEMORY ||
+           owner->ended == CAUSE_STEP;
 }
 
 static void check_attempts(struct sim_process *process, uint64_t number, int side)
@@ -143,7 +144,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     bool given_back = owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED;
     bool gone = owner->present == 0;
     /* A reader whose lease was over may have been there still: no writer has come since. */
-    given_back |= hold->use.kind == SNIB_READ && owner->ended == CAUSE_EXPIRED;
+    given_back |= hold->use.kind == SNIB_READ &&
+                  (owner->ended == CAUSE_EXPIRED || owner->ended == CAUSE_STEP);
     /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
      * first has done it.  Who was stopped since may hear of it later. */
     bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
@@ -162,7 +164,7 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
 }
 
 /* Since when nothing stands between a process and the server; SNIB__NEVER / 2: something does. */
-static snib__time clear_since(const struct sim_process *process, int link)
+snib__time check_clear_since(const struct sim_process *process, int link)
 {
     const struct sim_endpoint *end = &process->links[link];
     if (process->engine == NULL || end->pipe == NULL) {
@@ -183,11 +185,13 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
         break;
     case SNIB_REASON_UNREACHABLE:
         honest = sim_clock(process) >= lost->deadline &&
-                 sim.now < clear_since(process, SNIB__COMMAND) + PROMPT;
+                 sim.now < check_clear_since(process, SNIB__COMMAND) + PROMPT;
         break;
     case SNIB_REASON_TAKEN:
     case SNIB_REASON_DELETED:
-        honest = !at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED);
+        /* A permit whose lease was over comes back with a clock that is set back. */
+        honest = owner->missed_at != 0 ||
+                 (!at_server(owner) && (was_struck(owner) || owner->ended == CAUSE_EXPIRED));
         break;
     case SNIB_REASON_MAX_HOLD:
         honest = lost->max_hold_ms != 0 &&
@@ -209,10 +213,14 @@ void check_lost(struct sim_process *process, const struct sim_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* When the server lets go of an owner, by its clock; 0: it does not have it. */
-static uint64_t kept_until(const struct sim_process *process, const struct sim_hold *hold)
+/* By how much the holder's deadline is later than the end of a lease at the server, by its clock as it was set
+ * when that lease began: had it not been set since, the lease would end then. */
+static int64_t trusted_beyond(const struct sim_process *process, const struct sim_hold *hold,
+                              bool *out_kept)
 {
-    uint64_t until = UINT64_MAX;
+    snib__time deadline = sim_true(process, hold->hold->deadline);
+    int64_t most = INT64_MIN;
+    *out_kept = true;
     for (int i = 0; i < sim.name_count; i++) {
         if ((hold->use.names >> i & 1) == 0) {
             continue;
@@ -220,26 +228,34 @@ static uint64_t kept_until(const struct sim_process *process, const struct sim_h
         bool writes = hold->use.kind == SNIB__MULTI && sim.names[i].family == FAMILY_RW;
         const struct sim_claim *claim =
             truth_claim(&sim.names[i], process, hold->number, writes ? 1 : hold->use.side);
-        uint64_t ends = claim == NULL ? 0 : claim->expires_ns;
-        until = ends < until ? ends : until;
+        if (claim == NULL) {
+            *out_kept = false;
+            return 0;
+        }
+        int64_t beyond = (int64_t)(clock_unset(claim, deadline) - claim->expires_ns);
+        most = beyond > most ? beyond : most;
     }
-    return until;
+    return most;
 }
 
 /* A hold that calls itself safe. */
 static void check_valid(struct sim_process *process, const struct sim_hold *hold)
 {
     const struct sim_owner *owner = owner_of(process, hold);
-    uint64_t until = kept_until(process, hold);
+    bool is_kept;
+    int64_t beyond = trusted_beyond(process, hold, &is_kept);
     if (hold->use.kind == SNIB_SEMAPHORE) {
         return; /* it has no lease */
     }
-    if (until != 0) {
-        uint64_t trusted = sim_server_ns(sim_true(process, hold->hold->deadline));
-        if (trusted > until) {
-            sim_fail("%u:%llu trusts its hold %llu us longer than the server keeps it", process->id,
-                     (unsigned long long)hold->number,
-                     (unsigned long long)(trusted - until) / 1000);
+    if (owner->missed_at != 0 && sim.now > owner->missed_at + PROMPT &&
+        check_clear_since(process, SNIB__COMMAND) <= owner->missed_at) {
+        sim_fail("%u:%llu was not found by its renewal and its holder is not told", process->id,
+                 (unsigned long long)hold->number);
+    }
+    if (is_kept) {
+        if (beyond > 0) {
+            sim_fail("%u:%llu trusts its hold %lld us longer than the server keeps it", process->id,
+                     (unsigned long long)hold->number, (long long)beyond / 1000);
         }
         return;
     }
@@ -292,6 +308,9 @@ static void check_holds(struct sim_process *process)
         }
         int state = snib__hold_state(process->engine, hold->hold, now);
         check_steady(process, hold, state);
+        if (state == SNIB_HOLD_VALID) {
+            check_alarm(process, hold->hold);
+        }
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
             check_valid(process, hold);
         } else if (state == SNIB_HOLD_LOST && !hold->told &&
@@ -334,7 +353,7 @@ static bool is_first(const struct sim_process *process, const struct sim_task *t
 static snib__time hears_since(const struct sim_process *process)
 {
     snib__time clear =
-        latest(clear_since(process, SNIB__COMMAND), clear_since(process, SNIB__PUBSUB));
+        latest(check_clear_since(process, SNIB__COMMAND), check_clear_since(process, SNIB__PUBSUB));
     return clear < sim.stable_at ? clear : sim.stable_at;
 }
 
@@ -363,7 +382,7 @@ static snib__time fair_slack(const struct sim_process *process, const struct sim
     const struct sim_name *name = &sim.names[task->use.name];
     bool is_next = name->queued_count > 0 && name->queued[0].process == process &&
                    name->queued[0].number == task->number;
-    return task->use.kind == SNIB_FAIR && !is_next ? 3000 * SNIB__MS : 0;
+    return task->use.kind == SNIB_FAIR && !is_next ? 3000 * SNIB__MS + (snib__time)clock_lag() : 0;
 }
 
 /* What is free is soon taken by whoever waits and hears of it.  An end without a message is found by a
@@ -394,11 +413,11 @@ static void check_unwanted(const struct sim_name *name)
     for (int i = 0; i < name->claim_count; i++) {
         const struct sim_claim *claim = &name->claims[i];
         const struct sim_owner *owner = truth_owner_of(claim);
-        if (!owner->abandoned || claim->process->foreign) {
+        if (!owner->abandoned || claim->process->foreign || clock_keeps(claim)) {
             continue;
         }
         snib__time since = latest(latest(owner->abandoned_at, owner->since),
-                                  clear_since(claim->process, SNIB__COMMAND));
+                                  check_clear_since(claim->process, SNIB__COMMAND));
         if (sim.now > since + PROMPT) {
             sim_fail("%s is kept by %u:%llu, which nobody wants", name->text, claim->process->id,
                      (unsigned long long)claim->number);
@@ -413,6 +432,7 @@ void check_step(void)
         if (process->engine == NULL) {
             continue;
         }
+        check_clock(process);
         check_holds(process);
         for (int j = 0; j < SIM_TASKS; j++) {
             const struct sim_task *task = &process->tasks[j];
@@ -439,7 +459,7 @@ void check_closed(struct sim_process *process)
         const struct sim_name *name = &sim.names[i];
         for (int j = 0; j < name->claim_count; j++) {
             const struct sim_claim *claim = &name->claims[j];
-            if (claim->process == process && truth_owner_of(claim)->closed) {
+            if (claim->process == process && truth_owner_of(claim)->closed && !clock_keeps(claim)) {
                 sim_fail("%u is closed and keeps %s", process->id, name->text);
             }
         }

@@ -177,6 +177,9 @@ static void strike(int fault)
     case FAULT_MISCONF:
         server_fault(MODEL_MISCONF);
         break;
+    case FAULT_STEP:
+        clock_step();
+        break;
     case FAULT_CLIENT_PAUSE:
     case FAULT_LATE_TICK:
     case FAULT_CLOSE:
@@ -239,6 +242,7 @@ void fault_end_all(void)
         process->frozen_until = process->frozen_until < sim.now ? process->frozen_until : sim.now;
         process->late_until = process->late_until < sim.now ? process->late_until : sim.now;
     }
+    clock_set_right();
     net_heal();
     fault_until(sim.now + SIM_RETRY);
 }

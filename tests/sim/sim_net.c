@@ -228,6 +228,16 @@ struct sim_pipe *net_pick(void)
 
 /* ---- Events ------------------------------------------------------------------------------------- */
 
+struct sim_process *net_client(uint64_t connection)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        if (pipe->used && pipe->server == connection && pipe->link == SNIB__COMMAND) {
+            return pipe->client;
+        }
+    }
+    return NULL;
+}
+
 void net_collect(void)
 {
     for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {

@@ -63,6 +63,7 @@ struct sim_process *process_new(int slot)
 {
     struct sim_process *process = process_record(false);
     sim.slots[slot] = process;
+    process->steps = sim.steps;
     process->lease = sim.unequal && sim_chance(2)
                          ? sim_between(sim.lease / SIM_UNEQUAL, sim.lease) / SNIB__MS * SNIB__MS
                          : sim.lease;

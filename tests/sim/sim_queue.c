@@ -62,7 +62,7 @@ static int read_queue(struct sim_name *name, struct sim_place *out)
         sim_fail("%s: %zu wait and %zu have a score", name->text, n, scores);
     }
     if (n == 0 && scores == 0) {
-        name->queue_torn = false;
+        name->queue_torn = name->queue_skewed = false;
     }
     return (int)n;
 }
@@ -82,7 +82,8 @@ static bool may_be_dropped(const struct sim_name *name, const struct sim_place *
     if (place->process->foreign) {
         return (place->score - PATIENCE) * 1e6 <= (double)sim_server_ns(sim.now) + 1e6;
     }
-    return sim.now > place->process->asked_at[name - sim.names] + SILENCE;
+    snib__time asked_at = place->process->asked_at[name - sim.names];
+    return name->queue_skewed || sim.set_at >= asked_at || sim.now > asked_at + SILENCE;
 }
 
 static bool can_hear(const struct sim_name *name, const struct sim_place *place)

@@ -209,10 +209,37 @@ static void count_message(const model_text *argv, size_t argc)
     }
 }
 
+static bool can_be_looked_at(const struct sim_use *use)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        if ((use->names >> i & 1) != 0 && fault_is_overwritten(&sim.names[i])) {
+            return false;
+        }
+    }
+    return use->permits > 0; /* else a further permit of one hold */
+}
+
+/* A renewal was executed: before the truth is looked at, and after. */
+static void renewed(const model_text *argv, size_t argc, int side, bool before)
+{
+    uint64_t numbers[ARGUMENTS_MAX];
+    struct sim_process *process;
+    size_t n = find_owners(argv, argc, numbers, ARGUMENTS_MAX, &process);
+    for (size_t i = 0; i < n; i++) {
+        struct sim_owner *owner = check_owner(process, numbers[i], side);
+        if (before) {
+            truth_renewed(process, numbers[i], side);
+        } else if (owner->present == owner->use.names || !can_be_looked_at(&owner->use)) {
+            owner->missed_at = 0;
+        } else if (owner->missed_at == 0) {
+            owner->missed_at = sim.now;
+        }
+    }
+}
+
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc)
 {
     (void)context;
-    (void)connection;
     uint64_t number = 0;
     int script = script_of(argv, argc);
     int cause = is_for(script, "release")    ? CAUSE_RELEASED
@@ -230,6 +257,16 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     if (cause != CAUSE_OTHER) {
         count_message(argv, argc);
     }
+    bool renews = sim.peer_cause == CAUSE_NONE && is_for(script, "renew") &&
+                  to_number(argv[3 + to_number(argv[2])]) != 0;
+    if (renews) {
+        renewed(argv, argc, side_of(script), true);
+    } else if (argc == 1 && argv[0].n == 4 && memcmp(argv[0].p, "TIME", 4) == 0) {
+        clock_asked(connection);
+    }
     check_truth(cause);
+    if (renews) {
+        renewed(argv, argc, side_of(script), false);
+    }
     sim.acting = NULL;
 }

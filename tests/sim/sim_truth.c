@@ -108,14 +108,15 @@ static struct sim_claim *claim(struct reading *r, const struct sim_name *name, m
     if (process->foreign != (process->uuid[14] == '4')) {
         sim_fail("%s: the owner of another kind of client", name->text);
     }
-    struct sim_claim made = {process, number, side, 1, expires_ns};
+    struct sim_claim made = {process, number, side, 1, expires_ns, sim.step_ns};
     snib__time life = truth_owner_of(&made)->lease;
     if (side == 1) {
         life = sim.lease; /* that of a read of its own may be longer */
     } else if (name->family == FAMILY_FAIR && life < SIM_FIRST) {
         life = SIM_FIRST;
     }
-    if (expires_ns == UINT64_MAX || expires_ns > sim_server_ns(sim.now) + life + 2 * SNIB__MS) {
+    if (expires_ns == UINT64_MAX ||
+        expires_ns > sim_server_ns(sim.now) + (uint64_t)clock_lag() + life + 2 * SNIB__MS) {
         sim_fail("%s: %u:%llu has no TTL, or a longer one than its lease", name->text, process->id,
                  (unsigned long long)number);
     }
@@ -320,7 +321,8 @@ static void claim_left(struct sim_name *name, const struct sim_claim *claim, int
                  (unsigned long long)claim->number);
     }
     owner->present &= ~(1U << (name - sim.names));
-    owner->ended = cause;
+    bool early = cause == CAUSE_EXPIRED && clock_unset(claim, sim.now) < claim->expires_ns;
+    owner->ended = early ? CAUSE_STEP : cause;
     owner->since = sim.now;
     totals.handed_over += cause == CAUSE_TRANSFERRED;
 }
@@ -369,15 +371,30 @@ static void claim_came(struct sim_name *name, const struct sim_claim *claim)
     owner->since = sim.now;
 }
 
-static bool has(const struct sim_claim *claims, int n, const struct sim_claim *one)
+static const struct sim_claim *find_in(const struct sim_claim *claims, int n,
+                                       const struct sim_claim *one)
 {
     for (int i = 0; i < n; i++) {
         if (claims[i].process == one->process && claims[i].number == one->number &&
             claims[i].side == one->side) {
-            return true;
+            return &claims[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+/* If its end stays what it was, then since the clock was set back that may be another lease; or it was refused. */
+void truth_renewed(const struct sim_process *process, uint64_t number, int side)
+{
+    for (int i = 0; i < sim.name_count; i++) {
+        for (int j = 0; j < sim.names[i].claim_count; j++) {
+            struct sim_claim *claim = &sim.names[i].claims[j];
+            bool is_it = claim->process == process && claim->number == number;
+            if (is_it && (claim->side == side || truth_owner_of(claim)->use.kind == SNIB__MULTI)) {
+                claim->step_ns = sim.step_ns < claim->step_ns ? sim.step_ns : claim->step_ns;
+            }
+        }
+    }
 }
 
 /* A latch is set when it is open, and counted down by one. */
@@ -460,6 +477,8 @@ static bool is_open(const struct sim_name *name, int level)
         return truth_number(name) > level;
     case FAMILY_LATCH:
         return truth_number(name) <= 0;
+    case FAMILY_PLAIN:
+        return !find(name->text, &key); /* whoever has put something there */
     default:
         return taken == 0;
     }
@@ -486,14 +505,17 @@ static void look_at(struct sim_name *name, int cause)
     const struct sim_claim *came = NULL;
     read_name(name, &r);
     for (int i = 0; i < name->claim_count; i++) {
-        if (!has(r.claims, r.n, &name->claims[i])) {
+        if (find_in(r.claims, r.n, &name->claims[i]) == NULL) {
             claim_left(name, &name->claims[i], cause);
         }
     }
     for (int i = 0; i < r.n; i++) {
-        if (!has(name->claims, name->claim_count, &r.claims[i])) {
+        const struct sim_claim *before = find_in(name->claims, name->claim_count, &r.claims[i]);
+        if (before == NULL) {
             claim_came(name, &r.claims[i]);
             came = &r.claims[i];
+        } else if (before->expires_ns == r.claims[i].expires_ns) {
+            r.claims[i].step_ns = before->step_ns;
         }
     }
     bool is_exclusive = name->family < FAMILY_RW;

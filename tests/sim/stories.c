@@ -731,6 +731,76 @@ static void lone_spinner(void)
     end_world();
 }
 
+static void count_batch(void *context, uint64_t connection, const model_text *argv, size_t argc)
+{
+    (void)connection;
+    (void)argv;
+    *(int *)context += argc > 200; /* a name and an owner for each of a hundred holds */
+}
+
+static void expect_all_held(const struct waiter *first, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const struct waiter *waiter = first + i;
+        int state = waiter->hold == NULL
+                        ? SNIB_HOLD_RELEASED
+                        : snib__hold_state(waiter->actor->engine, waiter->hold, now);
+        expect(state == SNIB_HOLD_VALID, "lock %d of %d is in state %d", i, count, state);
+    }
+}
+
+/* One process has more than fits into one renewal.  All stay held over many leases, those that the server has lost
+ * are found, wherever they are in a batch, and no other is. */
+static void many_holds(void)
+{
+    enum { MANY = 350 };
+    begin_world();
+    int batches = 0;
+    struct actor *holder = new_actor();
+    struct waiter *first = &waiters[waiter_count];
+    char name[16];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "lock %d", i);
+        wait_for(holder, SNIB_MUTEX, name);
+        now += (snib__time)i % 7 * SNIB__MS;
+        model_time(server, EPOCH_NS + now);
+    }
+    model_watch(server, count_batch, &batches);
+    for (int leases = 0; leases < 5; leases++) {
+        run_for(LEASE);
+        expect_all_held(first, MANY);
+    }
+    expect(batches >= 5 * 3 * 2, "only %d renewals of a hundred holds", batches);
+    for (int i = 0; i < MANY; i += 49) {
+        snprintf(name, sizeof name, "lock %d", i);
+        model_delete(server, 0, name, strlen(name));
+    }
+    run_for(LEASE / 3 + SECOND);
+    for (int i = 0; i < MANY; i++) {
+        const struct snib__hold *hold = first[i].hold;
+        int state = snib__hold_state(holder->engine, hold, now);
+        expect(state == (i % 49 ? SNIB_HOLD_VALID : SNIB_HOLD_LOST), "lock %d is in state %d", i,
+               state);
+        expect(i % 49 || snib__hold_reason(hold, now) == SNIB_REASON_DELETED, "lock %d is lost: %s",
+               i, snib_reason_text(snib__hold_reason(hold, now)));
+    }
+    cut(holder, SNIB__COMMAND); /* nobody knows which batches were executed */
+    snib__engine_link_down(holder->engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+    run_for(LEASE);
+    for (int i = 0; i < MANY; i++) {
+        int state = snib__hold_state(holder->engine, first[i].hold, now);
+        expect(state == (i % 49 ? SNIB_HOLD_VALID : SNIB_HOLD_LOST), "lock %d is in state %d", i,
+               state);
+        if (i % 49) {
+            release(&first[i]);
+        } else {
+            snib__hold_drop(holder->engine, first[i].hold, now);
+        }
+    }
+    expect_nothing_left();
+    end_world();
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -755,6 +825,7 @@ int main(int argc, char **argv)
         {"kept places", kept_places},
         {"try beside release", try_beside_release},
         {"late readers", late_readers},
+        {"many holds", many_holds},
     };
     int told = 0;
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
