@@ -103,6 +103,12 @@ var provoke = map[string]func(*testing.T, recorder){
 		await(t, func() bool { return client.Ping(background) == nil })
 	},
 	"gets too little time": tooLittleTime,
+	"does not answer TIME": func(t *testing.T, log recorder) {
+		s := startServer(t)
+		s.do(t, "ACL", "SETUSER", "timeless", "on", "nopass", "~*", "&*", "+@all", "-time")
+		hold := lock(t, open(t, "unix://timeless:none@"+s.path, log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))
+		t.Cleanup(func() { _ = hold.Unlock(background) })
+	},
 	"server's clock has moved": func(t *testing.T, log recorder) {
 		url := hastyClock(t, startServer(t))
 		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))

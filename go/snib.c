@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4585dddea013912c"
+#define SNIB_BUILD_ID "ba71c8158aa877c6"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10723,6 +10723,9 @@ void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct
     uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
         e->node.clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "the server does not answer TIME: when its clock is set, nobody notices; "
+                         "allow this user +time");
         return;
     }
     int64_t moved =

@@ -254,9 +254,8 @@ struct sim_name {
     int claim_count;
     struct sim_place queued[SIM_PLACES];
     int queued_count;
-    bool queue_torn; /* half of the queue was evicted */
-    bool
-        queue_skewed; /* Redisson's places, moments of the server's clock, mean others since it was set */
+    bool queue_torn;                    /* half of the queue was evicted */
+    bool queue_skewed;                  /* Redisson's places are of the server's clock as it was */
     snib__time open_since[SIM_PERMITS]; /* for so many, or for this side; SNIB__NEVER: it is not */
     int open_cause[SIM_PERMITS];
     snib__time shut_at;   /* a latch was last open */

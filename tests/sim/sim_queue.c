@@ -62,7 +62,7 @@ static int read_queue(struct sim_name *name, struct sim_place *out)
         sim_fail("%s: %zu wait and %zu have a score", name->text, n, scores);
     }
     if (n == 0 && scores == 0) {
-        name->queue_torn = name->queue_skewed = false;
+        name->queue_torn = false;
     }
     return (int)n;
 }
@@ -79,11 +79,14 @@ static int place_of(const struct sim_place *places, int n, const struct sim_proc
 
 static bool may_be_dropped(const struct sim_name *name, const struct sim_place *place)
 {
+    if (name->queue_skewed) {
+        return true;
+    }
     if (place->process->foreign) {
         return (place->score - PATIENCE) * 1e6 <= (double)sim_server_ns(sim.now) + 1e6;
     }
     snib__time asked_at = place->process->asked_at[name - sim.names];
-    return name->queue_skewed || sim.set_at >= asked_at || sim.now > asked_at + SILENCE;
+    return sim.set_at >= asked_at || sim.now > asked_at + SILENCE;
 }
 
 static bool can_hear(const struct sim_name *name, const struct sim_place *place)
@@ -206,4 +209,5 @@ void queue_check(struct sim_name *name, const struct sim_claim *came, int cause)
     trace_queue(name, now, n);
     memcpy(name->queued, now, (size_t)n * sizeof *now);
     name->queued_count = n;
+    name->queue_skewed &= n > 0;
 }

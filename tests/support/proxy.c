@@ -49,6 +49,8 @@ struct proxy {
     pthread_t thread;
     int listener, wake;
     bool stop, refuse, drop_messages, stall_messages;
+    bool tells_time;
+    long long ahead_s;
     char socket[108], url[64];
     struct link *links[LINKS_MAX];
     int link_count, link_last_id;
@@ -171,8 +173,22 @@ static bool reply_is_message(const redisReply *reply)
            strcmp(reply->element[0]->str, "message") == 0;
 }
 
-/* Feed the stream's reader; with `filter` the replies themselves are passed on, without the
- * messages. */
+/* An answer to TIME, seconds and microseconds, is of a clock that may be ahead. */
+static redisReply *set_clock(const struct proxy *proxy, redisReply *reply)
+{
+    bool tells_time = proxy->tells_time && reply->type == REDIS_REPLY_ARRAY &&
+                      reply->elements == 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
+                      reply->element[0]->len == 10 &&
+                      strspn(reply->element[0]->str, "0123456789") == 10;
+    if (tells_time) {
+        char *seconds = reply->element[0]->str;
+        snprintf(seconds, 11, "%010lld", strtoll(seconds, NULL, 10) + proxy->ahead_s);
+    }
+    return reply;
+}
+
+/* Feed the stream's reader; with `filter` the replies themselves are passed on: without messages, or with
+ * another time. */
 static void link_parse(struct proxy *proxy, struct link *link, enum direction to, const char *bytes,
                        size_t n)
 {
@@ -181,8 +197,8 @@ static void link_parse(struct proxy *proxy, struct link *link, enum direction to
     while (redisReaderGetReply(link->reader[to], &parsed) == REDIS_OK && parsed) {
         if (to == TO_SERVER)
             proxy_keep(proxy, link, parsed);
-        else if (link->filter && !reply_is_message(parsed))
-            link_encode(proxy, link, parsed);
+        else if (link->filter && !(proxy->drop_messages && reply_is_message(parsed)))
+            link_encode(proxy, link, set_clock(proxy, parsed));
         freeReplyObject(parsed);
     }
 }
@@ -325,7 +341,7 @@ static void proxy_accept(struct proxy *proxy)
     link->id = ++proxy->link_last_id;
     link->fd[TO_SERVER] = server;
     link->fd[TO_CLIENT] = client;
-    link->filter = proxy->drop_messages;
+    link->filter = proxy->drop_messages || proxy->tells_time;
     for (enum direction to = TO_SERVER; to <= TO_CLIENT; to++) {
         link->last[to] = &link->first[to];
         link->reader[to] = redisReaderCreate();
@@ -450,6 +466,14 @@ void proxy_stall(struct proxy *proxy, enum direction direction, bool on)
     pthread_mutex_lock(&proxy->mu);
     proxy->stalled[direction] = on;
     proxy_poke(proxy);
+}
+
+void proxy_set_clock(struct proxy *proxy, int64_t ahead_s)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->tells_time = true;
+    proxy->ahead_s = ahead_s;
+    pthread_mutex_unlock(&proxy->mu);
 }
 
 void proxy_drop_messages(struct proxy *proxy, bool on)

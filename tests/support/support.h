@@ -102,6 +102,8 @@ void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
 void proxy_drop_messages(struct proxy *proxy, bool on);  /* for links that are opened after this */
 void proxy_stall_messages(struct proxy *proxy, bool on); /* of links that have subscribed */
+/* The server's clock as answers to TIME have it, on links that are opened after the first call. */
+void proxy_set_clock(struct proxy *proxy, int64_t ahead_s);
 /* End all links, and every new one at once; when it returns they have ended. */
 void proxy_refuse(struct proxy *proxy, bool on);
 
