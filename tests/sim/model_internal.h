@@ -88,7 +88,8 @@ typedef struct command {
 /* model_server.c */
 const command *model__command(const model_text *argv, size_t argc);
 bool model__arity_fits(const command *cmd, size_t argc);
-bool model__text_is(model_text text, const char *word); /* case-insensitive */
+bool model__is_forbidden(const model *m, const command *cmd); /* by the user's rights */
+bool model__text_is(model_text text, const char *word);       /* case-insensitive */
 void model__publish(call *c);
 
 /* model_reply.c */
@@ -135,6 +136,7 @@ void model__script_flush(call *c);
 
 #define MODEL_WRONGTYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define MODEL_OOM_TEXT "OOM command not allowed when used memory > 'maxmemory'."
+#define MODEL_NOREPLICAS_TEXT "NOREPLICAS Not enough good replicas to write."
 #define MODEL_READONLY_TEXT "READONLY You can't write against a read only replica."
 #define MODEL_MISCONF_TEXT                                                                         \
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to "  \

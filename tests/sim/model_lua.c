@@ -165,6 +165,12 @@ static const char *refusal(const model *m, const command *cmd, size_t argc)
         return "ERR The user executing the script can't publish to the channel mentioned in the "
                "command";
     }
+    if (model__is_forbidden(m, cmd)) {
+        return "ERR The user executing the script can't run this command or subcommand";
+    }
+    if (m->faults & MODEL_NOREPLICAS && cmd->flags & COMMAND_WRITE) {
+        return MODEL_NOREPLICAS_TEXT;
+    }
     if (m->faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
         return MODEL_READONLY_TEXT;
     }

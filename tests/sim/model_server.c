@@ -68,7 +68,7 @@ uint64_t model_connect(model *m)
     *c = (connection){.id = ++m->last_id,
                       .client_id = ++m->last_client_id,
                       .open = true,
-                      .authenticated = m->password == NULL};
+                      .authenticated = m->password == NULL && !(m->faults & MODEL_PASSWORD)};
     m->connections = model__grow(m->connections, size);
     m->connections[m->connection_count++] = c;
     return c->id;
@@ -143,7 +143,7 @@ static void run_auth(call *c)
         model__error(c,
                      "ERR AUTH <password> called without any password configured for the default "
                      "user. Are you sure your configuration is correct?");
-    } else if (user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
+    } else if (c->m->faults & MODEL_PASSWORD || user.n != 7 || memcmp(user.p, "default", 7) != 0 ||
                (c->m->password != NULL && (password.n != strlen(c->m->password) ||
                                            memcmp(password.p, c->m->password, password.n) != 0))) {
         model__error(c, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -215,7 +215,7 @@ static void run_select(call *c)
 
 static void run_role(call *c)
 {
-    if (c->m->faults & MODEL_READONLY) {
+    if (c->m->faults & (MODEL_READONLY | MODEL_MASTERDOWN)) {
         model__array(c, 5);
         model__bulk(c, "slave", 5);
         model__bulk(c, "127.0.0.1", 9);
@@ -238,7 +238,7 @@ static void run_info(call *c)
         "# Server\r\nredis_version:7.0.15\r\nrun_id:%040llx\r\n# Persistence\r\nloading:%d\r\n"
         "# Replication\r\nrole:%s\r\n",
         (unsigned long long)c->m->run, (c->m->faults & MODEL_LOADING) != 0,
-        c->m->faults & MODEL_READONLY ? "slave" : "master");
+        c->m->faults & (MODEL_READONLY | MODEL_MASTERDOWN) ? "slave" : "master");
     model__bulk(c, text, (size_t)n);
 }
 
@@ -478,12 +478,33 @@ static void unknown_command(call *c)
                  (int)(c->argv[0].n < 128 ? c->argv[0].n : 128), c->argv[0].p, arguments);
 }
 
+bool model__is_forbidden(const model *m, const command *cmd)
+{
+    static const struct {
+        unsigned fault;
+        const char *names;
+    } rights[] = {{MODEL_NO_PUBLISH, "publish"},
+                  {MODEL_NO_SUBSCRIBE, "subscribe"},
+                  {MODEL_NO_INFO, "info"},
+                  {MODEL_NO_CLIENT, "client|"},
+                  {MODEL_NO_EVALSHA, "evalsha"}};
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        if (m->faults & rights[i].fault &&
+            strncmp(cmd->name, rights[i].names, strlen(rights[i].names)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Refusals in the order in which the server looks for them. */
 static bool refused(call *c, const command *cmd)
 {
     unsigned faults = c->m->faults;
     if (!c->from->authenticated && !(cmd->flags & COMMAND_NOAUTH)) {
         model__error(c, "NOAUTH Authentication required.");
+    } else if (model__is_forbidden(c->m, cmd)) {
+        model__error(c, "NOPERM this user has no permissions to run the '%s' command", cmd->name);
     } else if (faults & MODEL_NO_CHANNELS &&
                (cmd->run == run_subscribe || cmd->run == model__publish)) {
         model__error(c, "NOPERM this user has no permissions to access one of the channels used as "
@@ -492,6 +513,8 @@ static bool refused(call *c, const command *cmd)
         model__error(c, MODEL_OOM_TEXT);
     } else if (faults & MODEL_MISCONF && (cmd->flags & COMMAND_WRITE || cmd->run == run_ping)) {
         model__error(c, MODEL_MISCONF_TEXT);
+    } else if (faults & MODEL_NOREPLICAS && cmd->flags & COMMAND_WRITE) {
+        model__error(c, MODEL_NOREPLICAS_TEXT);
     } else if (faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
         model__error(c, MODEL_READONLY_TEXT);
     } else if (c->from->channel_count > 0 && !(cmd->flags & COMMAND_SUBSCRIBED)) {
@@ -500,12 +523,31 @@ static bool refused(call *c, const command *cmd)
             "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
             "RESET are allowed in this context",
             cmd->name);
+    } else if (faults & MODEL_MASTERDOWN && !(cmd->flags & COMMAND_LOADING)) {
+        model__error(c,
+                     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to "
+                     "'no'.");
     } else if (faults & MODEL_LOADING && !(cmd->flags & COMMAND_LOADING)) {
         model__error(c, "LOADING Redis is loading the dataset in memory");
+    } else if (faults & MODEL_BUSY && !(cmd->flags & COMMAND_NOAUTH)) {
+        model__error(c, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or "
+                        "SHUTDOWN NOSAVE.");
     } else {
         return false;
     }
     return true;
+}
+
+/* A proxy in front of the server speaks of itself although the server has done its work. */
+static void spoil_answer(call *c, const command *cmd, size_t answered)
+{
+    static const char *const texts[] = {"ERR upstream failure", "UNAVAILABLE no backend",
+                                        "ERR internal error, request aborted"};
+    if (c->m->faults & MODEL_ERROR_AFTER && cmd->run == model__evalsha &&
+        model__random(c->m, 2) == 0) {
+        c->from->out.n = answered;
+        model__error(c, "%s", texts[model__random(c->m, 3)]);
+    }
 }
 
 static void execute(model *m, connection *from, const model_text *argv, size_t argc)
@@ -518,7 +560,9 @@ static void execute(model *m, connection *from, const model_text *argv, size_t a
     } else if (!model__arity_fits(cmd, argc)) {
         model__error(&c, "ERR wrong number of arguments for '%s' command", cmd->name);
     } else if (!refused(&c, cmd)) {
+        size_t answered = from->out.n;
         cmd->run(&c);
+        spoil_answer(&c, cmd, answered);
     }
     if (m->watcher != NULL) {
         m->watcher(m->watcher_context, from->id, argv, argc);
@@ -610,13 +654,23 @@ void model_set_faults(model *m, unsigned faults)
     m->faults = faults;
 }
 
+void model_log_out(model *m, uint64_t id)
+{
+    find_connection(m, id)->authenticated = false;
+}
+
 void model_restart(model *m)
+{
+    model_flush_keys(m);
+    model_restart_with_data(m);
+}
+
+void model_restart_with_data(model *m)
 {
     for (size_t i = 0; i < m->connection_count; i++) {
         shut(m->connections[i]);
         m->connections[i]->out.n = 0;
     }
-    model_flush_keys(m);
     model_flush_scripts(m);
     m->last_client_id = 0;
     m->run++;

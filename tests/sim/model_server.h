@@ -21,7 +21,17 @@ enum model_fault {
     MODEL_LOADING = 4,      /* still loading its data */
     MODEL_MISCONF = 8,      /* the last snapshot failed: writes are refused */
     MODEL_NO_CHANNELS = 16, /* the user may not touch any channel */
-    MODEL_MUTE = 32         /* messages count their receivers but do not arrive */
+    MODEL_MUTE = 32,        /* messages count their receivers but do not arrive */
+    MODEL_BUSY = 64,        /* a script has been running for too long: nothing else is executed */
+    MODEL_NOREPLICAS = 128, /* too few replicas: writes are refused */
+    MODEL_MASTERDOWN = 256, /* a replica without its master that may not answer from what it has */
+    MODEL_PASSWORD = 512,   /* the password is another one */
+    MODEL_ERROR_AFTER = 1024, /* now and then the answer to a script is replaced by an error */
+    MODEL_NO_PUBLISH = 2048,  /* the user may not run this command, alone or in a script */
+    MODEL_NO_SUBSCRIBE = 4096,
+    MODEL_NO_INFO = 8192,
+    MODEL_NO_CLIENT = 16384,
+    MODEL_NO_EVALSHA = 32768
 };
 
 model *model_new(void);
@@ -53,6 +63,8 @@ void model_close(model *m, uint64_t connection);
 
 void model_set_faults(model *m, unsigned faults); /* a set of enum model_fault */
 void model_restart(model *m); /* connections, keys and scripts are gone, as after kill -9 */
+void model_restart_with_data(model *m); /* the keys are kept, as by an append-only file */
+void model_log_out(model *m, uint64_t connection); /* it has to log in again */
 void model_flush_keys(model *m);
 void model_flush_scripts(model *m);
 bool model_delete(model *m, int db, const char *name, size_t n); /* an eviction: silent */

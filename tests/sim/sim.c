@@ -179,8 +179,8 @@ static void begin(uint64_t seed, bool trace)
         crowd_plan();
     }
     /* Some round trips and a sleep: a brief one, or that of a waiter without a subscription. */
-    sim.prompt =
-        8 * sim.delay + 4 * sim.pubsub_delay + (sim_has(FAULT_NO_CHANNELS) ? 220 : 120) * SNIB__MS;
+    sim.prompt = 8 * sim.delay + 4 * sim.pubsub_delay +
+                 (sim_has(FAULT_NO_CHANNELS) || sim_has(FAULT_NO_COMMAND) ? 220 : 120) * SNIB__MS;
     for (int i = 0; i < sim.name_count; i++) {
         sim.names[i].text = names[i];
         sim.names[i].n = strlen(names[i]);
@@ -371,6 +371,13 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_STOP] = "stop",
         [FAULT_LATE_TICK] = "late-tick",
         [FAULT_STEP] = "step",
+        [FAULT_ERROR_AFTER] = "error-after",
+        [FAULT_BUSY] = "busy",
+        [FAULT_NOREPLICAS] = "no-replicas",
+        [FAULT_MASTERDOWN] = "master-down",
+        [FAULT_NO_COMMAND] = "no-command",
+        [FAULT_PASSWORD] = "password",
+        [FAULT_RESTART_AOF] = "restart-aof",
     };
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};

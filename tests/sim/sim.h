@@ -68,9 +68,16 @@ enum sim_fault {
     FAULT_FORCE,
     FAULT_CLOSE,
     FAULT_CRASH,
-    FAULT_STOP,      /* a process stops between any two of its steps */
-    FAULT_LATE_TICK, /* it hears, and does not notice that time has passed: it was suspended */
-    FAULT_STEP,      /* the server's wall clock is set */
+    FAULT_STOP,        /* a process stops between any two of its steps */
+    FAULT_LATE_TICK,   /* it hears, and does not notice that time has passed: it was suspended */
+    FAULT_STEP,        /* the server's wall clock is set */
+    FAULT_ERROR_AFTER, /* an error of unknown meaning instead of an answer: the work was done */
+    FAULT_BUSY,
+    FAULT_NOREPLICAS,
+    FAULT_MASTERDOWN,
+    FAULT_NO_COMMAND,  /* the user may not run one of the commands that clients use */
+    FAULT_PASSWORD,    /* the password is changed, and changed back */
+    FAULT_RESTART_AOF, /* with all keys */
     FAULT_COUNT
 };
 
@@ -114,10 +121,11 @@ struct sim_use {
 /* All that is known of one owner number: "<uuid>:<number>".  A writer's own read is an owner of its own. */
 struct sim_owner {
     struct sim_use use;
-    unsigned present;     /* set of names at which the server has it */
-    bool abandoned;       /* the operation ended without it */
-    bool again;           /* a writer's own read that is not its first: the number begins anew */
-    bool closed;          /* its hold was valid when its client was closed */
+    unsigned present; /* set of names at which the server has it */
+    bool abandoned;   /* the operation ended without it */
+    bool again;       /* a writer's own read that is not its first: the number begins anew */
+    bool stray;       /* it came by a connection that nobody could end: only its lease ends it */
+    bool closed;      /* its hold was valid when its client was closed */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int ended;            /* enum sim_cause of the last time it left the server */
     snib__time since;     /* of `present` */
@@ -219,6 +227,7 @@ struct sim_pipe { /* one connection; it lives on at the server when the client's
     int link;
     uint64_t server; /* the model's number; 0: its end is gone */
     struct sim_flow to_server, to_client;
+    bool spared;  /* CLIENT ID, KILL or INFO was refused: nobody could end it at the server */
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };
 
@@ -282,7 +291,7 @@ struct sim {
     snib__time delay, pubsub_delay;
     int32_t handover_max;
     bool unequal;     /* clients have leases, limits and patience of their own */
-    unsigned enabled; /* set of enum sim_fault */
+    uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
     bool crowded;                  /* all want one lock all the time */
     bool listeners;                /* in a crowd: the Redissons only listen */
@@ -348,6 +357,9 @@ void net_close(struct sim_process *process, int link);
 void net_send(struct sim_process *process, int link, const char *bytes, size_t n);
 void net_server_died(void);
 void net_heal(void);
+void net_spare(void);   /* connections that are given up now, or open now, cannot be killed */
+void net_log_out(void); /* the processes' connections have to log in again */
+bool net_is_stray(uint64_t server);
 struct sim_pipe *net_pick(void);                     /* a connected pipe, or NULL */
 struct sim_process *net_client(uint64_t connection); /* whose end of it is there, or NULL */
 void net_collect(void); /* what the server has written goes on its way */

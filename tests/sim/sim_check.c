@@ -413,7 +413,7 @@ static void check_unwanted(const struct sim_name *name)
     for (int i = 0; i < name->claim_count; i++) {
         const struct sim_claim *claim = &name->claims[i];
         const struct sim_owner *owner = truth_owner_of(claim);
-        if (!owner->abandoned || claim->process->foreign || clock_keeps(claim)) {
+        if (!owner->abandoned || owner->stray || claim->process->foreign || clock_keeps(claim)) {
             continue;
         }
         snib__time since = latest(latest(owner->abandoned_at, owner->since),

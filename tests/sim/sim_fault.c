@@ -14,7 +14,7 @@ void fault_plan(void)
     sim.enabled = 0;
     for (int fault = 0; fault < FAULT_COUNT; fault++) {
         if (sim_draw(8) < share) {
-            sim.enabled |= 1U << fault;
+            sim.enabled |= 1ULL << fault;
         }
     }
     pace = 10 * SNIB__MS << sim_draw(8);
@@ -103,10 +103,33 @@ static void strike_pipe(int fault)
     }
 }
 
-static void restart(void)
+static void forbid_command(void)
 {
-    model_restart(sim.model);
-    forget_tokens();
+    static const unsigned rights[] = {MODEL_NO_PUBLISH, MODEL_NO_SUBSCRIBE, MODEL_NO_INFO,
+                                      MODEL_NO_CLIENT, MODEL_NO_EVALSHA};
+    server_fault(rights[sim_draw(sizeof rights / sizeof *rights)]);
+    if (sim.server_faults & (MODEL_NO_INFO | MODEL_NO_CLIENT)) {
+        net_spare();
+    }
+}
+
+/* Who is logged in stays so, or a proxy or an old server wants to be told again. */
+static void change_password(void)
+{
+    server_fault(MODEL_PASSWORD);
+    if (sim_chance(2)) {
+        net_log_out();
+    }
+}
+
+static void restart(bool with_data)
+{
+    if (with_data) {
+        model_restart_with_data(sim.model);
+    } else {
+        model_restart(sim.model);
+        forget_tokens();
+    }
     net_server_died();
     check_truth(CAUSE_MEMORY);
     sim.refuse_until = fault_for_a_while();
@@ -153,7 +176,26 @@ static void strike(int fault)
         model_flush_scripts(sim.model);
         break;
     case FAULT_RESTART:
-        restart();
+    case FAULT_RESTART_AOF:
+        restart(fault == FAULT_RESTART_AOF);
+        break;
+    case FAULT_ERROR_AFTER:
+        server_fault(MODEL_ERROR_AFTER);
+        break;
+    case FAULT_BUSY:
+        server_fault(MODEL_BUSY);
+        break;
+    case FAULT_NOREPLICAS:
+        server_fault(MODEL_NOREPLICAS);
+        break;
+    case FAULT_MASTERDOWN:
+        server_fault(MODEL_MASTERDOWN | MODEL_READONLY);
+        break;
+    case FAULT_NO_COMMAND:
+        forbid_command();
+        break;
+    case FAULT_PASSWORD:
+        change_password();
         break;
     case FAULT_EVICT:
     case FAULT_OVERWRITE:

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_KILL                                                                                    \
+    (MODEL_NO_CLIENT | MODEL_NO_INFO) /* without them no client ends another connection */
+
 /* ---- Flows -------------------------------------------------------------------------------------- */
 
 static snib__time delay(snib__time usual)
@@ -153,6 +156,7 @@ static void finish_connect(struct sim_process *process, int link)
         return;
     }
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
+    pipe->spared = (sim.server_faults & NO_KILL) != 0;
     pipe->server = model_connect(sim.model);
     pipe->to_server.delay = pipe->to_client.delay =
         link == SNIB__PUBSUB ? sim.pubsub_delay : sim.delay;
@@ -173,6 +177,7 @@ void net_close(struct sim_process *process, int link)
     }
     sim_trace("%u/%d closed by the client", process->id, link);
     pipe->client = NULL;
+    pipe->spared |= (sim.server_faults & NO_KILL) != 0;
     drain(&pipe->to_client);
     pipe->to_client.ended = true;
     if (sim.calm) {
@@ -200,6 +205,32 @@ void net_server_died(void)
             pipe->to_server.ended = true;
             push_end(&pipe->to_client);
             settle(pipe);
+        }
+    }
+}
+
+void net_spare(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        pipe->spared |= pipe->used && pipe->client == NULL;
+    }
+}
+
+bool net_is_stray(uint64_t server)
+{
+    for (const struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        if (pipe->used && pipe->server == server) {
+            return pipe->spared && pipe->client == NULL;
+        }
+    }
+    return false;
+}
+
+void net_log_out(void)
+{
+    for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
+        if (pipe->used && pipe->server != 0) {
+            model_log_out(sim.model, pipe->server);
         }
     }
 }
@@ -284,6 +315,7 @@ static void arrive_at_client(struct sim_pipe *pipe)
         sim_trace("%u/%d lost by the client", process->id, link);
         process->links[link].pipe = NULL;
         pipe->client = NULL;
+        pipe->spared |= (sim.server_faults & NO_KILL) != 0;
         push_end(&pipe->to_server);
         settle(pipe);
         snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNRESET,

@@ -94,7 +94,7 @@ static bool can_hear(const struct sim_name *name, const struct sim_place *place)
     char channel[128];
     int n = snprintf(channel, sizeof channel, "redisson_lock__channel:%s:%s", name->tag,
                      place->process->uuid);
-    return !(sim.server_faults & MODEL_NO_CHANNELS) &&
+    return !(sim.server_faults & (MODEL_NO_CHANNELS | MODEL_NO_PUBLISH)) &&
            model_subscribers(sim.model, channel, (size_t)n) > 0;
 }
 

@@ -181,7 +181,11 @@ static void open_link(uint64_t *link)
                   strlen(database), database);
     model_input(sim.model, *link, bytes, (size_t)n);
     const char *reply;
-    model_output(sim.model, *link, &reply);
+    size_t answered = model_output(sim.model, *link, &reply);
+    if (memchr(reply, '-', answered) != NULL) { /* refused; another attempt comes */
+        model_close(sim.model, *link);
+        *link = 0;
+    }
 }
 
 static size_t add_word(char *out, size_t at, model_text word)
@@ -225,6 +229,10 @@ static int64_t ask(struct sim_peer *peer, uint64_t number_of_actor, int cause, c
     model_input(sim.model, peer->link, bytes, at);
     sim.peer_cause = CAUSE_NONE;
     size_t n = model_output(sim.model, peer->link, &reply);
+    if (n > 7 && (memcmp(reply, "-NOAUTH", 7) == 0 || memcmp(reply, "-WRONGPA", 8) == 0)) {
+        model_close(sim.model, peer->link); /* it logs in again */
+        peer->link = 0;
+    }
     return n == 0 || reply[0] == '-' ? REPLY_ERROR
            : reply[0] == ':'         ? strtoll(reply + 1, NULL, 10)
                                      : REPLY_NIL;

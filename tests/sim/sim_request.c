@@ -209,6 +209,18 @@ static void count_message(const model_text *argv, size_t argc)
     }
 }
 
+/* It comes from a connection that was given up and that nobody could end, so it may come after what was sent
+ * later: these owners may stand in a queue, or have the lock, without anybody behind them. */
+static void mark_stray(const model_text *argv, size_t argc, int side)
+{
+    uint64_t numbers[ARGUMENTS_MAX];
+    struct sim_process *process;
+    size_t n = find_owners(argv, argc, numbers, ARGUMENTS_MAX, &process);
+    for (size_t i = 0; i < n; i++) {
+        check_owner(process, numbers[i], side)->stray = true;
+    }
+}
+
 static bool can_be_looked_at(const struct sim_use *use)
 {
     for (int i = 0; i < sim.name_count; i++) {
@@ -254,6 +266,9 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
         sim.acting_number = number;
     }
     sim.asking = is_for(script, "acquire");
+    if (script >= 0 && net_is_stray(connection)) {
+        mark_stray(argv, argc, side_of(script));
+    }
     if (cause != CAUSE_OTHER) {
         count_message(argv, argc);
     }

@@ -355,7 +355,8 @@ static void claim_came(struct sim_name *name, const struct sim_claim *claim)
             sim_fail("%s: %u:%llu did not ask for this lock", name->text, claim->process->id,
                      (unsigned long long)claim->number);
         }
-        if (owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED) {
+        if (!owner->stray &&
+            (owner->ended == CAUSE_RELEASED || owner->ended == CAUSE_TRANSFERRED)) {
             sim_fail("%s: %u:%llu has come back after its release", name->text, claim->process->id,
                      (unsigned long long)claim->number);
         }
