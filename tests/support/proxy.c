@@ -40,6 +40,10 @@ struct link {
     enum cut_mode doom;
     bool held_back; /* the client's side is gone, the server's side waits for proxy_let_go() */
     bool subscriber, filter;
+    bool whole;               /* passes on whole commands and replies only */
+    uint64_t asked, answered; /* commands and replies so far */
+    uint64_t spoils;          /* the command whose answer is to be replaced; 0: none */
+    bool executed;            /* ... and which the server has got */
     struct chunk *first[2], **last[2];
     redisReader *reader[2];
 };
@@ -61,6 +65,10 @@ struct proxy {
     enum cut_mode cut_mode;
     int64_t cut_left;
     int cuts;
+    bool read_along;
+    int spoil_in, spoilt; /* 0: not armed */
+    bool spoil_executed;
+    char spoil_word[64], spoil_error[128];
     struct record **records;
     size_t record_count, record_cap;
 };
@@ -144,7 +152,8 @@ static void link_append(struct proxy *proxy, struct link *link, enum direction t
     link->last[to] = &chunk->next;
 }
 
-static void link_encode(struct proxy *proxy, struct link *link, const redisReply *reply)
+static void link_encode(struct proxy *proxy, struct link *link, enum direction to,
+                        const redisReply *reply)
 {
     static const char marks[] = {
         [REDIS_REPLY_STRING] = '$', [REDIS_REPLY_ARRAY] = '*',  [REDIS_REPLY_INTEGER] = ':',
@@ -154,16 +163,65 @@ static void link_encode(struct proxy *proxy, struct link *link, const redisReply
                        : reply->type == REDIS_REPLY_ARRAY ? (long long)reply->elements
                        : reply->type == REDIS_REPLY_NIL   ? -1
                                                           : reply->integer;
-    int n = reply->type == REDIS_REPLY_STATUS || reply->type == REDIS_REPLY_ERROR
-                ? snprintf(head, sizeof head, "%c%.50s\r\n", marks[reply->type], reply->str)
-                : snprintf(head, sizeof head, "%c%lld\r\n", marks[reply->type], number);
-    link_append(proxy, link, TO_CLIENT, head, (size_t)n);
-    if (reply->type == REDIS_REPLY_STRING) {
-        link_append(proxy, link, TO_CLIENT, reply->str, (size_t)reply->len);
-        link_append(proxy, link, TO_CLIENT, "\r\n", 2);
+    bool is_line = reply->type == REDIS_REPLY_STATUS || reply->type == REDIS_REPLY_ERROR;
+    int n = is_line ? snprintf(head, sizeof head, "%c", marks[reply->type])
+                    : snprintf(head, sizeof head, "%c%lld\r\n", marks[reply->type], number);
+    link_append(proxy, link, to, head, (size_t)n);
+    if (reply->type == REDIS_REPLY_STRING || is_line) {
+        link_append(proxy, link, to, reply->str, (size_t)reply->len);
+        link_append(proxy, link, to, "\r\n", 2);
     }
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
-        link_encode(proxy, link, reply->element[i]);
+        link_encode(proxy, link, to, reply->element[i]);
+}
+
+/* ---- Answers that are replaced --------------------------------------------------------------- */
+
+static bool request_is(const redisReply *request, const char *word)
+{
+    for (size_t i = 0; i < request->elements && i < 2; i++)
+        if (strcasecmp(request->element[i]->str, word) == 0)
+            return true;
+    return false;
+}
+
+static void link_say_error(struct proxy *proxy, struct link *link)
+{
+    link_append(proxy, link, TO_CLIENT, "-", 1);
+    link_append(proxy, link, TO_CLIENT, proxy->spoil_error, strlen(proxy->spoil_error));
+    link_append(proxy, link, TO_CLIENT, "\r\n", 2);
+    link->spoils = 0;
+    proxy->spoilt++;
+}
+
+/* The answer to a command that the server never gets has its place among the others. */
+static void link_answer_unasked(struct proxy *proxy, struct link *link)
+{
+    if (link->spoils == link->answered + 1 && !link->executed) {
+        link->answered++;
+        link_say_error(proxy, link);
+    }
+}
+
+static void link_ask(struct proxy *proxy, struct link *link, const redisReply *request)
+{
+    link->asked++;
+    if (proxy->spoil_in > 0 && request_is(request, proxy->spoil_word) && --proxy->spoil_in == 0) {
+        link->spoils = link->asked;
+        link->executed = proxy->spoil_executed;
+    }
+    if (link->spoils != link->asked || link->executed)
+        link_encode(proxy, link, TO_SERVER, request);
+    link_answer_unasked(proxy, link);
+}
+
+static void link_answer(struct proxy *proxy, struct link *link, const redisReply *reply)
+{
+    if (++link->answered == link->spoils)
+        link_say_error(proxy, link);
+    else
+        link_encode(proxy, link, TO_CLIENT, reply);
+    link_answer_unasked(proxy, link);
 }
 
 static bool reply_is_message(const redisReply *reply)
@@ -197,8 +255,13 @@ static void link_parse(struct proxy *proxy, struct link *link, enum direction to
     while (redisReaderGetReply(link->reader[to], &parsed) == REDIS_OK && parsed) {
         if (to == TO_SERVER)
             proxy_keep(proxy, link, parsed);
-        else if (link->filter && !(proxy->drop_messages && reply_is_message(parsed)))
-            link_encode(proxy, link, set_clock(proxy, parsed));
+        if (link->whole && to == TO_SERVER)
+            link_ask(proxy, link, parsed);
+        else if (link->whole)
+            link_answer(proxy, link, parsed);
+        else if (to == TO_CLIENT && link->filter &&
+                 !(proxy->drop_messages && reply_is_message(parsed)))
+            link_encode(proxy, link, TO_CLIENT, set_clock(proxy, parsed));
         freeReplyObject(parsed);
     }
 }
@@ -237,7 +300,7 @@ static void link_take(struct proxy *proxy, struct link *link, enum direction to,
     else if (ends)
         proxy->cut_left -= (int64_t)n, ends = false;
     link_parse(proxy, link, to, bytes, n);
-    if (to == TO_SERVER || !link->filter)
+    if (!link->whole && (to == TO_SERVER || !link->filter))
         link_append(proxy, link, to, bytes, n);
     if (ends)
         link_doom(proxy, link);
@@ -342,6 +405,7 @@ static void proxy_accept(struct proxy *proxy)
     link->fd[TO_SERVER] = server;
     link->fd[TO_CLIENT] = client;
     link->filter = proxy->drop_messages || proxy->tells_time;
+    link->whole = proxy->read_along;
     for (enum direction to = TO_SERVER; to <= TO_CLIENT; to++) {
         link->last[to] = &link->first[to];
         link->reader[to] = redisReaderCreate();
@@ -528,6 +592,31 @@ void proxy_let_go(struct proxy *proxy)
             proxy->links[i]->eof[TO_SERVER] = true;
         }
     proxy_poke(proxy);
+}
+
+void proxy_read_along(struct proxy *proxy, bool on)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->read_along = on;
+    proxy_poke(proxy);
+}
+
+void proxy_spoil(struct proxy *proxy, const char *word, int nth, bool executed, const char *error)
+{
+    pthread_mutex_lock(&proxy->mu);
+    proxy->spoil_in = nth;
+    proxy->spoil_executed = executed;
+    snprintf(proxy->spoil_word, sizeof proxy->spoil_word, "%s", word);
+    snprintf(proxy->spoil_error, sizeof proxy->spoil_error, "%s", error);
+    proxy_poke(proxy);
+}
+
+int proxy_spoilt(struct proxy *proxy)
+{
+    pthread_mutex_lock(&proxy->mu);
+    int spoilt = proxy->spoilt;
+    pthread_mutex_unlock(&proxy->mu);
+    return spoilt;
 }
 
 int proxy_cuts(struct proxy *proxy)

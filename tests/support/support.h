@@ -116,6 +116,13 @@ void proxy_hold_back(struct proxy *proxy);
 void proxy_let_go(struct proxy *proxy);
 int proxy_cuts(struct proxy *proxy); /* how many cuts have happened */
 
+/* Pass on whole commands and replies only, in links that are opened after this. */
+void proxy_read_along(struct proxy *proxy, bool on);
+/* The nth command from now on (1: the next) whose first or second argument is `word` is answered by `error`,
+ * a line such as "ERR no": instead of the server's answer, or (executed false) without asking the server. */
+void proxy_spoil(struct proxy *proxy, const char *word, int nth, bool executed, const char *error);
+int proxy_spoilt(struct proxy *proxy); /* how many answers were replaced so far */
+
 void proxy_forget(struct proxy *proxy); /* drop the records so far */
 size_t proxy_record_count(struct proxy *proxy);
 const struct record *proxy_record(struct proxy *proxy,
