@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ba71c8158aa877c6"
+#define SNIB_BUILD_ID "e31ead5c78dd98e6"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11475,7 +11475,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-        else if (first && !snib__gate_sole(gate)) /* the next may want less */
+        else if (first && gate->trying) /* the next may want less than those on their way */
+            gate->wait->hint = true;
+        else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
     } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
                hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {

@@ -219,6 +219,37 @@ static void endless_lease(void **state)
     snib__engine_free(engine);
 }
 
+/* The first waiter leaves while somebody else's attempt, for more, is on its way: the answer to that says nothing
+ * about the next waiter, which wants less and has not asked. */
+static void next_waiter_wants_less(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    struct snib__acquire three = {.wait = SNIB__NEVER, .permits = 3};
+    struct snib__acquire one = {.wait = SNIB__NEVER, .permits = 1};
+    struct snib__acquire four_at_once = {.permits = 4};
+    int32_t code;
+    struct snib__op *first = snib__engine_acquire(engine, permits, &three, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":60000\r\n");
+    struct snib__op *second = snib__engine_acquire(engine, permits, &one, now, &code);
+    assert_int_equal(on_the_way(engine), 0);
+    struct snib__op *other = snib__engine_acquire(engine, permits, &four_at_once, now, &code);
+    assert_int_equal(on_the_way(engine), 1);
+    snib__engine_cancel(engine, first, now);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, ":60000\r\n");
+    assert_true(other->done);
+    assert_int_equal(other->code, SNIB_BUSY);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$-1\r\n");
+    assert_true(second->done);
+    assert_int_equal(second->code, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +261,7 @@ int main(void)
         cmocka_unit_test(fixed_during_a_renewal),
         cmocka_unit_test(too_many_times),
         cmocka_unit_test(endless_lease),
+        cmocka_unit_test(next_waiter_wants_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
