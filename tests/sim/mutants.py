@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant(
         "a refusal by a replica is a sign of life",
         "engine/node.c",
-        "if (more && !ep->proven && !node_disowns(node_error(&ep->conn, reply)))",
+        "if (more && !ep->proven && !node_disowns(&ep->conn, reply))",
         "if (more && !ep->proven)",
         "unit_links",
     ),
@@ -896,6 +896,19 @@ MUTANTS = [
         "engine/clock.c",
         "(received - clock->sent) / 100 + SNIB__MARGIN",
         "(received - clock->sent) / 200",
+    ),
+    Mutant(
+        "what does not fit into one renewal waits for the next round",
+        "engine/watchdog.c",
+        "    list->cursor = hold;\n    list->last = now;",
+        "    list->cursor = batch->n < SNIB__BATCH_MAX ? hold : NULL;\n    list->last = now;",
+    ),
+    Mutant(
+        "a refused TIME is not logged",
+        "engine/clock.c",
+        "        snib__engine_log(e, SNIB_LOG_INFO,",
+        "        snib__engine_log(e, SNIB_LOG_INFO + 1,",
+        "live/clock",
     ),
     Mutant(
         "a renewal that does not find its hold is taken for one that does",

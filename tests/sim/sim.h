@@ -127,6 +127,7 @@ struct sim_owner {
     bool stray;       /* it came by a connection that nobody could end: only its lease ends it */
     bool closed;      /* its hold was valid when its client was closed */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
+    int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;

@@ -324,6 +324,7 @@ static void claim_left(struct sim_name *name, const struct sim_claim *claim, int
     bool early = cause == CAUSE_EXPIRED && clock_unset(claim, sim.now) < claim->expires_ns;
     owner->ended = early ? CAUSE_STEP : cause;
     owner->since = sim.now;
+    owner->left_step_ns = claim->step_ns;
     totals.handed_over += cause == CAUSE_TRANSFERRED;
 }
 
@@ -514,6 +515,9 @@ static void look_at(struct sim_name *name, int cause)
         const struct sim_claim *before = find_in(name->claims, name->claim_count, &r.claims[i]);
         if (before == NULL) {
             claim_came(name, &r.claims[i]);
+            if (cause == CAUSE_EXPIRED) { /* a permit that comes back with the time of its lease */
+                r.claims[i].step_ns = truth_owner_of(&r.claims[i])->left_step_ns;
+            }
             came = &r.claims[i];
         } else if (before->expires_ns == r.claims[i].expires_ns) {
             r.claims[i].step_ns = before->step_ns;
