@@ -129,7 +129,7 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
         return;
     }
     struct sim_owner *owner = check_owner(process, task->number, task->use.side);
-    if (code == SNIB_BUSY && at_server(owner)) {
+    if (code == SNIB_BUSY && at_server(owner) && !owner->stray) {
         sim_fail("%u:%llu is told BUSY and has the lock", process->id,
                  (unsigned long long)task->number);
     }
@@ -146,6 +146,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* A reader whose lease was over may have been there still: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ &&
                   (owner->ended == CAUSE_EXPIRED || owner->ended == CAUSE_STEP);
+    /* By a connection that nobody could end an acquisition may have come after the release. */
+    given_back |= owner->stray;
     /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
      * first has done it.  Who was stopped since may hear of it later. */
     bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
