@@ -234,7 +234,9 @@ static int64_t trusted_beyond(const struct sim_process *process, const struct si
             *out_kept = false;
             return 0;
         }
-        int64_t beyond = (int64_t)(clock_unset(claim, deadline) - claim->expires_ns);
+        /* Set back, the clock keeps it for longer indeed, and a repeated acquire finds nothing to extend. */
+        uint64_t unset = clock_unset(claim, deadline), as_set = sim_server_ns(deadline);
+        int64_t beyond = (int64_t)((as_set < unset ? as_set : unset) - claim->expires_ns);
         most = beyond > most ? beyond : most;
     }
     return most;
