@@ -123,6 +123,41 @@ static void doubtful_hand_over(void **state)
     snib__engine_free(engine);
 }
 
+/* A proxy says an error after the server has handed the lock over: the giver has released it, and the taker, who
+ * asks again, finds that it has it; or nobody wants it any more, and it is given back. */
+static void hand_over_with_an_error_after_it(void **state)
+{
+    (void)state;
+    for (int wanted = 0; wanted < 2; wanted++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+        struct snib__op *first = acquire(engine, mutex, 0);
+        connect_link(engine);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *hold = acquired(engine, first);
+        struct snib__op *next = acquire(engine, mutex, 0);
+        uint64_t number = next->hold->number;
+        int32_t code;
+        struct snib__op *release = snib__engine_release(engine, hold, now, &code);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        answer(engine, "-UNAVAILABLE upstream request timeout\r\n");
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        if (!wanted)
+            assert_true(snib__engine_cancel(engine, next, now));
+        answer(engine, ":0\r\n"); /* it is the taker's */
+        assert_true(release->done);
+        assert_int_equal(release->code, SNIB_OK);
+        const struct snib__conn *conn = conn_of(engine);
+        assert_int_equal(conn->ring[conn->ring_head].number, number);
+        assert_int_equal(oldest_script(engine),
+                         wanted ? SNIB__SCRIPT_MUTEX_ACQUIRE : SNIB__SCRIPT_MUTEX_RELEASE);
+        answer(engine, wanted ? "$-1\r\n" : ":1\r\n");
+        assert_int_equal(next->code, wanted ? SNIB_OK : SNIB_CANCELLED);
+        assert_true(next->done);
+        snib__engine_free(engine);
+    }
+}
+
 /* The read holds that a writer takes one after another have one number: what is left of a lost one must not
  * take the next one away, neither at once nor when it is repeated later. */
 static void reads_of_a_writer(void **state)
@@ -257,6 +292,7 @@ int main(void)
         cmocka_unit_test(useful_connections),
         cmocka_unit_test(leaving_before_the_connection),
         cmocka_unit_test(doubtful_hand_over),
+        cmocka_unit_test(hand_over_with_an_error_after_it),
         cmocka_unit_test(reads_of_a_writer),
         cmocka_unit_test(fixed_during_a_renewal),
         cmocka_unit_test(too_many_times),
