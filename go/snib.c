@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e31ead5c78dd98e6"
+#define SNIB_BUILD_ID "9734833849f055d5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -13754,15 +13754,17 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         gate->active = next;
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
+        if (snib__doubtful(error))
+            hold->flags |= SNIB__RESENT; /* this try may have worked; */
         if (error && (hold->flags & SNIB__RESENT))
-            next->flags |= SNIB__RESENT; /* an earlier try may have worked */
+            next->flags |= SNIB__RESENT; /* this one, or one before */
         if (next->op)
             snib__sole_queue(e, next->op, true);
         else if (next->flags & SNIB__RESENT)
             snib__gate_undo(e, next, sent_at, now);
         else
             snib__gate_forget_hold(e, next);
-        if (error) { /* this try has changed nothing: the plain release is harder to refuse */
+        if (error) { /* the plain release is harder to refuse, and finds nothing if the try has worked */
             snib__gate_send_release(e, hold, now);
         } else {
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);

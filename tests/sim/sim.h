@@ -174,6 +174,7 @@ struct sim_sample { /* an answer to TIME */
     int64_t step_ns;
     uint64_t moves; /* counted by then */
     uint32_t n;     /* answers since the one that is known */
+    uint32_t steps; /* of the clock, when the first of them was given */
 };
 
 struct sim_process {

@@ -59,6 +59,7 @@ void clock_asked(uint64_t connection)
 {
     struct sim_process *process = net_client(connection);
     if (process != NULL) {
+        process->asked.steps = process->asked.n == 0 ? sim.steps : process->asked.steps;
         process->asked.at = sim.now;
         process->asked.step_ns = sim.step_ns;
         process->asked.n++;
@@ -96,7 +97,8 @@ void check_clock(struct sim_process *process)
             sim_fail("%u has seen the server's clock move, and nobody has set it", process->id);
         }
         process->moves = moves;
-        process->steps = sim.steps;
+        /* What happened after the server had answered is for the next answer to tell. */
+        process->steps = process->asked.n > 0 ? process->asked.steps : sim.steps;
         process->alarmed_at = sim_clock(process);
     }
     if (process->asked.at != 0 && sim.now > process->asked.at + SIM_PROMPT &&
