@@ -154,6 +154,18 @@ def test_a_clock_that_moves(server: Server, tmp_path: Path, log: Records) -> Non
             end.close()
 
 
+def test_a_time_that_is_refused(server: Server, log: Records) -> None:
+    server.admin.execute_command("ACL", "SETUSER", "timeless", "on", ">pw", "~*", "&*", "+@all", "-time")
+    try:
+        with (
+            snib.connect(server.url, username="timeless", password="pw", lease=1) as client,
+            client.lock("name"),
+        ):
+            log.wait("the server does not answer TIME", logging.INFO)
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "timeless")
+
+
 # How the records begin that are tried above; but a renewal that is late is for tests that stop the
 # watchdog, and comes the same way as the others.
 TRIED = {
@@ -161,6 +173,7 @@ TRIED = {
     "connected to %s",
     'lock \\"%.*s%s\\"%s was %s',
     "no connection to %s",
+    "the server does not answer TIME",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
     "the server was restarted or is another one",
