@@ -106,8 +106,9 @@ static void sixty_four_threads(void **state)
     for (int tries = 0; !batched && tries < TRIES; tries++) {
         cost = many_threads(*state, 64, false, 500);
         assert_true(per(cost.wakes, cost.acquisitions) <= 2.0);
-        batched = per(cost.writes, cost.acquisitions) <= 0.5 && /* idle: 0.2; without: 2 */
-                  per(cost.reads, cost.acquisitions) <= 0.15;
+        /* Idle 0.2 and 0.1, beside other work up to 0.9 and 0.3, without batching 2 and 2. */
+        batched =
+            per(cost.writes, cost.acquisitions) <= 1.0 && per(cost.reads, cost.acquisitions) <= 0.5;
     }
     assert_true(batched);
 }

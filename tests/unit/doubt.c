@@ -182,6 +182,8 @@ static void cell(int what, int fate)
         assert_false(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
     if (fate == DOUBTFUL || (fate == CUT && want->code != SNIB_ECONNECT))
         assert_true(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
+    for (struct snib__op *ended; (ended = snib__engine_take_done(engine));)
+        snib__op_free(engine, ended);
     snib__engine_free(engine);
 }
 
