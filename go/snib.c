@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "9734833849f055d5"
+#define SNIB_BUILD_ID "2decb4f4cdcef849"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11625,7 +11625,8 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
 {
     bool many = gate->kind->kind == SNIB__MULTI || snib__outer_is(gate);
     const char *name = many ? gate->name + 1 : gate->name; /* of the first member */
-    int length = many ? (int)strlen(name) : gate->name_len, shown = length < 100 ? length : 100;
+    int length = many ? (int)strnlen(name, gate->name_len - 1u) : gate->name_len;
+    int shown = length < 100 ? length : 100;
     while (shown < length && (name[shown] & 0xc0) == 0x80)
         shown--; /* whole characters only */
     snib__engine_log(e, level, "lock \"%.*s%s\"%s was %s: %s", shown, name,
