@@ -423,8 +423,11 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
     stats.memory += sizeof *client;
-    if (client->driver.socks[SNIB__COMMAND])
-        stats.memory += client->driver.socks[SNIB__COMMAND]->sending.cap;
+    for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        stats.memory += sock ? sock->sending.cap : 0;
+    }
     snib__driver_leave(&client->driver);
     memcpy(out, &stats, out->size);
     snib__handle_put(handle);

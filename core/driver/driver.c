@@ -165,23 +165,35 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
 }
 
-struct snib__sock *snib__driver_command(const struct snib__driver *d)
+struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[SNIB__COMMAND];
-    return sock && sock->open ? sock : NULL;
+    struct snib__sock *sock = snib__link_carrier(link);
+    return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
-/* The thread is wanted when nobody reads what is to come, when it reads and has not seen that the socket is
- * full, or when a deadline comes before it would wake. */
+/* A link wants the thread when nobody reads what is to come, or when the thread reads and has not seen that
+ * the socket is full; a link without callers, when there is something to send. */
+static bool driver_link_idles(struct snib__link *link)
+{
+    const struct snib__sock *sock = snib__driver_command(link);
+    if (snib__link_kind(link) != SNIB__COMMAND)
+        return snib__buf_size(snib__link_output(link)) > 0;
+    if (!sock)
+        return false;
+    if (sock->reader == SNIB__READER_NOBODY)
+        return snib__link_in_flight(link) > 0;
+    return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
+           snib__buf_size(&sock->sending) > 0;
+}
+
+/* Wake the thread for a link, or when a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
-    bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
-                  snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
-    bool full = sock && sock->reader == SNIB__READER_THREAD && !d->watches_room && !sock->writing &&
-                snib__buf_size(&sock->sending) > 0;
-    bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
-    if (unread || full || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
+    bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
+    for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
+         link = snib__link_next(link))
+        needed = driver_link_idles(link);
+    if (needed)
         driver_wake(d, wakes);
 }
 
@@ -195,7 +207,7 @@ void snib__driver_leave(struct snib__driver *d)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    snib__driver_flush(d, false);
+    snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
 }
@@ -210,16 +222,16 @@ void snib__driver_leave_collecting(struct snib__driver *d)
 
 /* ---- sending ---- */
 
-/* Take what the engine has for the command link, unless it may wait.  `reading`: the caller is the reader,
+/* Take what the engine has for a command link, unless it may wait.  `reading`: the caller is the reader,
  * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
  * go on collecting meanwhile. */
-static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, bool reading)
+static bool driver_take_output(struct snib__link *link, struct snib__sock *sock, bool reading)
 {
-    struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
+    struct snib__buf *out = snib__link_output(link);
     if (snib__buf_size(out) == 0)
         return false;
-    uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
-    uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
+    uint64_t collected = snib__link_appended(link) - sock->taken;
+    uint64_t in_flight = snib__link_in_flight(link);
     bool defer =
         reading ? sock->reader == SNIB__READER_THREAD : sock->reader != SNIB__READER_NOBODY;
     if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
@@ -227,20 +239,21 @@ static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, 
     struct snib__buf empty = sock->sending;
     sock->sending = *out;
     *out = empty;
-    d->commands_taken += collected;
+    sock->taken += collected;
     return true;
 }
 
-/* Send what there is for the command link.  Gives up the mutex during the system call; one writer at a
- * time, who looks again after each write. */
-void snib__driver_flush(struct snib__driver *d, bool reading)
+/* Send what there is for one link.  Gives up the mutex during the system call; one writer at a time, who
+ * looks again after each write. */
+void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
+                             const struct snib__sock *reading)
 {
     struct snib__sock *sock;
-    while ((sock = snib__driver_command(d)) && !sock->writing) {
+    while ((sock = snib__driver_command(link)) && !sock->writing) {
         if (snib__buf_size(&sock->sending) > 0) {
-            if (!reading)
+            if (sock != reading)
                 return; /* the socket was full: the reader polls for room */
-        } else if (!driver_take_output(d, sock, reading)) {
+        } else if (!driver_take_output(link, sock, sock == reading)) {
             return;
         }
         const struct snib__buf *bytes = &sock->sending;
@@ -260,37 +273,48 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
     }
 }
 
+void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
+{
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        snib__driver_flush_link(d, link, reading);
+}
+
 /* ---- receiving ---- */
 
 /* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
-void snib__driver_drop_sock(struct snib__driver *d, int link)
+void snib__driver_drop_sock(struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[link];
-    d->socks[link] = NULL;
+    struct snib__sock *sock = snib__link_carrier(link);
+    snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
 }
 
 void snib__driver_forked(struct snib__driver *d)
 {
-    for (int link = 0; link < 2; link++)
-        if (d->socks[link] && d->socks[link]->fd >= 0)
-            snib__sys_close(d->socks[link]->fd);
+    for (const struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        if (sock && sock->fd >= 0)
+            snib__sys_close(sock->fd);
+    }
     snib__sys_close(d->alarm_fd);
     snib__sys_close(d->wake_fd);
 }
 
-void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)
+void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
+                            int os_error)
 {
-    snib__driver_drop_sock(d, link);
+    snib__driver_drop_sock(link);
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
-void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock,
+void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           const char *bytes, ssize_t n, int error)
 {
-    if (sock != d->socks[link])
+    if (sock != snib__link_carrier(link))
         return;
     if (n > 0)
         snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
@@ -301,17 +325,18 @@ void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *s
 /* ---- the reader's role ---- */
 
 /* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
-void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
+void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
+                            struct snib__wakes *wakes)
 {
-    struct snib__sock *sock = snib__driver_command(d);
+    struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return;
     sock->reader = SNIB__READER_NOBODY;
     sock->nominee = NULL;
-    if (snib__engine_in_flight(d->engine, SNIB__COMMAND) == 0)
+    if (snib__link_in_flight(link) == 0)
         return;
     for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
-        if (!snib__op_in_flight(waiter->op))
+        if (!snib__op_in_flight(waiter->op) || snib__op_link(waiter->op) != link)
             continue;
         uint32_t was = SNIB__WORD_PENDING;
         if (!atomic_compare_exchange_strong(&waiter->op->word, &was, SNIB__WORD_LEAD)) {
@@ -328,18 +353,19 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
     driver_wake(d, wakes);
 }
 
-static bool driver_nominated(const struct snib__driver *d, const struct snib__op *op)
+static bool driver_nominated(const struct snib__op *op)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
+    const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
 /* Whether this caller should read: its answer is to come, and nobody else reads. */
-static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
+static bool driver_may_lead(const struct snib__op *op)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
-    return sock && atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
-           (sock->reader == SNIB__READER_NOBODY || driver_nominated(d, op));
+    if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
+        return false;
+    const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
+    return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
@@ -367,6 +393,14 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
     return n;
 }
 
+/* The answer is to come on this link, and this socket. */
+static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
+                          const struct snib__sock *sock)
+{
+    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_carrier(link) &&
+           snib__op_in_flight(op) && snib__op_link(op) == link;
+}
+
 /* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
  * may be gone meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
@@ -375,35 +409,35 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
     struct snib__wakes wakes;
-    struct snib__sock *sock = snib__driver_command(d);
+    struct snib__link *link = snib__op_link(op);
+    struct snib__sock *sock = snib__driver_command(link);
     sock->reader = SNIB__READER_CALLER;
     sock->nominee = NULL;
     sock->users++;
     snib__wakes_begin(&wakes);
-    snib__driver_flush(d, true);
-    while (again && sock == d->socks[SNIB__COMMAND] && snib__op_in_flight(op) &&
-           atomic_load(&op->word) != SNIB__WORD_DONE) {
+    snib__driver_flush(d, sock);
+    while (again && driver_awaits(op, link, sock)) {
         bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
         int error;
         snib__sys_unlock(&d->mutex);
         ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
         snib__sys_lock(&d->mutex);
         d->reads += n > 0;
-        snib__driver_receive(d, SNIB__COMMAND, sock, bytes, n, error);
+        snib__driver_receive(d, link, sock, bytes, n, error);
         if (n < 0 && error == EINTR && interruptible)
             again = false;
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
-        snib__driver_flush(d, true); /* before anybody is woken */
+        snib__driver_flush(d, sock); /* before anybody is woken */
         driver_need_thread(d, &wakes);
-        if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again)
+        if (!driver_awaits(op, link, sock) || !again)
             break; /* one exit for the mutex: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
-    if (sock == d->socks[SNIB__COMMAND])
-        snib__driver_pass_role(d, &wakes);
+    if (sock == snib__link_carrier(link))
+        snib__driver_pass_role(d, link, &wakes);
     snib__sock_unuse(sock);
     driver_relock(d, &wakes);
     return again;
@@ -442,7 +476,7 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__wakes_begin(&wakes);
     driver_list(d, &waiter);
     snib__driver_settle(d, &wakes);
-    snib__driver_flush(d, false);
+    snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
     uint32_t was = SNIB__WORD_PENDING;
@@ -467,11 +501,11 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        if (driver_may_lead(d, op)) {
+        if (driver_may_lead(op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (driver_nominated(d, op)) { /* not ours to do any more */
+        } else if (driver_nominated(op)) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
-            snib__driver_pass_role(d, &wakes);
+            snib__driver_pass_role(d, snib__op_link(op), &wakes);
             driver_relock(d, &wakes);
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
@@ -479,11 +513,11 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (driver_may_lead(d, op))
+        if (driver_may_lead(op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
-            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(d, op))
+            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(op))
             return false;
     }
 }

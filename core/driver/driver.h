@@ -1,14 +1,14 @@
 /* driver.h - threads, sockets and the clock under one engine.
  *
- * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads the
- * command link has the reader's role:
+ * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
+ * command link has its reader's role:
  *
  *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
  *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
  *
  * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
- * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
- * and reads the command link only while asynchronous work is in flight and no caller reads.
+ * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
+ * and reads a command link only while asynchronous work is in flight and no caller reads.
  *
  * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
  * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
@@ -86,8 +86,6 @@ struct snib__driver {
     struct snib__way way;
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
-    struct snib__sock *socks[2];
-    uint64_t commands_taken;
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
     pthread_t thread;
@@ -96,7 +94,6 @@ struct snib__driver {
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
-    bool watches_room; /* it sleeps until the command link's socket takes more */
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
@@ -146,14 +143,19 @@ void snib__driver_stop(struct snib__driver *driver);
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
-void snib__driver_flush(struct snib__driver *driver, bool reading);
-void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock,
-                          const char *bytes, ssize_t n, int error);
-void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
-void snib__driver_drop_sock(struct snib__driver *driver, int link);
-/* The command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
-struct snib__sock *snib__driver_command(const struct snib__driver *driver);
-void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
+/* reading: the socket that the caller reads, and so writes before it sleeps; NULL: none */
+void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
+void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
+                             const struct snib__sock *reading);
+void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
+                          struct snib__sock *sock, const char *bytes, ssize_t n, int error);
+void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
+                            int os_error);
+void snib__driver_drop_sock(struct snib__link *link);
+/* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+struct snib__sock *snib__driver_command(const struct snib__link *link);
+void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
+                            struct snib__wakes *wakes);
 void snib__driver_ring(struct snib__wakes *wakes);
 void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */

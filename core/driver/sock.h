@@ -66,6 +66,8 @@ struct snib__sock {
     struct snib__op *nominee; /* in transit to it */
     snib__time nominated_at;
     bool writing;
+    bool watched;             /* the background thread sleeps until it takes more */
+    uint64_t taken;           /* commands taken from the engine so far */
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 

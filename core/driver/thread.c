@@ -1,13 +1,16 @@
-/* thread.c - the background thread of a client: connects, watches the pub/sub link and the timers, reads
- * the command link while asynchronous work is in flight and no caller reads.  It runs no code of the
+/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers, reads
+ * a command link while asynchronous work is in flight and no caller reads.  It runs no code of the
  * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
 #include "driver/driver.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
+#define THREAD_BUFFERS 2
+#define THREAD_LINKS 2 /* of which no memory is asked */
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 
@@ -33,31 +36,36 @@ void snib__driver_stop(struct snib__driver *d)
     }
     snib__sys_lock(&d->mutex);
     d->thread_started = false;
-    for (int link = 0; link < 2; link++)
-        snib__driver_drop_sock(d, link);
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        snib__driver_drop_sock(link);
     snib__sys_unlock(&d->mutex);
 }
 
-static void thread_wishes(struct snib__driver *d, int link)
+static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
-        snib__driver_drop_sock(d, link);
+        snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
         int32_t code = 0;
         int os_error = 0;
-        d->socks[link] = snib__sock_new(&d->way, snib__now(), &code, &os_error);
-        if (!d->socks[link])
+        struct snib__sock *sock = snib__sock_new(&d->way, snib__now(), &code, &os_error);
+        snib__link_set_carrier(link, sock);
+        if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
-        else if (d->socks[link]->open)
+            continue;
+        }
+        sock->taken = snib__link_appended(link);
+        if (sock->open)
             snib__engine_link_up(d->engine, link, snib__now());
     }
 }
 
 /* A socket that is being connected: has it got anywhere? */
-static void thread_connecting(struct snib__driver *d, int link, snib__time now)
+static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
-    struct snib__sock *sock = d->socks[link];
+    struct snib__sock *sock = snib__link_carrier(link);
     int32_t code;
     int os_error;
     if (!sock || sock->open)
@@ -69,12 +77,12 @@ static void thread_connecting(struct snib__driver *d, int link, snib__time now)
         snib__driver_link_down(d, link, code, os_error);
 }
 
-/* The pub/sub link has one writer, this thread, and little to write. */
-static void thread_send_pubsub(struct snib__driver *d)
+/* Links without callers have one writer, this thread, and little to write. */
+static void thread_send(struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[SNIB__PUBSUB];
-    struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
-    if (!sock || !sock->open || snib__buf_size(out) == 0)
+    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__buf *out = snib__link_output(link);
+    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open || snib__buf_size(out) == 0)
         return;
     ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
     if (n > 0)
@@ -83,35 +91,42 @@ static void thread_send_pubsub(struct snib__driver *d)
 
 /* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
  * to come, and to another when the nominee does not come.  True if this thread is to read. */
-static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
+static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
-    uint32_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND), callers = 0;
-    struct snib__sock *sock = snib__driver_command(d);
+    uint32_t in_flight = snib__link_in_flight(link), callers = 0;
+    struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
-        return false;
+        return snib__link_kind(link) != SNIB__COMMAND;
     if (sock->reader == SNIB__READER_THREAD) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
-            callers += snib__op_in_flight(waiter->op);
+            callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
-            snib__driver_pass_role(d, wakes);
+            snib__driver_pass_role(d, link, wakes);
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
-        snib__driver_pass_role(d, wakes);
+        snib__driver_pass_role(d, link, wakes);
     }
     if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
 
+/* One link in a sleep. */
+struct thread_entry {
+    struct snib__link *link;
+    struct snib__sock *sock;
+    uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
+    bool open;     /* connected before the sleep */
+    ssize_t got;   /* as recv() says */
+    int error;
+};
+
 /* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
 struct thread_watch {
-    struct pollfd polls[2 + 2 * SNIB__SOCK_TRIES];
-    uint32_t n;
-    struct snib__sock *socks[2];
-    struct pollfd *ready[2]; /* of a link that is connected and watched */
-    bool open[2];            /* connected before the sleep */
-    ssize_t got[2];
-    int errors[2];
+    struct pollfd *polls; /* room for 2, and for SNIB__SOCK_TRIES of each link */
+    struct thread_entry *entries;
+    uint32_t polls_n, n, cap;
+    char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
 };
 
 static snib__time thread_earlier(snib__time a, snib__time b)
@@ -119,33 +134,69 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
-/* Choose what to watch; returns until when at most. */
-static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
+/* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
+static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
-    snib__time until = snib__engine_deadline(d->engine), at;
+    if (links <= watch->cap)
+        return;
+    struct pollfd *polls = malloc((2 + links * SNIB__SOCK_TRIES) * sizeof *polls);
+    struct thread_entry *entries = malloc(links * sizeof *entries);
+    if (!polls || !entries) {
+        free(polls);
+        free(entries);
+        return;
+    }
+    if (watch->cap > THREAD_LINKS) { /* else they are on the stack */
+        free(watch->polls);
+        free(watch->entries);
+    }
+    watch->polls = polls;
+    watch->entries = entries;
+    watch->cap = links;
+}
+
+static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch,
+                              struct snib__link *link, snib__time *until, struct snib__wakes *wakes)
+{
+    struct snib__sock *sock = snib__link_carrier(link);
+    bool reads = thread_reads(d, link, wakes);
+    snib__time at;
+    if (!sock || watch->n == watch->cap)
+        return;
+    struct thread_entry *entry = &watch->entries[watch->n++];
+    *entry = (struct thread_entry){.link = link, .sock = sock, .open = sock->open};
+    sock->users++;
+    if (!sock->open) {
+        watch->polls_n += snib__sock_polls(sock, watch->polls + watch->polls_n, &at);
+        *until = thread_earlier(*until, at);
+    } else if (reads) {
+        bool command = snib__link_kind(link) == SNIB__COMMAND;
+        bool unsent = command ? !sock->writing && snib__buf_size(&sock->sending) > 0
+                              : snib__buf_size(snib__link_output(link)) > 0;
+        entry->poll = watch->polls_n++;
+        watch->polls[entry->poll] =
+            (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        sock->watched = unsent && command;
+    }
+}
+
+/* Choose what to watch; returns until when at most. */
+static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch,
+                               struct snib__wakes *wakes)
+{
+    snib__time until = snib__engine_deadline(d->engine);
+    uint32_t links = 0;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        links++;
+    thread_grow(watch, links);
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
     watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
-    watch->n = 2;
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = watch->socks[link] = d->socks[link];
-        watch->open[link] = sock && sock->open;
-        watch->ready[link] = NULL;
-        if (!sock)
-            continue;
-        sock->users++;
-        if (!sock->open) {
-            watch->n += snib__sock_polls(sock, watch->polls + watch->n, &at);
-            until = thread_earlier(until, at);
-        } else if (link == SNIB__PUBSUB || reads) {
-            bool unsent = link == SNIB__PUBSUB
-                              ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : !sock->writing && snib__buf_size(&sock->sending) > 0;
-            watch->ready[link] = &watch->polls[watch->n++];
-            *watch->ready[link] =
-                (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-            d->watches_room = d->watches_room || (unsent && link == SNIB__COMMAND);
-        }
-    }
+    watch->polls_n = 2;
+    watch->n = 0;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        thread_watch_link(d, watch, link, &until, wakes);
     return until;
 }
 
@@ -166,80 +217,119 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     return SNIB__NEVER;
 }
 
-/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
-static void thread_sleep(struct thread_watch *watch, snib__time left, char *bytes)
+/* Outside the mutex, so that callers go on submitting. */
+static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
-    if (snib__sys_poll(watch->polls, watch->n, left) <= 0)
-        for (uint32_t i = 0; i < watch->n; i++)
+    if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
+        for (uint32_t i = 0; i < watch->polls_n; i++)
             watch->polls[i].revents = 0;
     for (int i = 0; i < 2; i++)
         if (watch->polls[i].revents)
             snib__sys_hush(watch->polls[i].fd);
-    for (int link = 0; link < 2; link++)
-        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
-            watch->got[link] = snib__sys_recv(
-                watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES, THREAD_READ_BYTES, false);
-            watch->errors[link] = errno;
-        }
 }
 
-/* Hand on what the sleep brought. */
-static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
+static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    if (watch->polls[1].revents)
-        d->alarm_at = SNIB__NEVER;
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = watch->socks[link];
-        if (!sock)
+    return entry->poll && (watch->polls[entry->poll].revents & ~POLLOUT);
+}
+
+/* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
+static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
+{
+    int buffers = 0;
+    for (; from < watch->n && buffers < THREAD_BUFFERS; from++) {
+        struct thread_entry *entry = &watch->entries[from];
+        if (!thread_has_bytes(watch, entry))
             continue;
-        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
-            d->reads += link == SNIB__COMMAND;
-            snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
-                                 watch->errors[link]);
-        } else if (!watch->open[link] && sock == d->socks[link]) {
-            thread_connecting(d, link, snib__now());
+        entry->got = snib__sys_recv(entry->sock->fd, watch->bytes + buffers++ * THREAD_READ_BYTES,
+                                    THREAD_READ_BYTES, false);
+        entry->error = errno;
+    }
+    return from;
+}
+
+/* Hand on what was received for these links.  Inside. */
+static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint32_t from,
+                        uint32_t to)
+{
+    int buffers = 0;
+    for (; from < to; from++) {
+        struct thread_entry *entry = &watch->entries[from];
+        if (thread_has_bytes(watch, entry)) {
+            d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
+            snib__driver_receive(d, entry->link, entry->sock,
+                                 watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
+                                 entry->error);
+        } else if (!entry->open && entry->sock == snib__link_carrier(entry->link)) {
+            thread_connecting(d, entry->link, snib__now());
         }
-        snib__sock_unuse(sock);
+        entry->sock->watched = false;
+        snib__sock_unuse(entry->sock);
     }
 }
 
 /* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
-static void thread_pass(struct snib__driver *d, char *bytes)
+static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
 {
     struct snib__wakes wakes;
-    struct thread_watch watch;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
-    for (int link = 0; link < 2; link++)
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
         thread_wishes(d, link);
     snib__driver_settle(d, &wakes);
-    thread_send_pubsub(d);
-    snib__driver_flush(d, thread_reads(d, &wakes));
-    snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        thread_send(link);
+        snib__driver_flush_link(d, link,
+                                thread_reads(d, link, &wakes) ? snib__link_carrier(link) : NULL);
+    }
+    snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
     d->wake_raised = wakes.thread = false; /* that is us */
     snib__sys_unlock(&d->mutex);
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(&watch, left, bytes);
+    thread_sleep(watch, left);
+    uint32_t from = 0, to = thread_receive(watch, 0);
     snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
-    d->wake_raised = d->watches_room = false;
-    thread_feed(d, &watch, bytes);
+    d->wake_raised = false;
+    if (watch->polls[1].revents)
+        d->alarm_at = SNIB__NEVER;
+    thread_feed(d, watch, from, to);
+    while (to < watch->n) { /* more than the buffers take at once */
+        from = to;
+        snib__sys_unlock(&d->mutex);
+        to = thread_receive(watch, from);
+        snib__sys_lock(&d->mutex);
+        thread_feed(d, watch, from, to);
+    }
 }
 
 void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
-    char bytes[2 * THREAD_READ_BYTES];
+    char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
+    struct pollfd polls[2 + THREAD_LINKS * SNIB__SOCK_TRIES];
+    struct thread_entry entries[THREAD_LINKS];
+    struct thread_watch watch = {
+        .polls = polls, .entries = entries, .cap = THREAD_LINKS, .bytes = bytes};
     prctl(PR_SET_NAME, "snib");
     snib__sys_lock(&d->mutex);
     while (!d->stop)
-        thread_pass(d, bytes);
-    struct snib__sock *sock = snib__driver_command(d);
-    if (sock && sock->reader == SNIB__READER_THREAD)
-        sock->reader = SNIB__READER_NOBODY;
+        thread_pass(d, &watch);
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        struct snib__sock *sock = snib__driver_command(link);
+        if (sock && sock->reader == SNIB__READER_THREAD)
+            sock->reader = SNIB__READER_NOBODY;
+    }
     snib__sys_unlock(&d->mutex);
+    if (watch.cap > THREAD_LINKS) {
+        free(watch.polls);
+        free(watch.entries);
+    }
     return NULL;
 }

@@ -16,9 +16,9 @@
 
 #define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
 
-static struct snib__endpoint *chan_link(struct snib__engine *e)
+static struct snib__link *chan_link(struct snib__node *node)
 {
-    return &e->node.links[SNIB__PUBSUB];
+    return &node->links[SNIB__PUBSUB];
 }
 
 bool snib__chan_on(const struct snib__wait *wait)
@@ -57,14 +57,15 @@ static int chan_grow(struct snib__engine *e)
     return 0;
 }
 
-static struct snib__chan *chan_new(struct snib__engine *e, const char *text, size_t n)
+static struct snib__chan *chan_new(struct snib__engine *e, struct snib__node *node,
+                                   const char *text, size_t n)
 {
     if (e->chans_n == e->chans_cap && chan_grow(e) < 0)
         return NULL;
     struct snib__chan *chan = malloc(sizeof *chan + n);
     if (!chan)
         return NULL;
-    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n};
+    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n, .node = node};
     memcpy(chan->text, text, n);
     chan->next = e->chans[chan->hash & (e->chans_cap - 1)];
     e->chans[chan->hash & (e->chans_cap - 1)] = chan;
@@ -92,7 +93,7 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
         return 0;
     size_t n = gate->kind->channel(text, e, gate, wait->blocker);
     struct snib__chan *chan = chan_find(e, text, n);
-    if (!chan && !(chan = chan_new(e, text, n)))
+    if (!chan && !(chan = chan_new(e, gate->node, text, n)))
         return -1;
     wait->chan = chan;
     wait->chan_prev = NULL;
@@ -104,9 +105,9 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
 }
 
 /* channel NULL: the verb alone. */
-int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
-    struct snib__endpoint *ep = chan_link(e);
+    struct snib__link *ep = chan_link(node);
     struct snib__buf *out = &ep->conn.out;
     size_t size = snib__buf_size(out);
     if (snib__resp_begin(out, channel ? 2 : 1) < 0 || snib__resp_arg(out, verb, strlen(verb)) < 0 ||
@@ -122,7 +123,7 @@ int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel
 /* ---- silence ---- */
 
 /* Something came.  answers: it answers the oldest request.  True: that was the ping. */
-static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
+static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
 {
     ep->heard_at = now;
     if (!answers || ep->owed == 0)
@@ -131,19 +132,17 @@ static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
     return ep->ping_in > 0 && --ep->ping_in == 0;
 }
 
-snib__time snib__chan_deadline(const struct snib__engine *e)
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
 {
-    const struct snib__endpoint *ep = &e->node.links[SNIB__PUBSUB];
     if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
         return SNIB__NEVER;
-    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e);
+    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e, ep->node);
 }
 
 /* The time has come at which the link should have said something: true if it was asked to. */
-bool snib__chan_silent(struct snib__engine *e, snib__time now)
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
-    struct snib__endpoint *ep = chan_link(e);
-    if (snib__chan_deadline(e) > now)
+    if (snib__chan_deadline(e, ep) > now)
         return false;
     if (ep->heard_at == SNIB__NEVER) {
         ep->heard_at = now;
@@ -151,8 +150,8 @@ bool snib__chan_silent(struct snib__engine *e, snib__time now)
     }
     if (ep->owed > 0)
         return true;
-    ep->wanted = snib__chan_needed(e); /* else it may be silent for as long as it likes */
-    if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)
+    ep->wanted = snib__chan_needed(e, ep->node); /* else it may be silent for as long as it likes */
+    if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)
         ep->ping_in = ep->owed;
     ep->heard_at = now;
     return false;
@@ -174,7 +173,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
     if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
-        snib__chan_say(e, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
     else
         chan_free(e, chan);
@@ -184,13 +183,15 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
-    chan_link(e)->wanted = true;
+    struct snib__link *ep = chan_link(chan->node);
+    ep->wanted = true;
+    (void)e;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
-    if (chan_link(e)->conn.state != SNIB__CONN_READY)
-        snib__node_want(e, SNIB__PUBSUB, now);
-    else if (chan_link(e)->owed < CHAN_OWED_MAX &&
-             snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+    if (ep->conn.state != SNIB__CONN_READY)
+        snib__link_want(ep, now);
+    else if (ep->owed < CHAN_OWED_MAX &&
+             snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -202,21 +203,23 @@ bool snib__chan_wanted(const struct snib__chan *chan)
     return false;
 }
 
-bool snib__chan_needed(const struct snib__engine *e)
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (snib__chan_wanted(chan))
+            if (chan->node == node && snib__chan_wanted(chan))
                 return true;
     return false;
 }
 
-void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    chan_link(e)->heard_at = now;
-    chan_link(e)->owed = chan_link(e)->ping_in = 0;
+    chan_link(node)->heard_at = now;
+    chan_link(node)->owed = chan_link(node)->ping_in = 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (chan->node != node)
+                continue;
             if (snib__chan_wanted(chan))
                 snib__chan_subscribe(e, chan, now);
             for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
@@ -226,11 +229,13 @@ void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
 }
 
 /* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
-void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
             next = chan->next;
+            if (chan->node != node)
+                continue;
             chan->state = SNIB__CHAN_OFF;
             if (!chan->waits) {
                 chan_free(e, chan);
@@ -243,7 +248,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
                 if (!wait->head && !wait->incoming)
                     snib__wait_free(e, wait);
                 else
-                    snib__node_want(e, SNIB__PUBSUB, now);
+                    snib__link_want(chan_link(node), now);
                 if (last)
                     break;
             }
@@ -274,12 +279,12 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
 }
 
 /* An error does not name its channel: whoever asked goes without. */
-static void chan_refused(struct snib__engine *e, snib__time now)
+static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
             other = chan->next;
-            if (chan->state != SNIB__CHAN_ASKED)
+            if (chan->node != node || chan->state != SNIB__CHAN_ASKED)
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
@@ -309,15 +314,15 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
-void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now)
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
-    const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
+    const struct snib__resp *resp = link->conn.resp;
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
-    bool pong = chan_heard(chan_link(e), !message, now);
+    bool pong = chan_heard(link, !message, now);
     if (reply[0].type == SNIB__RESP_ERROR && !pong)
-        chan_refused(e, now);
+        chan_refused(e, link->node, now);
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
@@ -326,7 +331,8 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
+            snib__chan_say(link->node, "UNSUBSCRIBE", text,
+                           reply[2].count); /* nobody wants it any more */
         return;
     }
     if (message) {

@@ -42,26 +42,37 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
 }
 
 /* A new connection: the server may be another one. */
-void snib__clock_begin(struct snib__engine *e, snib__time now)
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    e->node.clock = (struct snib__clock){.next = now + clock_period(e)};
+    node->clock = (struct snib__clock){.next = now + clock_period(e)};
+}
+
+static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)
+{
+    return snib__node_ready(node) && e->stats.held > 0 && !node->clock.refused ? node->clock.next
+                                                                               : SNIB__NEVER;
 }
 
 snib__time snib__clock_deadline(const struct snib__engine *e)
 {
-    const struct snib__clock *clock = &e->node.clock;
-    return snib__node_ready(e) && e->stats.held > 0 && !clock->refused ? clock->next : SNIB__NEVER;
+    snib__time next = SNIB__NEVER;
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        next = clock_due(e, node) < next ? clock_due(e, node) : next;
+    return next;
 }
 
 void snib__clock_tick(struct snib__engine *e, snib__time now)
 {
-    if (now < snib__clock_deadline(e))
-        return;
-    e->node.clock.next = now + clock_period(e);
-    snib__node_send(e, SNIB__REQ_TIME, &e->node.clock, 0, now);
+    for (struct snib__node *node = e->nodes; node; node = node->next) {
+        if (now < clock_due(e, node))
+            continue;
+        node->clock.next = now + clock_period(e);
+        snib__node_send(e, SNIB__REQ_TIME, node, 0, now);
+    }
 }
 
-static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
+static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t moved,
+                        snib__time now)
 {
     e->stats.clock_moves++;
     snib__engine_log(
@@ -69,32 +80,34 @@ static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
         "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
         "may end early",
         (long long)(moved / (int64_t)SNIB__MS));
-    e->node.moved_at = e->node.ready_since = now;
-    snib__watchdog_reconnected(e, true, now);
+    node->moved_at = node->ready_since = now;
+    snib__watchdog_reconnected(e, node, true, now);
 }
 
-void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
-                        uint32_t n, const struct snib__resp *resp, snib__time now)
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
+    const struct snib__resp *resp = e->resp;
     bool told = reply->type == SNIB__RESP_ARRAY && n == 3 && reply[1].type == SNIB__RESP_STRING &&
                 reply[2].type == SNIB__RESP_STRING;
     uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
     uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
-        e->node.clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        node->clock.refused = true; /* a proxy knows no TIME, or the user may not */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "the server does not answer TIME: when its clock is set, nobody notices; "
                          "allow this user +time");
         return;
     }
     int64_t moved =
-        snib__clock_sample(&e->node.clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
+        snib__clock_sample(&node->clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
     if (moved)
-        clock_moved(e, moved, now);
+        clock_moved(e, node, moved, now);
 }
 
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
     snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
-    return e->node.moved_at && hold->deadline != SNIB__NEVER && sent < e->node.moved_at;
+    snib__time moved_at = hold->gate->node->moved_at;
+    return moved_at && hold->deadline != SNIB__NEVER && sent < moved_at;
 }

@@ -34,11 +34,9 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->config = *config;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
-    e->node.down_since = e->node.dull_since = SNIB__NEVER;
-    e->node.failure = SNIB_EUNREACHABLE;
     e->memory = sizeof *e;
-    if (snib__conn_init(&e->node.links[SNIB__COMMAND].conn, false) < 0 ||
-        snib__conn_init(&e->node.links[SNIB__PUBSUB].conn, true) < 0) {
+    e->home = snib__node_new(e);
+    if (!e->home) {
         snib__engine_free(e);
         return NULL;
     }
@@ -65,9 +63,8 @@ void snib__engine_free(struct snib__engine *e)
         snib__asked_free(op->asked);
         free(op->words);
     }
-    snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
-    snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
-    free(e->node.todo);
+    while (e->nodes)
+        snib__node_free(e, e->nodes);
     free(e->gates);
     free(e->chans);
     free(e->heap);
@@ -77,27 +74,12 @@ void snib__engine_free(struct snib__engine *e)
 
 const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
-    return e->node.links[SNIB__COMMAND].conn.resp;
+    return e->resp;
 }
 
 const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
-}
-
-struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
-{
-    return &e->node.links[link].conn.out;
-}
-
-uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
-{
-    return e->node.links[link].conn.ring_count;
-}
-
-uint64_t snib__engine_appended(const struct snib__engine *e)
-{
-    return e->node.links[SNIB__COMMAND].conn.appended;
 }
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)
@@ -115,14 +97,14 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
-    snib__node_tick(e, now);
+    snib__link_tick(e, now);
 }
 
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__node_deadline(e), snib__clock_deadline(e)};
+                           snib__link_deadline(e), snib__clock_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -167,7 +149,8 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
-    snib__node_fail_ops(e, now);
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        snib__node_fail_ops(e, node, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -195,10 +178,8 @@ void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *ou
     for (const struct snib__op *op = e->live; op; op = op->live_next)
         out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited;
     out->memory = e->memory;
-    for (int link = 0; link < 2; link++) {
-        const struct snib__conn *conn = &e->node.links[link].conn;
-        out->memory += conn->out.cap + conn->ring_cap * sizeof *conn->ring;
-    }
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;
 }
 
 void snib__histogram_add(uint64_t *buckets, snib__time duration)

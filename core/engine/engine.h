@@ -8,7 +8,9 @@
  *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
  *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
  *
- * Links: a client has nodes, a node has two links, SNIB__COMMAND and SNIB__PUBSUB; link = node * 2 + which.
+ * Links: a client has nodes, which are servers, and a node has links, which are connections.  The driver goes
+ * through them with engine_links() and link_next(); none comes or goes but inside engine_tick(), engine_input(),
+ * engine_link_up() and engine_link_down(), and none goes before its wish to be closed was taken.
  */
 #ifndef SNIB__ENGINE_H
 #define SNIB__ENGINE_H
@@ -24,7 +26,10 @@ struct snib__gate; /* what this client knows of one lock name */
 struct snib__hold;
 struct snib__op;
 
-enum snib__link { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+struct snib__node; /* one server */
+struct snib__link; /* one connection to it */
+
+enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
 struct snib__config {
@@ -45,20 +50,26 @@ void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
 
+struct snib__link *snib__engine_links(const struct snib__engine *engine);
+struct snib__link *snib__link_next(const struct snib__link *link);
+int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* A pointer that the driver keeps with the link: its socket. */
+void *snib__link_carrier(const struct snib__link *link);
+void snib__link_set_carrier(struct snib__link *link, void *carrier);
+/* The first link of that kind to the only server there is. */
+struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
-int snib__engine_take_wish(struct snib__engine *engine, int link);
-void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
+int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
+void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error,
-                            snib__time now);
-void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n,
-                        snib__time now);
+void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now);
+void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
+                        size_t n, snib__time now);
 /* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
-struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
-/* Commands on a link whose reply has not come. */
-uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
-uint64_t
-snib__engine_appended(const struct snib__engine *engine); /* appended to the command link so far */
+struct snib__buf *snib__link_output(struct snib__link *link);
+uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
+uint64_t snib__link_appended(const struct snib__link *link);  /* commands so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -94,6 +105,8 @@ struct snib__op {
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
+    struct snib__node *node;                /* engine: of a question without a gate */
+    struct snib__link *link;                /* engine: on which its request is; NULL: on none yet */
     struct snib__hold *hold;
     snib__time started;
     uint64_t serial;     /* in order of start */
@@ -188,10 +201,12 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
-/* Whether a sync caller may read for it: one of its own commands is on the link. */
+/* Whether a sync caller may read for it: one of its own commands is on its way, or to be sent. */
 bool snib__op_in_flight(const struct snib__op *op);
+/* The link on which it is, or will be. */
+struct snib__link *snib__op_link(const struct snib__op *op);
 struct snib__resp;
-/* The reader of the command link, for texts of the reply that is being handled. */
+/* For texts of the reply that is being handled. */
 const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */

@@ -58,6 +58,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (!gate)
         return NULL;
     *gate = (struct snib__gate){.kind = snib__kind_of(kind),
+                                .node = e->home,
                                 .home = e->config.home,
                                 .hash = hash,
                                 .refs = 1,
@@ -406,7 +407,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     if (op->place == SNIB__PLACE_ASK) {
-        snib__node_forget(e, op);
+        snib__node_forget(snib__op_node(op), op);
         return true;
     }
     if (!hold)
@@ -438,9 +439,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
-    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
+    } else if (!snib__node_ready(gate->node) && !(hold->flags & SNIB__RESENT) &&
                hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
-        snib__node_forget(e, hold); /* it was never sent */
+        snib__node_forget(gate->node, hold); /* it was never sent */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);

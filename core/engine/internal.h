@@ -15,7 +15,8 @@
  * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
- * node.c      the links of a node: connect, back-off, sending, dispatch of replies
+ * node.c      one server: what is sent to it and what it answers, its identity
+ * link.c      one connection to it: connect, back-off, silence
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -83,7 +84,8 @@ struct snib__chan {           /* one subscription, for all gates that are woken 
     snib__time one_at;        /* when the last message 1 came */
     uint32_t hash;
     uint16_t len;
-    uint8_t state; /* enum snib__channel_state */
+    uint8_t state;           /* enum snib__channel_state */
+    struct snib__node *node; /* which tells about it */
     char text[];
 };
 
@@ -123,7 +125,8 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
-    void *home; /* the caller's, for all gates of the engine */
+    struct snib__node *node; /* the server of its name */
+    void *home;              /* the caller's, for all gates of the engine */
     union {
         struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
         struct snib__hold *peers;  /* others: all of ours, by peer_next */
@@ -161,6 +164,7 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
+    struct snib__node *node;  /* to which it was sent */
     int64_t lease_ms;         /* 0: only ask */
     int32_t kind;             /* of all of them */
     uint32_t n;
@@ -168,8 +172,12 @@ struct snib__batch {
     uint64_t numbers[SNIB__BATCH_MAX];
 };
 
-struct snib__endpoint { /* one link of a node */
+struct snib__link { /* one connection to a node */
     struct snib__conn conn;
+    struct snib__link *next; /* all of the engine */
+    struct snib__node *node;
+    void *carrier;       /* the driver's */
+    uint8_t kind;        /* enum snib__link_kind */
     bool wanted;         /* somebody needs it */
     bool connect;        /* wish */
     bool close;          /* wish */
@@ -201,8 +209,9 @@ struct snib__clock {
     bool refused; /* the server tells no time */
 };
 
-struct snib__node {
-    struct snib__endpoint links[2];
+struct snib__node { /* one server */
+    struct snib__node *next;
+    struct snib__link links[2]; /* by kind */
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
@@ -239,7 +248,10 @@ struct
 
 struct snib__engine {
     struct snib__config config;
-    struct snib__node node;
+    struct snib__node *nodes;
+    struct snib__node *home;       /* the one that serves every name */
+    struct snib__link *links;      /* of all nodes */
+    const struct snib__resp *resp; /* whose reply is being handled */
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
@@ -286,19 +298,40 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 int snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
+struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-void snib__node_forget(struct snib__engine *e, void *subject);
-bool snib__node_ready(const struct snib__engine *e);
-bool snib__node_silent(const struct snib__engine *e, snib__time now);
-void snib__node_want(struct snib__engine *e, int link, snib__time now);
-void snib__node_tick(struct snib__engine *e, snib__time now);
-snib__time snib__node_deadline(const struct snib__engine *e);
-snib__time snib__node_reply_timeout(const struct snib__engine *e);
-void snib__node_fail_ops(struct snib__engine *e, snib__time now);
+void snib__node_forget(struct snib__node *node, void *subject);
+struct snib__node *snib__node_new(struct snib__engine *e);
+void snib__node_free(struct snib__engine *e, struct snib__node *node);
+bool snib__node_ready(const struct snib__node *node);
+bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+                          bool was_ready, int32_t code, int os_error, snib__time now);
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                       snib__time now);
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+
+/* link.c */
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+                    int kind);
+void snib__link_want(struct snib__link *link, snib__time now);
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
+                      snib__time now);
+void snib__link_tick(struct snib__engine *e, snib__time now);
+snib__time snib__link_deadline(const struct snib__engine *e);
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
@@ -375,7 +408,7 @@ void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time 
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
                         bool again, snib__time now);
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
-void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
 void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
@@ -397,15 +430,16 @@ bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
-snib__time snib__chan_deadline(const struct snib__engine *e); /* of the silence of the link */
-bool snib__chan_silent(struct snib__engine *e, snib__time now);
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+/* of the silence of the link */
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
-bool snib__chan_needed(const struct snib__engine *e);
-void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now);
-void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now);
-void snib__chan_pubsub_down(struct snib__engine *e, snib__time now);
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 /* hold.c */
 snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
@@ -431,18 +465,19 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
-void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+                                snib__time now);
 
 /* clock.c */
 /* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
  * it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-void snib__clock_begin(struct snib__engine *e, snib__time now);
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__clock_tick(struct snib__engine *e, snib__time now);
 snib__time snib__clock_deadline(const struct snib__engine *e);
-void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
-                        uint32_t n, const struct snib__resp *resp, snib__time now);
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+                        const struct snib__value *reply, uint32_t n, snib__time now);
 /* The hold's lease began before the server's clock moved. */
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 

@@ -1,10 +1,8 @@
-/* node.c - the two links of a node: when to connect, what to send, whom a reply belongs to.
+/* node.c - one server: what is sent to it, what it answers, and what is known of it.
  *
  * The command link carries scripts, the pub/sub link subscriptions.  Commands that come while the
  * command link is not ready wait in `todo` and are encoded when they leave, so that the time before
  * the send is the true one.
- *
- * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
@@ -12,23 +10,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODE_BACKOFF_MIN (10 * SNIB__MS)
-#define NODE_BACKOFF_MAX (2000 * SNIB__MS)
-#define NODE_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
-
-bool snib__node_ready(const struct snib__engine *e)
+struct snib__node *snib__node_new(struct snib__engine *e)
 {
-    return e->node.links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
+    struct snib__node *node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->down_since = node->dull_since = SNIB__NEVER;
+    node->failure = SNIB_EUNREACHABLE;
+    for (int kind = 0; kind < 2; kind++)
+        if (snib__link_init(e, &node->links[kind], node, kind) < 0) {
+            snib__node_free(e, node);
+            return NULL;
+        }
+    node->next = e->nodes;
+    e->nodes = node;
+    e->memory += sizeof *node;
+    return node;
+}
+
+void snib__node_free(struct snib__engine *e, struct snib__node *node)
+{
+    struct snib__node **at = &e->nodes;
+    while (*at && *at != node)
+        at = &(*at)->next;
+    if (*at) {
+        *at = node->next;
+        e->memory -= sizeof *node;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        struct snib__link **link = &e->links;
+        while (*link && *link != &node->links[kind])
+            link = &(*link)->next;
+        if (*link)
+            *link = (*link)->next;
+        snib__conn_free(&node->links[kind].conn);
+    }
+    free(node->todo);
+    free(node);
+}
+
+static struct snib__conn *node_conn(struct snib__node *node)
+{
+    return &node->links[SNIB__COMMAND].conn;
+}
+
+bool snib__node_ready(const struct snib__node *node)
+{
+    return node->links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
+}
+
+bool snib__node_listens(const struct snib__node *node)
+{
+    return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
+}
+
+/* Its address, for people. */
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
+{
+    (void)node;
+    return snib__engine_where(e);
 }
 
 /* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
  * known now. */
-bool snib__node_silent(const struct snib__engine *e, snib__time now)
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    const struct snib__node *node = &e->node;
-    snib__time since = snib__node_ready(e) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
-                                           : node->down_since;
-    if (!snib__node_ready(e) && node->failed)
+    snib__time since = snib__node_ready(node) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
+                                              : node->down_since;
+    if (!snib__node_ready(node) && node->failed)
         return true;
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
 }
@@ -63,9 +112,9 @@ static void node_unwrite(struct snib__conn *conn, size_t size)
 
 /* Append the request's command, and before it its script if the connection has not loaded it.
  * Returns the script, or -1: nothing half-written leaves. */
-static int node_append(struct snib__engine *e, const struct snib__request *request, snib__time now)
+static int node_append(struct snib__engine *e, struct snib__conn *conn,
+                       const struct snib__request *request, snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     size_t size = snib__buf_size(&conn->out);
     int script = node_encode(e, request->kind, request->subject, &conn->out);
     if (script >= 0 && !snib__conn_loaded(conn, script)) {
@@ -80,12 +129,36 @@ static int node_append(struct snib__engine *e, const struct snib__request *reque
     return script;
 }
 
-static int node_write(struct snib__engine *e, struct snib__request *request, snib__time now)
+/* The operation that a request serves, or NULL. */
+static struct snib__op *node_op(const struct snib__request *request)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    const struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_ASK)
+        return request->subject;
+    return hold && request->kind != SNIB__REQ_RENEW && request->kind != SNIB__REQ_TIME ? hold->op
+                                                                                       : NULL;
+}
+
+/* Who waits for it reads on this link. */
+static void node_note_link(const struct snib__request *request, struct snib__link *link)
+{
+    struct snib__op *op = node_op(request);
+    if (op)
+        op->link = link;
+    if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
+        return;
+    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
+    if (wait && wait->incoming && wait->incoming->op)
+        wait->incoming->op->link = link;
+}
+
+static int node_write(struct snib__engine *e, struct snib__node *node,
+                      struct snib__request *request, snib__time now)
+{
+    struct snib__conn *conn = node_conn(node);
     size_t size = snib__buf_size(&conn->out);
     uint32_t before = conn->ring_count;
-    int script = node_append(e, request, now);
+    int script = node_append(e, conn, request, now);
     if (script == -1)
         return -1;
     request->sent_at = now;
@@ -97,6 +170,7 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
         conn->ring_count = before;
         return -1;
     }
+    node_note_link(request, &node->links[SNIB__COMMAND]);
     e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
     return 0;
 }
@@ -114,9 +188,8 @@ static void node_pack(struct snib__node *node)
     node->todo_first = node->todo_gaps = 0;
 }
 
-static int node_later(struct snib__engine *e, const struct snib__request *request)
+static int node_later(struct snib__node *node, const struct snib__request *request)
 {
-    struct snib__node *node = &e->node;
     if (node->todo_n == node->todo_cap)
         node_pack(node);
     if (node->todo_n == node->todo_cap) {
@@ -131,18 +204,31 @@ static int node_later(struct snib__engine *e, const struct snib__request *reques
     return 0;
 }
 
+/* Which node a request is for. */
+static struct snib__node *node_of(int kind, void *subject)
+{
+    if (kind == SNIB__REQ_ASK)
+        return snib__op_node(subject);
+    if (kind == SNIB__REQ_RENEW)
+        return ((struct snib__batch *)subject)->node;
+    if (kind == SNIB__REQ_TIME)
+        return subject;
+    return ((struct snib__hold *)subject)->gate->node;
+}
+
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
+    struct snib__node *node = node_of(kind, subject);
     struct snib__request request = {
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
-    if (snib__node_ready(e))
-        return node_write(e, &request, now);
+    if (snib__node_ready(node))
+        return node_write(e, node, &request, now);
     if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
         return -1; /* it is asked again when the link is ready */
-    if (node_later(e, &request) < 0)
+    if (node_later(node, &request) < 0)
         return -1;
-    snib__node_want(e, SNIB__COMMAND, now);
+    snib__node_want(e, node, now);
     return 0;
 }
 
@@ -171,10 +257,10 @@ static void node_unwait(struct snib__node *node, const void *subject)
 }
 
 /* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
-void snib__node_forget(struct snib__engine *e, void *subject)
+void snib__node_forget(struct snib__node *node, void *subject)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    node_unwait(&e->node, subject);
+    struct snib__conn *conn = node_conn(node);
+    node_unwait(node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
@@ -182,9 +268,8 @@ void snib__node_forget(struct snib__engine *e, void *subject)
     }
 }
 
-static void node_flush(struct snib__engine *e, snib__time now)
+static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    struct snib__node *node = &e->node;
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
     node->todo = NULL;
@@ -195,7 +280,7 @@ static void node_flush(struct snib__engine *e, snib__time now)
             continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
         bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
-        if (undo || node_write(e, &todo[i], now) < 0) {
+        if (undo || node_write(e, node, &todo[i], now) < 0) {
             if (todo[i].kind == SNIB__REQ_ASK)
                 snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
             else
@@ -205,49 +290,29 @@ static void node_flush(struct snib__engine *e, snib__time now)
     free(todo);
 }
 
-/* ---- the life of a link ---- */
+/* ---- coming and going ---- */
 
-void snib__node_want(struct snib__engine *e, int link, snib__time now)
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->wanted = true;
-    if (ep->conn.state != SNIB__CONN_DOWN || ep->connecting || ep->connect)
-        return;
-    if (ep->next_try > now + NODE_EAGER)
-        ep->next_try = now + NODE_EAGER;
-    ep->connect = ep->next_try <= now;
-    if (link == SNIB__COMMAND && e->node.down_since == SNIB__NEVER)
-        e->node.down_since = now;
+    struct snib__link *link = &node->links[SNIB__COMMAND];
+    (void)e;
+    bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
+    snib__link_want(link, now);
+    if (idle && node->down_since == SNIB__NEVER)
+        node->down_since = now;
 }
 
-int snib__engine_take_wish(struct snib__engine *e, int link)
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    if (ep->close) {
-        ep->close = false;
-        return SNIB__WISH_CLOSE;
-    }
-    if (ep->connect) {
-        ep->connect = false;
-        ep->connecting = true;
-        return SNIB__WISH_CONNECT;
-    }
-    return SNIB__WISH_NOTHING;
-}
-
-static bool node_needed(const struct snib__engine *e, int link)
-{
-    if (link == SNIB__COMMAND)
-        return e->node.todo_n > 0 || e->live || e->releasing || e->stats.held;
-    return snib__chan_needed(e);
+    return node->todo_n > 0 || e->live || e->releasing || e->stats.held;
 }
 
 /* Operations that cannot come to an end without the server end now. */
-void snib__node_fail_ops(struct snib__engine *e, snib__time now)
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        if (snib__outer_is(op->gate))
+        if (snib__outer_is(op->gate) || snib__op_node(op) != node)
             continue;
         int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
@@ -266,12 +331,15 @@ static bool node_hopeless(int32_t code, bool was_ready)
            code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, bool was_ready,
-                              int32_t code, int os_error, snib__time now)
+/* What had no answer is sent again, or ends; the operations' patience begins. */
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+                          bool was_ready, int32_t code, int os_error, snib__time now)
 {
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    struct snib__node *node = link->node;
+    struct snib__conn *conn = &link->conn;
     struct snib__request request;
+    snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
+                     os_error ? strerror(os_error) : snib_code_text(code));
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
@@ -283,6 +351,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, bool was
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
+        node_note_link(&request, NULL);
         if (request.kind == SNIB__REQ_TIME) {
             continue;
         } else if (request.kind == SNIB__REQ_RENEW) {
@@ -298,61 +367,16 @@ static void node_command_down(struct snib__engine *e, snib__time since, bool was
         }
     }
     if (node_hopeless(code, was_ready))
-        snib__node_fail_ops(e, now);
+        snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        snib__op_arm(e, op);
+        if (snib__op_node(op) == node)
+            snib__op_arm(e, op);
 }
 
-void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error,
-                            snib__time now)
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    if (ep->conn.failure) {
-        code = ep->conn.failure;
-        os_error = 0;
-    }
-    snib__time oldest = snib__conn_oldest(&ep->conn);
-    bool was_ready = ep->conn.state == SNIB__CONN_READY;
-    ep->connecting = false;
-    snib__conn_reset(&ep->conn);
-    ep->conn.failure = 0;
-    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
-    ep->next_try = now + ep->backoff / 2 +
-                   snib__engine_random(e, ep->backoff ? ep->backoff / 2 : NODE_BACKOFF_MIN);
-    ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
-                  : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
-                                                       : ep->backoff * 2;
-    if (link == SNIB__PUBSUB) {
-        snib__chan_pubsub_down(e, now);
-    } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
-                         os_error ? strerror(os_error) : snib_code_text(code));
-        node_command_down(e, oldest, was_ready, code, os_error, now);
-    }
-    ep->wanted = node_needed(e, link);
-    if (link == SNIB__COMMAND && !ep->wanted)
-        e->node.down_since = e->node.dull_since = SNIB__NEVER;
-}
-
-/* Close a link that cannot be trusted any more. */
-static void node_close(struct snib__engine *e, int link, int32_t code, snib__time now)
-{
-    e->node.links[link].close = true;
-    snib__engine_link_down(e, link, code, 0, now);
-}
-
-void snib__engine_link_up(struct snib__engine *e, int link, snib__time now)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->connecting = false;
-    if (snib__conn_begin(&ep->conn, &e->config.login, now) < 0)
-        node_close(e, link, SNIB_ENOMEM, now);
-}
-
-static void node_command_ready(struct snib__engine *e, snib__time now)
-{
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    struct snib__node *node = link->node;
+    const struct snib__conn *conn = &link->conn;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)
@@ -361,7 +385,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
-    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__engine_where(e));
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
@@ -369,58 +393,47 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
-    snib__clock_begin(e, now);
-    node_flush(e, now);
-    snib__watchdog_reconnected(e, other, now);
-    snib__wait_recheck_all(e, now);
+    snib__clock_begin(e, node, now);
+    node_flush(e, node, now);
+    snib__watchdog_reconnected(e, node, other, now);
+    snib__wait_recheck_all(e, node, now);
 }
 
 /* ---- replies ---- */
 
-static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
-{
-    return reply->type == SNIB__RESP_ERROR
-               ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
-               : 0;
-}
-
-/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
- * this connection (any more): it has done nothing, and the connection is of no use. */
-static bool node_disowns(const struct snib__conn *conn, const struct snib__value *reply)
-{
-    int32_t error = node_error(conn, reply);
-    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
-           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(conn->resp, reply)));
-}
-
 /* The request goes to whoever is found next, like one that was never sent. */
-static void node_disowned(struct snib__engine *e, const struct snib__request *request,
-                          int32_t error, const char *text, uint32_t n, snib__time now)
+static void node_disowned(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, int32_t error, const char *text,
+                          uint32_t n, snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    struct snib__conn *conn = &link->conn;
+    node_note_link(request, NULL);
     snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && request->kind != SNIB__REQ_TIME && node_later(e, request) < 0)
+    else if (request->subject && request->kind != SNIB__REQ_TIME &&
+             node_later(link->node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
-    node_close(e, SNIB__COMMAND, error, now);
+    snib__link_close(e, link, error, now);
 }
 
-static void node_answer(struct snib__engine *e, struct snib__request *request,
-                        const struct snib__value *reply, uint32_t n, snib__time now)
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    int32_t error = node_error(conn, reply);
+    struct snib__node *node = link->node;
+    struct snib__conn *conn = &link->conn;
+    int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
-    if (node_disowns(conn, reply)) {
-        node_disowned(e, request, error, text, reply->count, now);
+    if (snib__link_disowns(link, reply)) {
+        node_disowned(e, link, request, error, text, reply->count, now);
         return;
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
         conn->delifeq = conn->delex =
             false; /* a proxy knows less, or the user may not: by script */
-        if (node_write(e, request, now) == 0)
+        if (node_write(e, node, request, now) == 0)
             return;
     }
     if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
@@ -428,7 +441,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_load(conn, request->script, now) == 0 && request->subject &&
-            request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
+            request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -449,7 +462,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_TIME:
-        snib__clock_answer(e, request->sent_at, reply, n, conn->resp, now);
+        snib__clock_answer(e, node, request->sent_at, reply, n, now);
         break;
     default:
         if (error)
@@ -459,100 +472,13 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     }
 }
 
-/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
- * none: the pauses between attempts grow, and patience ends. */
-static void node_proven(struct snib__engine *e, int link)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->proven = true;
-    ep->backoff = 0;
-    if (link == SNIB__COMMAND)
-        e->node.dull_since = SNIB__NEVER;
-}
-
-void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
-                        snib__time now)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    struct snib__request request;
-    const struct snib__value *reply;
-    uint32_t reply_n;
-    int more;
-    if (ep->conn.state == SNIB__CONN_DOWN)
-        return;
-    if (snib__resp_feed(ep->conn.resp, bytes, n) < 0) {
-        node_close(e, link, SNIB_EPROTOCOL, now);
-        return;
-    }
-    do {
-        bool was_ready = ep->conn.state == SNIB__CONN_READY;
-        more = snib__conn_next(&ep->conn, &request, &reply, &reply_n);
-        if (more < 0) {
-            node_close(e, link, SNIB_EPROTOCOL, now);
-            return;
-        }
-        if (!was_ready && ep->conn.state == SNIB__CONN_READY) {
-            ep->proven = false;
-            e->stats.connects++;
-            if (link == SNIB__COMMAND)
-                node_command_ready(e, now);
-            else
-                snib__chan_pubsub_ready(e, now);
-        }
-        if (more && !ep->proven && !node_disowns(&ep->conn, reply))
-            node_proven(e, link);
-        if (more && link == SNIB__COMMAND)
-            node_answer(e, &request, reply, reply_n, now);
-        else if (more && node_disowns(&ep->conn, reply))
-            node_close(e, link, node_error(&ep->conn, reply), now);
-        else if (more)
-            snib__chan_pubsub(e, reply, reply_n, now);
-    } while (more && ep->conn.state != SNIB__CONN_DOWN);
-}
-
 /* ---- time ---- */
 
-snib__time snib__node_reply_timeout(const struct snib__engine *e)
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
+    if (!node->ever_ready) /* nothing is held yet that could be lost by patience */
         return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
     return share < e->config.reply_timeout ? share : e->config.reply_timeout;
-}
-
-void snib__node_tick(struct snib__engine *e, snib__time now)
-{
-    for (int link = 0; link < 2; link++) {
-        struct snib__endpoint *ep = &e->node.links[link];
-        snib__time oldest = snib__conn_oldest(&ep->conn);
-        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
-            oldest + snib__node_reply_timeout(e) <= now)
-            node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (link == SNIB__PUBSUB && snib__chan_silent(e, now))
-            node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
-            ep->next_try <= now)
-            ep->connect = true;
-    }
-}
-
-snib__time snib__node_deadline(const struct snib__engine *e)
-{
-    snib__time next = snib__chan_deadline(e);
-    for (int link = 0; link < 2; link++) {
-        const struct snib__endpoint *ep = &e->node.links[link];
-        snib__time at = SNIB__NEVER;
-        if (ep->connect || ep->close)
-            return 0; /* a wish is there to be taken */
-        if (ep->conn.state != SNIB__CONN_DOWN) {
-            at = snib__conn_oldest(&ep->conn);
-            if (at != SNIB__NEVER)
-                at += snib__node_reply_timeout(e);
-        } else if (ep->wanted && !ep->connecting) {
-            at = ep->next_try;
-        }
-        next = at < next ? at : next;
-    }
-    return next;
 }

@@ -145,8 +145,9 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         e->live->live_prev = op;
     e->live = op;
     e->live_n++;
-    if (!snib__node_ready(e)) /* before the operation is armed: patience counts from here */
-        snib__node_want(e, SNIB__COMMAND, now);
+    op->node = e->home;
+    if (!snib__node_ready(snib__op_node(op))) /* before it is armed: patience counts from here */
+        snib__node_want(e, snib__op_node(op), now);
     *out_code = SNIB_OK;
     return op;
 }
@@ -218,12 +219,19 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
     return op;
 }
 
+/* The server that is to answer it. */
+struct snib__node *snib__op_node(const struct snib__op *op)
+{
+    return op->gate ? op->gate->node : op->node;
+}
+
 /* The moment at which an operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    if (e->node.down_since == SNIB__NEVER || snib__outer_is(op->gate))
+    snib__time down_since = snib__op_node(op)->down_since;
+    if (down_since == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
-    snib__time from = op->started > e->node.down_since ? op->started : e->node.down_since;
+    snib__time from = op->started > down_since ? op->started : down_since;
     return from + e->config.patience;
 }
 
@@ -240,8 +248,9 @@ static bool op_unsure(const struct snib__op *op)
  * of wherever it is. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
-    const struct snib__node *node = &e->node;
-    if (snib__node_ready(e))
+    const struct snib__node *node = snib__op_node(op);
+    (void)e;
+    if (snib__node_ready(node))
         return SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
@@ -269,7 +278,7 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 {
     if (snib__outer_is(op->gate))
         return SNIB_TIMEDOUT;
-    if (snib__node_silent(e, now) || op->kind == SNIB__OP_PING)
+    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING)
         return snib__op_unreached(e, op);
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
@@ -302,6 +311,11 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 bool snib__op_in_flight(const struct snib__op *op)
 {
     return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
+}
+
+struct snib__link *snib__op_link(const struct snib__op *op)
+{
+    return op->link ? op->link : &snib__op_node(op)->links[SNIB__COMMAND];
 }
 
 void snib__op_event(const struct snib__op *op, snib_event *out)

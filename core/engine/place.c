@@ -36,7 +36,7 @@ static void place_say(struct snib__engine *e, const struct snib__hold *hold, con
     size_t n = gate->kind->channel(channel, e, gate, 0);
     channel[n++] = ':';
     n += snib__decimal(channel + n, (int64_t)hold->number);
-    snib__chan_say(e, verb, channel, n);
+    snib__chan_say(hold->gate->node, verb, channel, n);
 }
 
 static void place_listen(struct snib__engine *e, struct snib__hold *hold)
@@ -44,7 +44,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
     if (hold->flags & SNIB__LISTENS)
         return;
     hold->flags |= SNIB__LISTENS;
-    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+    if (snib__node_listens(hold->gate->node))
         place_say(e, hold, "SUBSCRIBE");
 }
 
@@ -62,7 +62,7 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
     if (!(hold->flags & SNIB__LISTENS))
         return;
     hold->flags &= (uint16_t)~SNIB__LISTENS;
-    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+    if (snib__node_listens(hold->gate->node))
         place_say(e, hold, "UNSUBSCRIBE");
 }
 
@@ -90,7 +90,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
 {
     for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
         next = op->next;
-        if (op->hold->phase == SNIB__PLACED && snib__node_ready(e))
+        if (op->hold->phase == SNIB__PLACED && snib__node_ready(gate->node))
             place_ask(e, op->hold, now);
     }
 }
@@ -236,7 +236,8 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_forget_hold(e, hold);
     } else if (behind) {
         place_queue(e, hold, now, now);
-    } else if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+    } else if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+               snib__op_arm(e, op) < 0) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
     } else {

@@ -118,7 +118,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         return NULL;
     op->hold = hold;
     op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
-    if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
+    if (!snib__node_ready(hold->gate->node) && snib__op_arm(e, op) < 0) {
         op->hold = NULL;
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;

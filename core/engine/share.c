@@ -80,7 +80,8 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         share_queue(e, op);
         return;
     }
-    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+    if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+        snib__op_arm(e, op) < 0) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);

@@ -68,7 +68,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     struct snib__hold *hold = op->hold;
     bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
-        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+            snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);
             snib__gate_forget_hold(e, hold);
             return;

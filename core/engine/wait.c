@@ -166,16 +166,18 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
-        snib__node_ready(e))
+        snib__node_ready(wait->gate->node))
         snib__gate_advance(e, wait->gate, now);
 }
 
 /* The command link is back: what was released meanwhile may not have been heard. */
-void snib__wait_recheck_all(struct snib__engine *e, snib__time now)
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
+            if (gate->node != node)
+                continue;
             if (gate->wait && gate->kind->discipline == SNIB__QUEUED)
                 snib__place_ask_all(e, gate, now);
             else if (gate->wait)
@@ -243,7 +245,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
                       bool foreign, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(e)) {
+    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(gate->node)) {
         snib__gate_advance(e, gate, now);
         return;
     }
@@ -258,7 +260,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
 {
     if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
-    if (!snib__node_ready(e)) {
+    if (!snib__node_ready(wait->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
         return;
     }

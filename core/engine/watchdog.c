@@ -24,7 +24,8 @@ static snib__time watchdog_sent(const struct snib__engine *e, const struct snib_
 
 static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct snib__hold *hold)
 {
-    return &e->node.renewals[hold->gate->kind->kind];
+    (void)e;
+    return &hold->gate->node->renewals[hold->gate->kind->kind];
 }
 
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
@@ -75,7 +76,7 @@ static snib__time watchdog_period(const struct snib__engine *e)
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
-    const struct snib__node *node = &e->node;
+    const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
@@ -90,24 +91,26 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
-    for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        const struct snib__renewals *list = &e->node.renewals[kind];
-        if (!list->head)
-            continue;
-        if (list->head->deadline < next)
-            next = list->head->deadline;
-        if (list->cursor && snib__node_ready(e)) {
-            snib__time due = watchdog_due(e, list);
-            next = due < next ? due : next;
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        for (int kind = 0; kind < SNIB__KINDS; kind++) {
+            const struct snib__renewals *list = &node->renewals[kind];
+            if (!list->head)
+                continue;
+            if (list->head->deadline < next)
+                next = list->head->deadline;
+            if (list->cursor && snib__node_ready(node)) {
+                snib__time due = watchdog_due(e, list);
+                next = due < next ? due : next;
+            }
         }
-    }
     return next;
 }
 
-static void watchdog_note_lateness(struct snib__engine *e, snib__time sent, snib__time now)
+static void watchdog_note_lateness(struct snib__engine *e, const struct snib__hold *hold,
+                                   snib__time now)
 {
-    snib__time due = sent + watchdog_period(e);
-    if (e->node.ready_since >= sent || now <= due)
+    snib__time sent = watchdog_sent(e, hold), due = sent + watchdog_period(e);
+    if (hold->gate->node->ready_since >= sent || now <= due)
         return;
     if ((now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
@@ -131,15 +134,16 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     if (!batch)
         return false;
     snib__time period = watchdog_period(e);
-    watchdog_note_lateness(e, watchdog_sent(e, list->cursor), now);
+    watchdog_note_lateness(e, list->cursor, now);
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     struct snib__hold *hold = list->cursor;
+    batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     uint32_t most = list->alone ? 1 : SNIB__BATCH_MAX, ids = 0;
     while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= e->node.ready_since && sent + period - period / 12 > now) ||
+        if ((sent >= hold->gate->node->ready_since && sent + period - period / 12 > now) ||
             (batch->n > 0 && ids > WATCHDOG_IDS_MAX))
             break;
         batch->holds[batch->n] = hold;
@@ -164,6 +168,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     if (!batch)
         return -1;
     batch->lease_ms = lease_ms;
+    batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     batch->holds[0] = hold;
     batch->numbers[0] = hold->number;
@@ -174,26 +179,32 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     return -1;
 }
 
+static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
+                          struct snib__renewals *list, snib__time now)
+{
+    while (list->head && list->head->deadline <= now)
+        snib__hold_over(e, list->head, now);
+    while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)
+        if (!watchdog_send(e, list, now)) {
+            list->retry = now + 10 * SNIB__MS;
+            break;
+        }
+    if (now >= list->retry)
+        list->alone = false;
+}
+
 void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
-    for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        struct snib__renewals *list = &e->node.renewals[kind];
-        while (list->head && list->head->deadline <= now)
-            snib__hold_over(e, list->head, now);
-        while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
-            if (!watchdog_send(e, list, now)) {
-                list->retry = now + 10 * SNIB__MS;
-                break;
-            }
-        if (now >= list->retry)
-            list->alone = false;
-    }
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        for (int kind = 0; kind < SNIB__KINDS; kind++)
+            watchdog_tick(e, node, &node->renewals[kind], now);
 }
 
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
 {
+    struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
-    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;
+    list->cursor = list->head;
     snib__batch_recycle(e, batch);
 }
 
@@ -227,7 +238,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        struct snib__renewals *list = &e->node.renewals[batch->kind];
+        struct snib__renewals *list = &batch->node->renewals[batch->kind];
         list->retry = now + e->config.lease / 20;
         /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
@@ -269,14 +280,17 @@ static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, 
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
  * one that was restarted, holds with a fixed lease are only asked for. */
-void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now)
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+                                snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        e->node.renewals[kind].cursor = e->node.renewals[kind].head;
-        e->node.renewals[kind].retry = 0;
+        node->renewals[kind].cursor = node->renewals[kind].head;
+        node->renewals[kind].retry = 0;
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            if (gate->node != node)
+                continue;
             for (struct snib__hold *hold = snib__gate_first(gate); hold;
                  hold = snib__gate_next(gate, hold))
                 watchdog_ask_fixed(e, hold, now);

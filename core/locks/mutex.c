@@ -25,7 +25,7 @@ size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
 static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__hold *hold)
 {
-    const char *run = engine->node.run_id[0] ? engine->node.run_id : "?";
+    const char *run = hold->gate->node->run_id[0] ? hold->gate->node->run_id : "?";
     if (snib__script_begin(out, SNIB__SCRIPT_QUORUM_ACQUIRE, 2, 6) < 0 ||
         snib__arg_name(out, hold->gate) < 0 ||
         snib__resp_arg(out, MUTEX_EPOCH, strlen(MUTEX_EPOCH)) < 0 ||

@@ -45,7 +45,7 @@ static int plain_command(struct snib__buf *out, const struct snib__engine *engin
 static int plain_release(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
-    const struct snib__conn *conn = &engine->node.links[SNIB__COMMAND].conn;
+    const struct snib__conn *conn = &hold->gate->node->links[SNIB__COMMAND].conn;
     if (conn->delifeq || conn->delex)
         return plain_command(out, engine, hold, conn->delifeq);
     if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_RELEASE, 1, 3) < 0 ||

@@ -41,16 +41,19 @@ static int inside[SHARED];
 
 static void check_driver(const struct snib__driver *driver, bool asleep)
 {
-    for (int link = 0; link < 2; link++)
-        if (driver->socks[link] && driver->socks[link]->dead)
+    for (const struct snib__link *link = snib__engine_links(driver->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *carrier = snib__link_carrier(link);
+        if (carrier && carrier->dead)
             world_fail("a dropped socket is still in its place");
-    struct snib__sock *sock = snib__driver_command(driver);
+    }
+    const struct snib__link *command = snib__engine_link(driver->engine, SNIB__COMMAND);
+    struct snib__sock *sock = snib__driver_command(command);
     if (!sock || !asleep || driver->stop)
         return;
     if (driver->wake_raised)
         world_fail("the thread is said to be called, and sleeps");
-    if (sock->reader == SNIB__READER_NOBODY &&
-        snib__engine_in_flight(driver->engine, SNIB__COMMAND) > 0)
+    if (sock->reader == SNIB__READER_NOBODY && snib__link_in_flight(command) > 0)
         world_fail("answers are to come, nobody reads and nobody was called");
     if (sock->reader == SNIB__READER_TRANSIT)
         world_fail("the role is on its way to one who sleeps");
@@ -541,7 +544,8 @@ static void kept_from_waking(void *argument)
 static bool reads(void *on)
 {
     int *reader = on;
-    const struct snib__sock *sock = snib__driver_command(drivers[0]);
+    const struct snib__sock *sock =
+        snib__driver_command(snib__engine_link(drivers[0]->engine, SNIB__COMMAND));
     return sock && sock->reader == *reader;
 }
 

@@ -139,13 +139,15 @@ static void finish_connect(struct world_peer *peer, int link)
     }
     peer_enter(peer);
     if (node->dead || world.now < node->refuse_until || pipe == world.pipes + WORLD_PIPES) {
-        snib__engine_link_down(peer->client.driver.engine, link, SNIB_EUNREACHABLE, ECONNREFUSED,
-                               world.now);
+        snib__engine_link_down(peer->client.driver.engine,
+                               snib__engine_link(peer->client.driver.engine, link),
+                               SNIB_EUNREACHABLE, ECONNREFUSED, world.now);
     } else {
         *pipe = (struct world_pipe){.used = true, .client = peer, .link = link, .node = peer->node};
         pipe->server = model_connect(node->model);
         end->pipe = pipe;
-        snib__engine_link_up(peer->client.driver.engine, link, world.now);
+        snib__engine_link_up(peer->client.driver.engine,
+                             snib__engine_link(peer->client.driver.engine, link), world.now);
     }
     peer_leave(peer);
 }
@@ -251,10 +253,13 @@ static void arrive_at_client(struct world_pipe *pipe)
         pipe->client = NULL;
         push_end(&pipe->to_server);
         settle(pipe);
-        snib__engine_link_down(peer->client.driver.engine, link, SNIB_EUNREACHABLE, ECONNRESET,
-                               world.now);
+        snib__engine_link_down(peer->client.driver.engine,
+                               snib__engine_link(peer->client.driver.engine, link),
+                               SNIB_EUNREACHABLE, ECONNRESET, world.now);
     } else {
-        snib__engine_input(peer->client.driver.engine, link, chunk->bytes, chunk->n, world.now);
+        snib__engine_input(peer->client.driver.engine,
+                           snib__engine_link(peer->client.driver.engine, link), chunk->bytes,
+                           chunk->n, world.now);
     }
     peer_leave(peer);
     free(chunk);

@@ -80,8 +80,8 @@ static bool send_all(struct world_peer *peer)
     struct snib__engine *engine = peer->client.driver.engine;
     bool more = false;
     for (int link = 0; link < 2; link++) {
-        int wish = snib__engine_take_wish(engine, link);
-        struct snib__buf *out = snib__engine_output(engine, link);
+        int wish = snib__engine_take_wish(engine, snib__engine_link(engine, link));
+        struct snib__buf *out = snib__link_output(snib__engine_link(engine, link));
         size_t n = snib__buf_size(out);
         if (wish == SNIB__WISH_CLOSE) {
             net_close(peer, link);

@@ -151,8 +151,8 @@ static void finish_connect(struct sim_process *process, int link)
         pipe++;
     }
     if (sim.now < sim.refuse_until || pipe == sim.pipes + SIM_PIPES) {
-        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNREFUSED,
-                               sim_clock(process));
+        snib__engine_link_down(process->engine, snib__engine_link(process->engine, link),
+                               SNIB_EUNREACHABLE, ECONNREFUSED, sim_clock(process));
         return;
     }
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
@@ -163,7 +163,8 @@ static void finish_connect(struct sim_process *process, int link)
     end->pipe = pipe;
     process->connects++;
     sim_trace("%u/%d connected", process->id, link);
-    snib__engine_link_up(process->engine, link, sim_clock(process));
+    snib__engine_link_up(process->engine, snib__engine_link(process->engine, link),
+                         sim_clock(process));
 }
 
 void net_close(struct sim_process *process, int link)
@@ -318,10 +319,11 @@ static void arrive_at_client(struct sim_pipe *pipe)
         pipe->spared |= (sim.server_faults & NO_KILL) != 0;
         push_end(&pipe->to_server);
         settle(pipe);
-        snib__engine_link_down(process->engine, link, SNIB_EUNREACHABLE, ECONNRESET,
-                               sim_clock(process));
+        snib__engine_link_down(process->engine, snib__engine_link(process->engine, link),
+                               SNIB_EUNREACHABLE, ECONNRESET, sim_clock(process));
     } else {
-        snib__engine_input(process->engine, link, chunk->bytes, chunk->n, sim_clock(process));
+        snib__engine_input(process->engine, snib__engine_link(process->engine, link), chunk->bytes,
+                           chunk->n, sim_clock(process));
     }
     free(chunk);
     process_go_on(process);

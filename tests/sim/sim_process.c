@@ -291,13 +291,14 @@ static void pump(struct sim_process *process, bool may_stop)
     while (more && !(may_stop && stops_here(process))) {
         more = false;
         for (int link = 0; link < 2; link++) {
-            int wish = snib__engine_take_wish(process->engine, link);
+            int wish =
+                snib__engine_take_wish(process->engine, snib__engine_link(process->engine, link));
             if (wish == SNIB__WISH_CLOSE) {
                 net_close(process, link);
             } else if (wish == SNIB__WISH_CONNECT) {
                 net_connect(process, link);
             }
-            struct snib__buf *out = snib__engine_output(process->engine, link);
+            struct snib__buf *out = snib__link_output(snib__engine_link(process->engine, link));
             size_t n = snib__buf_size(out);
             if (n > 0) {
                 if (link == SNIB__COMMAND) {

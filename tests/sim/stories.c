@@ -142,14 +142,14 @@ static bool pump(struct actor *actor)
 {
     bool busy = false;
     for (int link = 0; link < (actor->deaf ? 1 : 2); link++) {
-        int wish = snib__engine_take_wish(actor->engine, link);
+        int wish = snib__engine_take_wish(actor->engine, snib__engine_link(actor->engine, link));
         if (wish == SNIB__WISH_CLOSE) {
             cut(actor, link);
         } else if (wish == SNIB__WISH_CONNECT) {
             actor->links[link] = model_connect(server);
-            snib__engine_link_up(actor->engine, link, now);
+            snib__engine_link_up(actor->engine, snib__engine_link(actor->engine, link), now);
         }
-        struct snib__buf *out = snib__engine_output(actor->engine, link);
+        struct snib__buf *out = snib__link_output(snib__engine_link(actor->engine, link));
         size_t n = snib__buf_size(out);
         if (n > 0 && actor->links[link] != 0) {
             model_input(server, actor->links[link], out->data + out->head, n);
@@ -158,7 +158,8 @@ static bool pump(struct actor *actor)
         const char *bytes;
         size_t got = actor->links[link] == 0 ? 0 : model_output(server, actor->links[link], &bytes);
         if (got > 0) {
-            snib__engine_input(actor->engine, link, bytes, got, now);
+            snib__engine_input(actor->engine, snib__engine_link(actor->engine, link), bytes, got,
+                               now);
         }
         busy |= wish != SNIB__WISH_NOTHING || n > 0 || got > 0;
     }
@@ -252,11 +253,12 @@ static void cancel(struct waiter *waiter)
 /* What a stopped process has sent for its locks is executed, but its connection ends before any answer. */
 static void lose_answers(struct actor *actor)
 {
-    struct snib__buf *out = snib__engine_output(actor->engine, SNIB__COMMAND);
+    struct snib__buf *out = snib__link_output(snib__engine_link(actor->engine, SNIB__COMMAND));
     model_input(server, actor->links[SNIB__COMMAND], out->data + out->head, snib__buf_size(out));
     snib__buf_consume(out, snib__buf_size(out));
     cut(actor, SNIB__COMMAND);
-    snib__engine_link_down(actor->engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+    snib__engine_link_down(actor->engine, snib__engine_link(actor->engine, SNIB__COMMAND),
+                           SNIB_EUNREACHABLE, 0, now);
 }
 
 /* A stopped process reads its messages, and no more. */
@@ -265,7 +267,8 @@ static void hear(struct actor *actor)
     const char *bytes;
     size_t n = model_output(server, actor->links[SNIB__PUBSUB], &bytes);
     expect(n > 0, "there is no message");
-    snib__engine_input(actor->engine, SNIB__PUBSUB, bytes, n, now);
+    snib__engine_input(actor->engine, snib__engine_link(actor->engine, SNIB__PUBSUB), bytes, n,
+                       now);
 }
 
 static bool there_is(const char *name)
@@ -785,7 +788,8 @@ static void many_holds(void)
                i, snib_reason_text(snib__hold_reason(hold, now)));
     }
     cut(holder, SNIB__COMMAND); /* nobody knows which batches were executed */
-    snib__engine_link_down(holder->engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+    snib__engine_link_down(holder->engine, snib__engine_link(holder->engine, SNIB__COMMAND),
+                           SNIB_EUNREACHABLE, 0, now);
     run_for(LEASE);
     for (int i = 0; i < MANY; i++) {
         int state = snib__hold_state(holder->engine, first[i].hold, now);

@@ -107,13 +107,13 @@ static void set_while_held(void **state)
     struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
     struct snib__hold *other = granted(engine, gate(engine, SNIB_MUTEX, "f"), &fixed);
     int32_t level;
-    engine->node.clock.refused = false;
+    engine->home->clock.refused = false;
     server_error_ns = 0;
     while (now < START + 40 * SECOND)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 0);
     server_error_ns = 5 * SECOND;
-    while (!engine->node.moved_at) {
+    while (!engine->home->moved_at) {
         assert_true(now < START + 60 * SECOND);
         go_on(engine);
     }
@@ -144,7 +144,7 @@ static void not_told(void **state)
     const struct snib__acquire renewed = {.wait = SNIB__NEVER};
     struct snib__engine *engine = begin();
     granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
-    engine->node.clock.refused = false;
+    engine->home->clock.refused = false;
     assert_true(snib__clock_deadline(engine) < now + 11 * SECOND);
     now = snib__clock_deadline(engine);
     snib__clock_tick(engine, now);
@@ -157,7 +157,7 @@ static void not_told(void **state)
     engine = begin();
     struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
     int32_t code;
-    engine->node.clock.refused = false;
+    engine->home->clock.refused = false;
     snib__engine_release(engine, hold, now, &code);
     answer_own(engine);
     answer(engine, ":1\r\n");

@@ -103,7 +103,8 @@ static void never_connected(struct snib__engine *engine, const struct snib__op *
         await_connect(engine);
         if (op->done)
             break;
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CONNECT);
         cut_link(engine);
         now += 100 * SNIB__MS;
         snib__engine_tick(engine, now);
@@ -115,7 +116,7 @@ static int sent_again(struct snib__engine *engine)
 {
     for (int step = 0; step < 40;
          step++) { /* a release that was refused is tried again after a pause */
-        if (engine->node.links[SNIB__COMMAND].connect) {
+        if (engine->home->links[SNIB__COMMAND].connect) {
             connect_link(engine);
         }
         answer_own(engine);
@@ -264,7 +265,7 @@ static void restart_asks_for_fixed_leases(void **state)
         answer(engine, "$-1\r\n");
         struct snib__hold *hold = acquired(engine, op);
         if (restarted)
-            strcpy(engine->node.run_id, "another");
+            strcpy(engine->home->run_id, "another");
         cut_link(engine);
         assert_int_equal(sent_again(engine), restarted);
         if (restarted) {

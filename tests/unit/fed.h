@@ -38,7 +38,7 @@ static inline struct snib__engine *begin(void)
 
 static inline struct snib__conn *conn_of(struct snib__engine *engine)
 {
-    return &engine->node.links[SNIB__COMMAND].conn;
+    return &engine->home->links[SNIB__COMMAND].conn;
 }
 
 /* ---- The other side of the command link ---------------------------------------------------------- */
@@ -57,7 +57,7 @@ static inline void answer(struct snib__engine *engine, const char *reply)
                        : request->kind == CONN_INFO ? "$12\r\nrun_id:abc\r\n\r\n"
                        : request->kind < 0          ? "+OK\r\n"
                                                     : reply;
-    snib__engine_input(engine, SNIB__COMMAND, text, strlen(text), now);
+    snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), text, strlen(text), now);
 }
 
 static inline uint32_t ready(struct snib__engine *engine)
@@ -75,17 +75,18 @@ static inline void answer_own(struct snib__engine *engine)
 
 static inline void connect_link(struct snib__engine *engine)
 {
-    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
-    snib__engine_link_up(engine, SNIB__COMMAND, now);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
     answer_own(engine);
     assert_true(ready(engine));
-    engine->node.clock.refused = true; /* nobody asks for the time but clock.c */
+    engine->home->clock.refused = true; /* nobody asks for the time but clock.c */
 }
 
 /* Go on until the command link is to be connected. */
 static inline void await_connect(struct snib__engine *engine)
 {
-    for (int step = 0; !engine->node.links[SNIB__COMMAND].connect; step++) {
+    for (int step = 0; !engine->home->links[SNIB__COMMAND].connect; step++) {
         assert_true(step < 1000);
         snib__time next = snib__engine_deadline(engine);
         now = next > now ? next : now + SNIB__MS; /* the other link's wish may stand */
@@ -95,7 +96,8 @@ static inline void await_connect(struct snib__engine *engine)
 
 static inline void cut_link(struct snib__engine *engine)
 {
-    snib__engine_link_down(engine, SNIB__COMMAND, SNIB_EUNREACHABLE, 0, now);
+    snib__engine_link_down(engine, snib__engine_link(engine, SNIB__COMMAND), SNIB_EUNREACHABLE, 0,
+                           now);
 }
 
 /* The number of requests of the engine that are on their way. */

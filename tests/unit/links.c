@@ -92,7 +92,8 @@ static void node_that_is_no_master_is_left(void **state)
         answer(engine, disowned[i]);
         assert_false(op->done);
         assert_int_equal(conn_of(engine)->state, SNIB__CONN_DOWN);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
         await_connect(engine);
         connect_link(engine);
         answer_own(engine);
@@ -103,7 +104,8 @@ static void node_that_is_no_master_is_left(void **state)
         answer_own(engine);
         answer(engine, disowned[i]);
         assert_false(op->done);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
         await_connect(engine);
         connect_link(engine);
         answer_own(engine);
@@ -125,9 +127,11 @@ static void refused_load_leaves_no_doubt(void **state)
         const struct snib__conn *conn = conn_of(engine);
         assert_int_equal(conn->ring[conn->ring_head].kind, CONN_LOAD);
         for (int j = 0; j < 2; j++)
-            snib__engine_input(engine, SNIB__COMMAND, disowned[i], strlen(disowned[i]), now);
+            snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), disowned[i],
+                               strlen(disowned[i]), now);
         assert_false(op->done);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
         await_connect(engine);
         connect_link(engine);
         answer_own(engine);
@@ -146,12 +150,15 @@ static void refused_login_ends_what_waits(void **state)
     connect_link(engine);
     answer(engine, disowned[4]);
     assert_false(op->done);
-    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CLOSE);
     await_connect(engine);
-    assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
-    snib__engine_link_up(engine, SNIB__COMMAND, now);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
     const char *refusal = "-WRONGPASS invalid username-password pair\r\n";
-    snib__engine_input(engine, SNIB__COMMAND, refusal, strlen(refusal), now);
+    snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), refusal, strlen(refusal),
+                       now);
     ended(engine, op, SNIB_EAUTH);
     snib__engine_free(engine);
 }
@@ -170,18 +177,21 @@ static void replica_does_not_take_holds(void **state)
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     for (int attempts = 0; now < deadline - SECOND; attempts++) {
         assert_true(attempts < 100);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CLOSE);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
         await_connect(engine);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__COMMAND), SNIB__WISH_CONNECT);
-        snib__engine_link_up(engine, SNIB__COMMAND, now);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CONNECT);
+        snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
         const char *replica =
             "+OK\r\n+PONG\r\n:18\r\n$0\r\n\r\n$0\r\n\r\n$12\r\nrole:slave\r\n\r\n";
-        snib__engine_input(engine, SNIB__COMMAND, replica, strlen(replica), now);
+        snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), replica,
+                           strlen(replica), now);
         assert_false(ready(engine));
         if (now < deadline)
             assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     }
-    snib__engine_take_wish(engine, SNIB__COMMAND);
+    snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND));
     snib__engine_tick(engine, deadline);
     assert_int_equal(hold->reason, SNIB_REASON_UNREACHABLE);
     snib__engine_free(engine);
@@ -196,10 +206,11 @@ static void refusals_are_no_signs_of_life(void **state)
     int connections = 0;
     while (!op->done) {
         assert_true(connections++ < 50);
-        if (snib__engine_take_wish(engine, SNIB__COMMAND) == SNIB__WISH_CLOSE)
+        if (snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)) ==
+            SNIB__WISH_CLOSE)
             await_connect(engine);
         else
-            engine->node.links[SNIB__COMMAND].connect = true;
+            engine->home->links[SNIB__COMMAND].connect = true;
         if (op->done)
             break;
         connect_link(engine);
@@ -225,7 +236,7 @@ static void forgotten_script_is_no_refusal(void **state)
     answer_own(engine);
     assert_int_equal(on_the_way(engine), 1);
     answer(engine, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
-    assert_false(engine->node.renewals[SNIB_MUTEX].alone);
+    assert_false(engine->home->renewals[SNIB_MUTEX].alone);
     answer_own(engine); /* it is loaded again */
     pass(engine, now + 3 * SECOND);
     answer_own(engine);
@@ -264,7 +275,7 @@ static void refused_command_is_not_asked_again(void **state)
 
 static void say_on_pubsub(struct snib__engine *engine, const char *text)
 {
-    snib__engine_input(engine, SNIB__PUBSUB, text, strlen(text), now);
+    snib__engine_input(engine, snib__engine_link(engine, SNIB__PUBSUB), text, strlen(text), now);
 }
 
 /* A waiter of "m", asleep, whose subscription is asked for. */
@@ -275,10 +286,11 @@ static struct snib__engine *with_waiter(void)
     connect_link(engine);
     answer_own(engine);
     answer(engine, ":86400000\r\n"); /* held by somebody else, for a day */
-    assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CONNECT);
-    snib__engine_link_up(engine, SNIB__PUBSUB, now);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__PUBSUB), now);
     say_on_pubsub(engine, "+OK\r\n+PONG\r\n");
-    assert_int_equal(engine->node.links[SNIB__PUBSUB].owed, 1);
+    assert_int_equal(engine->home->links[SNIB__PUBSUB].owed, 1);
     return engine;
 }
 
@@ -301,10 +313,11 @@ static void subscription_is_owed_an_answer(void **state)
     (void)state;
     struct snib__engine *engine = with_waiter();
     pass_waiting(engine, now + 3 * SECOND - 50 * SNIB__MS);
-    assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
+    assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
     pass_waiting(engine, now + 100 * SNIB__MS);
-    assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
-    assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CLOSE);
+    assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                     SNIB__WISH_CLOSE);
     snib__engine_free(engine);
 }
 
@@ -316,7 +329,7 @@ static void idle_subscription_is_pinged(void **state)
                                         "-NOPERM no ping for you\r\n", NULL};
     for (size_t i = 0; i < sizeof pongs / sizeof *pongs; i++) {
         struct snib__engine *engine = with_waiter();
-        const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+        const struct snib__link *link = &engine->home->links[SNIB__PUBSUB];
         say_on_pubsub(engine, subscribed);
         assert_int_equal(link->owed, 0);
         pass_waiting(engine, now + 3 * SECOND + 50 * SNIB__MS);
@@ -341,10 +354,12 @@ static void disowned_subscription_is_renewed(void **state)
         struct snib__engine *engine = with_waiter();
         say_on_pubsub(engine, disowned[i]);
         assert_int_equal(engine->stats.polling, 0);
-        assert_int_equal(engine->node.links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CLOSE);
+        assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                         SNIB__WISH_CLOSE);
         pass_waiting(engine, now + SECOND);
-        assert_int_equal(snib__engine_take_wish(engine, SNIB__PUBSUB), SNIB__WISH_CONNECT);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                         SNIB__WISH_CONNECT);
         snib__engine_free(engine);
     }
 }
@@ -354,7 +369,7 @@ static void forgotten_link_is_left_alone(void **state)
 {
     (void)state;
     struct snib__engine *engine = with_waiter();
-    const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+    const struct snib__link *link = &engine->home->links[SNIB__PUBSUB];
     say_on_pubsub(engine, subscribed);
     snib__engine_cancel(engine, snib__engine_live(engine), now);
     pass_waiting(engine, now + SECOND);
@@ -372,7 +387,7 @@ static void subscriptions_are_bounded(void **state)
 {
     (void)state;
     struct snib__engine *engine = with_waiter();
-    const struct snib__endpoint *link = &engine->node.links[SNIB__PUBSUB];
+    const struct snib__link *link = &engine->home->links[SNIB__PUBSUB];
     for (int i = 0; i < 20000; i++) {
         char name[32];
         snprintf(name, sizeof name, "name %d", i);

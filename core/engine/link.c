@@ -1,0 +1,266 @@
+/* link.c - one connection to a node: when to connect, what ends it, whom its replies go to.
+ *
+ *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
+ *      ^----------------- link_down, or closed by us: silence, nonsense, a refusal -----'
+ *
+ * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
+ */
+#include "engine/internal.h"
+
+#include <string.h>
+
+#define LINK_BACKOFF_MIN (10 * SNIB__MS)
+#define LINK_BACKOFF_MAX (2000 * SNIB__MS)
+#define LINK_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
+
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+                    int kind)
+{
+    struct snib__link **at = &e->links;
+    if (snib__conn_init(&link->conn, kind == SNIB__PUBSUB) < 0)
+        return -1;
+    link->node = node;
+    link->kind = (uint8_t)kind;
+    while (*at)
+        at = &(*at)->next;
+    *at = link;
+    return 0;
+}
+
+/* ---- for the driver ---- */
+
+struct snib__link *snib__engine_links(const struct snib__engine *e)
+{
+    return e->links;
+}
+
+struct snib__link *snib__link_next(const struct snib__link *link)
+{
+    return link->next;
+}
+
+int snib__link_kind(const struct snib__link *link)
+{
+    return link->kind;
+}
+
+void *snib__link_carrier(const struct snib__link *link)
+{
+    return link->carrier;
+}
+
+void snib__link_set_carrier(struct snib__link *link, void *carrier)
+{
+    link->carrier = carrier;
+}
+
+struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
+{
+    return &e->home->links[kind];
+}
+
+struct snib__buf *snib__link_output(struct snib__link *link)
+{
+    return &link->conn.out;
+}
+
+uint32_t snib__link_in_flight(const struct snib__link *link)
+{
+    return link->conn.ring_count;
+}
+
+uint64_t snib__link_appended(const struct snib__link *link)
+{
+    return link->conn.appended;
+}
+
+int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
+{
+    (void)e;
+    if (link->close) {
+        link->close = false;
+        return SNIB__WISH_CLOSE;
+    }
+    if (link->connect) {
+        link->connect = false;
+        link->connecting = true;
+        return SNIB__WISH_CONNECT;
+    }
+    return SNIB__WISH_NOTHING;
+}
+
+/* ---- its life ---- */
+
+void snib__link_want(struct snib__link *link, snib__time now)
+{
+    link->wanted = true;
+    if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
+        return;
+    if (link->next_try > now + LINK_EAGER)
+        link->next_try = now + LINK_EAGER;
+    link->connect = link->next_try <= now;
+}
+
+void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link->connecting = false;
+    if (snib__conn_begin(&link->conn, &e->config.login, now) < 0)
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+}
+
+static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link->proven = false;
+    e->stats.connects++;
+    if (link->kind == SNIB__COMMAND)
+        snib__node_link_ready(e, link, now);
+    else
+        snib__chan_pubsub_ready(e, link->node, now);
+}
+
+void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now)
+{
+    if (link->conn.failure) {
+        code = link->conn.failure;
+        os_error = 0;
+    }
+    snib__time oldest = snib__conn_oldest(&link->conn);
+    bool was_ready = link->conn.state == SNIB__CONN_READY;
+    link->connecting = false;
+    snib__conn_reset(&link->conn);
+    link->conn.failure = 0;
+    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    link->next_try = now + link->backoff / 2 +
+                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
+    link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
+                    : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
+                                                           : link->backoff * 2;
+    if (link->kind == SNIB__PUBSUB) {
+        snib__chan_pubsub_down(e, link->node, now);
+        link->wanted = snib__chan_needed(e, link->node);
+    } else {
+        snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
+        link->wanted = snib__node_needed(e, link->node);
+        if (!link->wanted)
+            link->node->down_since = link->node->dull_since = SNIB__NEVER;
+    }
+}
+
+/* Close a link that cannot be trusted any more. */
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+{
+    link->close = true;
+    snib__engine_link_down(e, link, code, 0, now);
+}
+
+/* ---- replies ---- */
+
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
+{
+    return reply->type == SNIB__RESP_ERROR
+               ? snib__conn_classify(snib__resp_text(link->conn.resp, reply), reply->count)
+               : 0;
+}
+
+/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
+ * this connection (any more): it has done nothing, and the connection is of no use. */
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
+{
+    int32_t error = snib__link_error(link, reply);
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
+           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(link->conn.resp, reply)));
+}
+
+/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
+ * none: the pauses between attempts grow, and patience ends. */
+static void link_proven(struct snib__link *link)
+{
+    link->proven = true;
+    link->backoff = 0;
+    if (link->kind == SNIB__COMMAND)
+        link->node->dull_since = SNIB__NEVER;
+}
+
+static void link_answer(struct snib__engine *e, struct snib__link *link,
+                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                        snib__time now)
+{
+    bool disowns = snib__link_disowns(link, reply);
+    if (!link->proven && !disowns)
+        link_proven(link);
+    e->resp = link->conn.resp;
+    if (link->kind == SNIB__COMMAND)
+        snib__node_answer(e, link, request, reply, n, now);
+    else if (disowns)
+        snib__link_close(e, link, snib__link_error(link, reply), now);
+    else
+        snib__chan_pubsub(e, link, reply, n, now);
+}
+
+void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
+                        size_t n, snib__time now)
+{
+    struct snib__request request;
+    const struct snib__value *reply;
+    uint32_t reply_n;
+    int more;
+    if (link->conn.state == SNIB__CONN_DOWN)
+        return;
+    if (snib__resp_feed(link->conn.resp, bytes, n) < 0) {
+        snib__link_close(e, link, SNIB_EPROTOCOL, now);
+        return;
+    }
+    do {
+        bool was_ready = link->conn.state == SNIB__CONN_READY;
+        more = snib__conn_next(&link->conn, &request, &reply, &reply_n);
+        if (more < 0) {
+            snib__link_close(e, link, SNIB_EPROTOCOL, now);
+            return;
+        }
+        if (!was_ready && link->conn.state == SNIB__CONN_READY)
+            link_ready(e, link, now);
+        if (more)
+            link_answer(e, link, &request, reply, reply_n, now);
+    } while (more && link->conn.state != SNIB__CONN_DOWN);
+}
+
+/* ---- time ---- */
+
+/* When a reply that is owed is overdue. */
+static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
+{
+    snib__time oldest = snib__conn_oldest(&link->conn);
+    return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
+               ? SNIB__NEVER
+               : oldest + snib__node_reply_timeout(e, link->node);
+}
+
+void snib__link_tick(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__link *link = e->links; link; link = link->next) {
+        if (link_overdue(e, link) <= now)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
+            link->next_try <= now)
+            link->connect = true;
+    }
+}
+
+snib__time snib__link_deadline(const struct snib__engine *e)
+{
+    snib__time next = SNIB__NEVER;
+    for (const struct snib__link *link = e->links; link; link = link->next) {
+        if (link->connect || link->close)
+            return 0; /* a wish is there to be taken */
+        snib__time at = link_overdue(e, link);
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting)
+            at = link->next_try;
+        if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
+            at = snib__chan_deadline(e, link);
+        next = at < next ? at : next;
+    }
+    return next;
+}
