@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2decb4f4cdcef849"
+#define SNIB_BUILD_ID "031c8444547b2f15"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -877,15 +877,15 @@ int snib__fork_init(void);
 
 /* driver.h - threads, sockets and the clock under one engine.
  *
- * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads the
- * command link has the reader's role:
+ * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
+ * command link has its reader's role:
  *
  *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
  *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
  *
  * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
- * once leave in few writes.  The background thread connects, watches the pub/sub link and the timers,
- * and reads the command link only while asynchronous work is in flight and no caller reads.
+ * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
+ * and reads a command link only while asynchronous work is in flight and no caller reads.
  *
  * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
  * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
@@ -1308,6 +1308,8 @@ struct snib__sock {
     struct snib__op *nominee; /* in transit to it */
     snib__time nominated_at;
     bool writing;
+    bool watched;             /* the background thread sleeps until it takes more */
+    uint64_t taken;           /* commands taken from the engine so far */
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
@@ -1341,7 +1343,9 @@ void snib__sock_unuse(struct snib__sock *sock); /* users-- */
  *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
  *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
  *
- * Links: a client has nodes, a node has two links, SNIB__COMMAND and SNIB__PUBSUB; link = node * 2 + which.
+ * Links: a client has nodes, which are servers, and a node has links, which are connections.  The driver goes
+ * through them with engine_links() and link_next(); none comes or goes but inside engine_tick(), engine_input(),
+ * engine_link_up() and engine_link_down(), and none goes before its wish to be closed was taken.
  */
 #ifndef SNIB__ENGINE_H
 #define SNIB__ENGINE_H
@@ -1355,7 +1359,10 @@ struct snib__gate; /* what this client knows of one lock name */
 struct snib__hold;
 struct snib__op;
 
-enum snib__link { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+struct snib__node; /* one server */
+struct snib__link; /* one connection to it */
+
+enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
 struct snib__config {
@@ -1376,20 +1383,26 @@ void snib__engine_free(struct snib__engine *engine);
 
 /* ---- driver ---- */
 
+struct snib__link *snib__engine_links(const struct snib__engine *engine);
+struct snib__link *snib__link_next(const struct snib__link *link);
+int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* A pointer that the driver keeps with the link: its socket. */
+void *snib__link_carrier(const struct snib__link *link);
+void snib__link_set_carrier(struct snib__link *link, void *carrier);
+/* The first link of that kind to the only server there is. */
+struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
-int snib__engine_take_wish(struct snib__engine *engine, int link);
-void snib__engine_link_up(struct snib__engine *engine, int link, snib__time now);
+int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
+void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
-void snib__engine_link_down(struct snib__engine *engine, int link, int32_t code, int os_error,
-                            snib__time now);
-void snib__engine_input(struct snib__engine *engine, int link, const char *bytes, size_t n,
-                        snib__time now);
+void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now);
+void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
+                        size_t n, snib__time now);
 /* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
-struct snib__buf *snib__engine_output(struct snib__engine *engine, int link);
-/* Commands on a link whose reply has not come. */
-uint32_t snib__engine_in_flight(const struct snib__engine *engine, int link);
-uint64_t
-snib__engine_appended(const struct snib__engine *engine); /* appended to the command link so far */
+struct snib__buf *snib__link_output(struct snib__link *link);
+uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
+uint64_t snib__link_appended(const struct snib__link *link);  /* commands so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
@@ -1425,6 +1438,8 @@ struct snib__op {
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
+    struct snib__node *node;                /* engine: of a question without a gate */
+    struct snib__link *link;                /* engine: on which its request is; NULL: on none yet */
     struct snib__hold *hold;
     snib__time started;
     uint64_t serial;     /* in order of start */
@@ -1519,10 +1534,12 @@ void snib__op_event(const struct snib__op *op, snib_event *out);
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
 /* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
-/* Whether a sync caller may read for it: one of its own commands is on the link. */
+/* Whether a sync caller may read for it: one of its own commands is on its way, or to be sent. */
 bool snib__op_in_flight(const struct snib__op *op);
+/* The link on which it is, or will be. */
+struct snib__link *snib__op_link(const struct snib__op *op);
 struct snib__resp;
-/* The reader of the command link, for texts of the reply that is being handled. */
+/* For texts of the reply that is being handled. */
 const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
@@ -1694,8 +1711,6 @@ struct snib__driver {
     struct snib__way way;
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
-    struct snib__sock *socks[2];
-    uint64_t commands_taken;
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
     pthread_t thread;
@@ -1704,7 +1719,6 @@ struct snib__driver {
     int wake_fd, alarm_fd;
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
-    bool watches_room; /* it sleeps until the command link's socket takes more */
     _Atomic uint32_t
         hold_word; /* moves when anything may have changed, for whoever watches holds */
     uint32_t hold_watchers;
@@ -1754,14 +1768,19 @@ void snib__driver_stop(struct snib__driver *driver);
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
-void snib__driver_flush(struct snib__driver *driver, bool reading);
-void snib__driver_receive(struct snib__driver *driver, int link, struct snib__sock *sock,
-                          const char *bytes, ssize_t n, int error);
-void snib__driver_link_down(struct snib__driver *driver, int link, int32_t code, int os_error);
-void snib__driver_drop_sock(struct snib__driver *driver, int link);
-/* The command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
-struct snib__sock *snib__driver_command(const struct snib__driver *driver);
-void snib__driver_pass_role(struct snib__driver *driver, struct snib__wakes *wakes);
+/* reading: the socket that the caller reads, and so writes before it sleeps; NULL: none */
+void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
+void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
+                             const struct snib__sock *reading);
+void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
+                          struct snib__sock *sock, const char *bytes, ssize_t n, int error);
+void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
+                            int os_error);
+void snib__driver_drop_sock(struct snib__link *link);
+/* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+struct snib__sock *snib__driver_command(const struct snib__link *link);
+void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
+                            struct snib__wakes *wakes);
 void snib__driver_ring(struct snib__wakes *wakes);
 void snib__driver_do_wakes(struct snib__driver *driver,
                            const struct snib__wakes *wakes); /* outside */
@@ -2385,8 +2404,11 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     stats.reads = client->driver.reads;
     stats.wakes = client->driver.wakes;
     stats.memory += sizeof *client;
-    if (client->driver.socks[SNIB__COMMAND])
-        stats.memory += client->driver.socks[SNIB__COMMAND]->sending.cap;
+    for (const struct snib__link *link = snib__engine_links(client->driver.engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        stats.memory += sock ? sock->sending.cap : 0;
+    }
     snib__driver_leave(&client->driver);
     memcpy(out, &stats, out->size);
     snib__handle_put(handle);
@@ -6639,23 +6661,35 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
     }
 }
 
-struct snib__sock *snib__driver_command(const struct snib__driver *d)
+struct snib__sock *snib__driver_command(const struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[SNIB__COMMAND];
-    return sock && sock->open ? sock : NULL;
+    struct snib__sock *sock = snib__link_carrier(link);
+    return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
-/* The thread is wanted when nobody reads what is to come, when it reads and has not seen that the socket is
- * full, or when a deadline comes before it would wake. */
+/* A link wants the thread when nobody reads what is to come, or when the thread reads and has not seen that
+ * the socket is full; a link without callers, when there is something to send. */
+static bool driver_link_idles(struct snib__link *link)
+{
+    const struct snib__sock *sock = snib__driver_command(link);
+    if (snib__link_kind(link) != SNIB__COMMAND)
+        return snib__buf_size(snib__link_output(link)) > 0;
+    if (!sock)
+        return false;
+    if (sock->reader == SNIB__READER_NOBODY)
+        return snib__link_in_flight(link) > 0;
+    return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
+           snib__buf_size(&sock->sending) > 0;
+}
+
+/* Wake the thread for a link, or when a deadline comes before it would wake. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
-    bool unread = sock && sock->reader == SNIB__READER_NOBODY &&
-                  snib__engine_in_flight(d->engine, SNIB__COMMAND) > 0;
-    bool full = sock && sock->reader == SNIB__READER_THREAD && !d->watches_room && !sock->writing &&
-                snib__buf_size(&sock->sending) > 0;
-    bool pushed = snib__buf_size(snib__engine_output(d->engine, SNIB__PUBSUB)) > 0;
-    if (unread || full || pushed || snib__engine_deadline(d->engine) < d->sleep_until)
+    bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
+    for (struct snib__link *link = snib__engine_links(d->engine); link && !needed;
+         link = snib__link_next(link))
+        needed = driver_link_idles(link);
+    if (needed)
         driver_wake(d, wakes);
 }
 
@@ -6669,7 +6703,7 @@ void snib__driver_leave(struct snib__driver *d)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__driver_settle(d, &wakes);
-    snib__driver_flush(d, false);
+    snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
 }
@@ -6684,16 +6718,16 @@ void snib__driver_leave_collecting(struct snib__driver *d)
 
 /* ---- sending ---- */
 
-/* Take what the engine has for the command link, unless it may wait.  `reading`: the caller is the reader,
+/* Take what the engine has for a command link, unless it may wait.  `reading`: the caller is the reader,
  * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
  * go on collecting meanwhile. */
-static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, bool reading)
+static bool driver_take_output(struct snib__link *link, struct snib__sock *sock, bool reading)
 {
-    struct snib__buf *out = snib__engine_output(d->engine, SNIB__COMMAND);
+    struct snib__buf *out = snib__link_output(link);
     if (snib__buf_size(out) == 0)
         return false;
-    uint64_t collected = snib__engine_appended(d->engine) - d->commands_taken;
-    uint64_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND);
+    uint64_t collected = snib__link_appended(link) - sock->taken;
+    uint64_t in_flight = snib__link_in_flight(link);
     bool defer =
         reading ? sock->reader == SNIB__READER_THREAD : sock->reader != SNIB__READER_NOBODY;
     if (defer && in_flight >= collected + DRIVER_DEFER_ABOVE && collected < DRIVER_COLLECT_MAX)
@@ -6701,20 +6735,21 @@ static bool driver_take_output(struct snib__driver *d, struct snib__sock *sock, 
     struct snib__buf empty = sock->sending;
     sock->sending = *out;
     *out = empty;
-    d->commands_taken += collected;
+    sock->taken += collected;
     return true;
 }
 
-/* Send what there is for the command link.  Gives up the mutex during the system call; one writer at a
- * time, who looks again after each write. */
-void snib__driver_flush(struct snib__driver *d, bool reading)
+/* Send what there is for one link.  Gives up the mutex during the system call; one writer at a time, who
+ * looks again after each write. */
+void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
+                             const struct snib__sock *reading)
 {
     struct snib__sock *sock;
-    while ((sock = snib__driver_command(d)) && !sock->writing) {
+    while ((sock = snib__driver_command(link)) && !sock->writing) {
         if (snib__buf_size(&sock->sending) > 0) {
-            if (!reading)
+            if (sock != reading)
                 return; /* the socket was full: the reader polls for room */
-        } else if (!driver_take_output(d, sock, reading)) {
+        } else if (!driver_take_output(link, sock, sock == reading)) {
             return;
         }
         const struct snib__buf *bytes = &sock->sending;
@@ -6734,37 +6769,48 @@ void snib__driver_flush(struct snib__driver *d, bool reading)
     }
 }
 
+void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading)
+{
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        snib__driver_flush_link(d, link, reading);
+}
+
 /* ---- receiving ---- */
 
 /* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
-void snib__driver_drop_sock(struct snib__driver *d, int link)
+void snib__driver_drop_sock(struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[link];
-    d->socks[link] = NULL;
+    struct snib__sock *sock = snib__link_carrier(link);
+    snib__link_set_carrier(link, NULL);
     if (sock)
         snib__sock_drop(sock);
 }
 
 void snib__driver_forked(struct snib__driver *d)
 {
-    for (int link = 0; link < 2; link++)
-        if (d->socks[link] && d->socks[link]->fd >= 0)
-            snib__sys_close(d->socks[link]->fd);
+    for (const struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        if (sock && sock->fd >= 0)
+            snib__sys_close(sock->fd);
+    }
     snib__sys_close(d->alarm_fd);
     snib__sys_close(d->wake_fd);
 }
 
-void snib__driver_link_down(struct snib__driver *d, int link, int32_t code, int os_error)
+void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
+                            int os_error)
 {
-    snib__driver_drop_sock(d, link);
+    snib__driver_drop_sock(link);
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
-void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *sock,
+void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           const char *bytes, ssize_t n, int error)
 {
-    if (sock != d->socks[link])
+    if (sock != snib__link_carrier(link))
         return;
     if (n > 0)
         snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
@@ -6775,17 +6821,18 @@ void snib__driver_receive(struct snib__driver *d, int link, struct snib__sock *s
 /* ---- the reader's role ---- */
 
 /* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
-void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
+void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
+                            struct snib__wakes *wakes)
 {
-    struct snib__sock *sock = snib__driver_command(d);
+    struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return;
     sock->reader = SNIB__READER_NOBODY;
     sock->nominee = NULL;
-    if (snib__engine_in_flight(d->engine, SNIB__COMMAND) == 0)
+    if (snib__link_in_flight(link) == 0)
         return;
     for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next) {
-        if (!snib__op_in_flight(waiter->op))
+        if (!snib__op_in_flight(waiter->op) || snib__op_link(waiter->op) != link)
             continue;
         uint32_t was = SNIB__WORD_PENDING;
         if (!atomic_compare_exchange_strong(&waiter->op->word, &was, SNIB__WORD_LEAD)) {
@@ -6802,18 +6849,19 @@ void snib__driver_pass_role(struct snib__driver *d, struct snib__wakes *wakes)
     driver_wake(d, wakes);
 }
 
-static bool driver_nominated(const struct snib__driver *d, const struct snib__op *op)
+static bool driver_nominated(const struct snib__op *op)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
+    const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
 /* Whether this caller should read: its answer is to come, and nobody else reads. */
-static bool driver_may_lead(const struct snib__driver *d, const struct snib__op *op)
+static bool driver_may_lead(const struct snib__op *op)
 {
-    const struct snib__sock *sock = snib__driver_command(d);
-    return sock && atomic_load(&op->word) != SNIB__WORD_DONE && snib__op_in_flight(op) &&
-           (sock->reader == SNIB__READER_NOBODY || driver_nominated(d, op));
+    if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
+        return false;
+    const struct snib__sock *sock = snib__driver_command(snib__op_link(op));
+    return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
 }
 
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
@@ -6841,6 +6889,14 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
     return n;
 }
 
+/* The answer is to come on this link, and this socket. */
+static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
+                          const struct snib__sock *sock)
+{
+    return atomic_load(&op->word) != SNIB__WORD_DONE && sock == snib__link_carrier(link) &&
+           snib__op_in_flight(op) && snib__op_link(op) == link;
+}
+
 /* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
  * may be gone meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
@@ -6849,35 +6905,35 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     char bytes[DRIVER_READ_BYTES];
     bool again = true;
     struct snib__wakes wakes;
-    struct snib__sock *sock = snib__driver_command(d);
+    struct snib__link *link = snib__op_link(op);
+    struct snib__sock *sock = snib__driver_command(link);
     sock->reader = SNIB__READER_CALLER;
     sock->nominee = NULL;
     sock->users++;
     snib__wakes_begin(&wakes);
-    snib__driver_flush(d, true);
-    while (again && sock == d->socks[SNIB__COMMAND] && snib__op_in_flight(op) &&
-           atomic_load(&op->word) != SNIB__WORD_DONE) {
+    snib__driver_flush(d, sock);
+    while (again && driver_awaits(op, link, sock)) {
         bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
         int error;
         snib__sys_unlock(&d->mutex);
         ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
         snib__sys_lock(&d->mutex);
         d->reads += n > 0;
-        snib__driver_receive(d, SNIB__COMMAND, sock, bytes, n, error);
+        snib__driver_receive(d, link, sock, bytes, n, error);
         if (n < 0 && error == EINTR && interruptible)
             again = false;
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
-        snib__driver_flush(d, true); /* before anybody is woken */
+        snib__driver_flush(d, sock); /* before anybody is woken */
         driver_need_thread(d, &wakes);
-        if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op) || !again)
+        if (!driver_awaits(op, link, sock) || !again)
             break; /* one exit for the mutex: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
-    if (sock == d->socks[SNIB__COMMAND])
-        snib__driver_pass_role(d, &wakes);
+    if (sock == snib__link_carrier(link))
+        snib__driver_pass_role(d, link, &wakes);
     snib__sock_unuse(sock);
     driver_relock(d, &wakes);
     return again;
@@ -6916,7 +6972,7 @@ static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__wakes_begin(&wakes);
     driver_list(d, &waiter);
     snib__driver_settle(d, &wakes);
-    snib__driver_flush(d, false);
+    snib__driver_flush(d, NULL);
     driver_need_thread(d, &wakes);
     driver_unlock(d, &wakes);
     uint32_t was = SNIB__WORD_PENDING;
@@ -6941,11 +6997,11 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     driver_relock(d, &wakes);
     for (;;) {
         bool on = true;
-        if (driver_may_lead(d, op)) {
+        if (driver_may_lead(op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (driver_nominated(d, op)) { /* not ours to do any more */
+        } else if (driver_nominated(op)) { /* not ours to do any more */
             snib__wakes_begin(&wakes);
-            snib__driver_pass_role(d, &wakes);
+            snib__driver_pass_role(d, snib__op_link(op), &wakes);
             driver_relock(d, &wakes);
         }
         if (atomic_load(&op->word) == SNIB__WORD_DONE)
@@ -6953,11 +7009,11 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         if (!on || (until != SNIB__NEVER && snib__now() >= until) ||
             (until_waiting && !snib__op_in_flight(op)))
             return false;
-        if (driver_may_lead(d, op))
+        if (driver_may_lead(op))
             continue;
         int how = driver_sleep(d, op, until);
         if (how == SNIB__PARKED_SIGNAL && interruptible &&
-            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(d, op))
+            atomic_load(&op->word) != SNIB__WORD_DONE && !driver_nominated(op))
             return false;
     }
 }
@@ -7515,15 +7571,18 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* ---- driver/thread.c --------------------------------------------------------------------------*/
 
-/* thread.c - the background thread of a client: connects, watches the pub/sub link and the timers, reads
- * the command link while asynchronous work is in flight and no caller reads.  It runs no code of the
+/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers, reads
+ * a command link while asynchronous work is in flight and no caller reads.  It runs no code of the
  * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
+#define THREAD_BUFFERS 2
+#define THREAD_LINKS 2 /* of which no memory is asked */
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 
@@ -7549,31 +7608,36 @@ void snib__driver_stop(struct snib__driver *d)
     }
     snib__sys_lock(&d->mutex);
     d->thread_started = false;
-    for (int link = 0; link < 2; link++)
-        snib__driver_drop_sock(d, link);
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        snib__driver_drop_sock(link);
     snib__sys_unlock(&d->mutex);
 }
 
-static void thread_wishes(struct snib__driver *d, int link)
+static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
-        snib__driver_drop_sock(d, link);
+        snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
         int32_t code = 0;
         int os_error = 0;
-        d->socks[link] = snib__sock_new(&d->way, snib__now(), &code, &os_error);
-        if (!d->socks[link])
+        struct snib__sock *sock = snib__sock_new(&d->way, snib__now(), &code, &os_error);
+        snib__link_set_carrier(link, sock);
+        if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
-        else if (d->socks[link]->open)
+            continue;
+        }
+        sock->taken = snib__link_appended(link);
+        if (sock->open)
             snib__engine_link_up(d->engine, link, snib__now());
     }
 }
 
 /* A socket that is being connected: has it got anywhere? */
-static void thread_connecting(struct snib__driver *d, int link, snib__time now)
+static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
-    struct snib__sock *sock = d->socks[link];
+    struct snib__sock *sock = snib__link_carrier(link);
     int32_t code;
     int os_error;
     if (!sock || sock->open)
@@ -7585,12 +7649,12 @@ static void thread_connecting(struct snib__driver *d, int link, snib__time now)
         snib__driver_link_down(d, link, code, os_error);
 }
 
-/* The pub/sub link has one writer, this thread, and little to write. */
-static void thread_send_pubsub(struct snib__driver *d)
+/* Links without callers have one writer, this thread, and little to write. */
+static void thread_send(struct snib__link *link)
 {
-    struct snib__sock *sock = d->socks[SNIB__PUBSUB];
-    struct snib__buf *out = snib__engine_output(d->engine, SNIB__PUBSUB);
-    if (!sock || !sock->open || snib__buf_size(out) == 0)
+    struct snib__sock *sock = snib__link_carrier(link);
+    struct snib__buf *out = snib__link_output(link);
+    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open || snib__buf_size(out) == 0)
         return;
     ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
     if (n > 0)
@@ -7599,35 +7663,42 @@ static void thread_send_pubsub(struct snib__driver *d)
 
 /* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
  * to come, and to another when the nominee does not come.  True if this thread is to read. */
-static bool thread_reads(struct snib__driver *d, struct snib__wakes *wakes)
+static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
-    uint32_t in_flight = snib__engine_in_flight(d->engine, SNIB__COMMAND), callers = 0;
-    struct snib__sock *sock = snib__driver_command(d);
+    uint32_t in_flight = snib__link_in_flight(link), callers = 0;
+    struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
-        return false;
+        return snib__link_kind(link) != SNIB__COMMAND;
     if (sock->reader == SNIB__READER_THREAD) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
-            callers += snib__op_in_flight(waiter->op);
+            callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
-            snib__driver_pass_role(d, wakes);
+            snib__driver_pass_role(d, link, wakes);
     } else if (sock->reader == SNIB__READER_TRANSIT &&
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
-        snib__driver_pass_role(d, wakes);
+        snib__driver_pass_role(d, link, wakes);
     }
     if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
 
+/* One link in a sleep. */
+struct thread_entry {
+    struct snib__link *link;
+    struct snib__sock *sock;
+    uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
+    bool open;     /* connected before the sleep */
+    ssize_t got;   /* as recv() says */
+    int error;
+};
+
 /* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
 struct thread_watch {
-    struct pollfd polls[2 + 2 * SNIB__SOCK_TRIES];
-    uint32_t n;
-    struct snib__sock *socks[2];
-    struct pollfd *ready[2]; /* of a link that is connected and watched */
-    bool open[2];            /* connected before the sleep */
-    ssize_t got[2];
-    int errors[2];
+    struct pollfd *polls; /* room for 2, and for SNIB__SOCK_TRIES of each link */
+    struct thread_entry *entries;
+    uint32_t polls_n, n, cap;
+    char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
 };
 
 static snib__time thread_earlier(snib__time a, snib__time b)
@@ -7635,33 +7706,69 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
-/* Choose what to watch; returns until when at most. */
-static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch, bool reads)
+/* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
+static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
-    snib__time until = snib__engine_deadline(d->engine), at;
+    if (links <= watch->cap)
+        return;
+    struct pollfd *polls = malloc((2 + links * SNIB__SOCK_TRIES) * sizeof *polls);
+    struct thread_entry *entries = malloc(links * sizeof *entries);
+    if (!polls || !entries) {
+        free(polls);
+        free(entries);
+        return;
+    }
+    if (watch->cap > THREAD_LINKS) { /* else they are on the stack */
+        free(watch->polls);
+        free(watch->entries);
+    }
+    watch->polls = polls;
+    watch->entries = entries;
+    watch->cap = links;
+}
+
+static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch,
+                              struct snib__link *link, snib__time *until, struct snib__wakes *wakes)
+{
+    struct snib__sock *sock = snib__link_carrier(link);
+    bool reads = thread_reads(d, link, wakes);
+    snib__time at;
+    if (!sock || watch->n == watch->cap)
+        return;
+    struct thread_entry *entry = &watch->entries[watch->n++];
+    *entry = (struct thread_entry){.link = link, .sock = sock, .open = sock->open};
+    sock->users++;
+    if (!sock->open) {
+        watch->polls_n += snib__sock_polls(sock, watch->polls + watch->polls_n, &at);
+        *until = thread_earlier(*until, at);
+    } else if (reads) {
+        bool command = snib__link_kind(link) == SNIB__COMMAND;
+        bool unsent = command ? !sock->writing && snib__buf_size(&sock->sending) > 0
+                              : snib__buf_size(snib__link_output(link)) > 0;
+        entry->poll = watch->polls_n++;
+        watch->polls[entry->poll] =
+            (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        sock->watched = unsent && command;
+    }
+}
+
+/* Choose what to watch; returns until when at most. */
+static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch,
+                               struct snib__wakes *wakes)
+{
+    snib__time until = snib__engine_deadline(d->engine);
+    uint32_t links = 0;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        links++;
+    thread_grow(watch, links);
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
     watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
-    watch->n = 2;
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = watch->socks[link] = d->socks[link];
-        watch->open[link] = sock && sock->open;
-        watch->ready[link] = NULL;
-        if (!sock)
-            continue;
-        sock->users++;
-        if (!sock->open) {
-            watch->n += snib__sock_polls(sock, watch->polls + watch->n, &at);
-            until = thread_earlier(until, at);
-        } else if (link == SNIB__PUBSUB || reads) {
-            bool unsent = link == SNIB__PUBSUB
-                              ? snib__buf_size(snib__engine_output(d->engine, link)) > 0
-                              : !sock->writing && snib__buf_size(&sock->sending) > 0;
-            watch->ready[link] = &watch->polls[watch->n++];
-            *watch->ready[link] =
-                (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
-            d->watches_room = d->watches_room || (unsent && link == SNIB__COMMAND);
-        }
-    }
+    watch->polls_n = 2;
+    watch->n = 0;
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
+        thread_watch_link(d, watch, link, &until, wakes);
     return until;
 }
 
@@ -7682,81 +7789,120 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     return SNIB__NEVER;
 }
 
-/* Outside the mutex, so that callers go on submitting: sleep, then receive. */
-static void thread_sleep(struct thread_watch *watch, snib__time left, char *bytes)
+/* Outside the mutex, so that callers go on submitting. */
+static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
-    if (snib__sys_poll(watch->polls, watch->n, left) <= 0)
-        for (uint32_t i = 0; i < watch->n; i++)
+    if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
+        for (uint32_t i = 0; i < watch->polls_n; i++)
             watch->polls[i].revents = 0;
     for (int i = 0; i < 2; i++)
         if (watch->polls[i].revents)
             snib__sys_hush(watch->polls[i].fd);
-    for (int link = 0; link < 2; link++)
-        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
-            watch->got[link] = snib__sys_recv(
-                watch->socks[link]->fd, bytes + link * THREAD_READ_BYTES, THREAD_READ_BYTES, false);
-            watch->errors[link] = errno;
-        }
 }
 
-/* Hand on what the sleep brought. */
-static void thread_feed(struct snib__driver *d, struct thread_watch *watch, const char *bytes)
+static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    if (watch->polls[1].revents)
-        d->alarm_at = SNIB__NEVER;
-    for (int link = 0; link < 2; link++) {
-        struct snib__sock *sock = watch->socks[link];
-        if (!sock)
+    return entry->poll && (watch->polls[entry->poll].revents & ~POLLOUT);
+}
+
+/* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
+static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
+{
+    int buffers = 0;
+    for (; from < watch->n && buffers < THREAD_BUFFERS; from++) {
+        struct thread_entry *entry = &watch->entries[from];
+        if (!thread_has_bytes(watch, entry))
             continue;
-        if (watch->ready[link] && (watch->ready[link]->revents & ~POLLOUT)) {
-            d->reads += link == SNIB__COMMAND;
-            snib__driver_receive(d, link, sock, bytes + link * THREAD_READ_BYTES, watch->got[link],
-                                 watch->errors[link]);
-        } else if (!watch->open[link] && sock == d->socks[link]) {
-            thread_connecting(d, link, snib__now());
+        entry->got = snib__sys_recv(entry->sock->fd, watch->bytes + buffers++ * THREAD_READ_BYTES,
+                                    THREAD_READ_BYTES, false);
+        entry->error = errno;
+    }
+    return from;
+}
+
+/* Hand on what was received for these links.  Inside. */
+static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint32_t from,
+                        uint32_t to)
+{
+    int buffers = 0;
+    for (; from < to; from++) {
+        struct thread_entry *entry = &watch->entries[from];
+        if (thread_has_bytes(watch, entry)) {
+            d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
+            snib__driver_receive(d, entry->link, entry->sock,
+                                 watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
+                                 entry->error);
+        } else if (!entry->open && entry->sock == snib__link_carrier(entry->link)) {
+            thread_connecting(d, entry->link, snib__now());
         }
-        snib__sock_unuse(sock);
+        entry->sock->watched = false;
+        snib__sock_unuse(entry->sock);
     }
 }
 
 /* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
-static void thread_pass(struct snib__driver *d, char *bytes)
+static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
 {
     struct snib__wakes wakes;
-    struct thread_watch watch;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
-    for (int link = 0; link < 2; link++)
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link))
         thread_wishes(d, link);
     snib__driver_settle(d, &wakes);
-    thread_send_pubsub(d);
-    snib__driver_flush(d, thread_reads(d, &wakes));
-    snib__time until = thread_watch(d, &watch, thread_reads(d, &wakes));
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        thread_send(link);
+        snib__driver_flush_link(d, link,
+                                thread_reads(d, link, &wakes) ? snib__link_carrier(link) : NULL);
+    }
+    snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
     d->wake_raised = wakes.thread = false; /* that is us */
     snib__sys_unlock(&d->mutex);
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
-    thread_sleep(&watch, left, bytes);
+    thread_sleep(watch, left);
+    uint32_t from = 0, to = thread_receive(watch, 0);
     snib__sys_lock(&d->mutex);
     d->sleep_until = 0;
-    d->wake_raised = d->watches_room = false;
-    thread_feed(d, &watch, bytes);
+    d->wake_raised = false;
+    if (watch->polls[1].revents)
+        d->alarm_at = SNIB__NEVER;
+    thread_feed(d, watch, from, to);
+    while (to < watch->n) { /* more than the buffers take at once */
+        from = to;
+        snib__sys_unlock(&d->mutex);
+        to = thread_receive(watch, from);
+        snib__sys_lock(&d->mutex);
+        thread_feed(d, watch, from, to);
+    }
 }
 
 void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
-    char bytes[2 * THREAD_READ_BYTES];
+    char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
+    struct pollfd polls[2 + THREAD_LINKS * SNIB__SOCK_TRIES];
+    struct thread_entry entries[THREAD_LINKS];
+    struct thread_watch watch = {
+        .polls = polls, .entries = entries, .cap = THREAD_LINKS, .bytes = bytes};
     prctl(PR_SET_NAME, "snib");
     snib__sys_lock(&d->mutex);
     while (!d->stop)
-        thread_pass(d, bytes);
-    struct snib__sock *sock = snib__driver_command(d);
-    if (sock && sock->reader == SNIB__READER_THREAD)
-        sock->reader = SNIB__READER_NOBODY;
+        thread_pass(d, &watch);
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        struct snib__sock *sock = snib__driver_command(link);
+        if (sock && sock->reader == SNIB__READER_THREAD)
+            sock->reader = SNIB__READER_NOBODY;
+    }
     snib__sys_unlock(&d->mutex);
+    if (watch.cap > THREAD_LINKS) {
+        free(watch.polls);
+        free(watch.entries);
+    }
     return NULL;
 }
 
@@ -7783,7 +7929,8 @@ void *snib__thread_main(void *argument)
  * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
- * node.c      the links of a node: connect, back-off, sending, dispatch of replies
+ * node.c      one server: what is sent to it and what it answers, its identity
+ * link.c      one connection to it: connect, back-off, silence
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -7848,7 +7995,8 @@ struct snib__chan {           /* one subscription, for all gates that are woken 
     snib__time one_at;        /* when the last message 1 came */
     uint32_t hash;
     uint16_t len;
-    uint8_t state; /* enum snib__channel_state */
+    uint8_t state;           /* enum snib__channel_state */
+    struct snib__node *node; /* which tells about it */
     char text[];
 };
 
@@ -7888,7 +8036,8 @@ struct snib__wait {
 struct snib__gate {
     struct snib__gate *next; /* bucket of the gate table */
     const struct snib__lock_kind *kind;
-    void *home; /* the caller's, for all gates of the engine */
+    struct snib__node *node; /* the server of its name */
+    void *home;              /* the caller's, for all gates of the engine */
     union {
         struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
         struct snib__hold *peers;  /* others: all of ours, by peer_next */
@@ -7926,6 +8075,7 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
+    struct snib__node *node;  /* to which it was sent */
     int64_t lease_ms;         /* 0: only ask */
     int32_t kind;             /* of all of them */
     uint32_t n;
@@ -7933,8 +8083,12 @@ struct snib__batch {
     uint64_t numbers[SNIB__BATCH_MAX];
 };
 
-struct snib__endpoint { /* one link of a node */
+struct snib__link { /* one connection to a node */
     struct snib__conn conn;
+    struct snib__link *next; /* all of the engine */
+    struct snib__node *node;
+    void *carrier;       /* the driver's */
+    uint8_t kind;        /* enum snib__link_kind */
     bool wanted;         /* somebody needs it */
     bool connect;        /* wish */
     bool close;          /* wish */
@@ -7966,8 +8120,9 @@ struct snib__clock {
     bool refused; /* the server tells no time */
 };
 
-struct snib__node {
-    struct snib__endpoint links[2];
+struct snib__node { /* one server */
+    struct snib__node *next;
+    struct snib__link links[2]; /* by kind */
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
@@ -8004,7 +8159,10 @@ struct
 
 struct snib__engine {
     struct snib__config config;
-    struct snib__node node;
+    struct snib__node *nodes;
+    struct snib__node *home;       /* the one that serves every name */
+    struct snib__link *links;      /* of all nodes */
+    const struct snib__resp *resp; /* whose reply is being handled */
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
@@ -8051,19 +8209,40 @@ void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
 int snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
+struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-void snib__node_forget(struct snib__engine *e, void *subject);
-bool snib__node_ready(const struct snib__engine *e);
-bool snib__node_silent(const struct snib__engine *e, snib__time now);
-void snib__node_want(struct snib__engine *e, int link, snib__time now);
-void snib__node_tick(struct snib__engine *e, snib__time now);
-snib__time snib__node_deadline(const struct snib__engine *e);
-snib__time snib__node_reply_timeout(const struct snib__engine *e);
-void snib__node_fail_ops(struct snib__engine *e, snib__time now);
+void snib__node_forget(struct snib__node *node, void *subject);
+struct snib__node *snib__node_new(struct snib__engine *e);
+void snib__node_free(struct snib__engine *e, struct snib__node *node);
+bool snib__node_ready(const struct snib__node *node);
+bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now);
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node);
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node);
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now);
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+                          bool was_ready, int32_t code, int os_error, snib__time now);
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                       snib__time now);
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+
+/* link.c */
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+                    int kind);
+void snib__link_want(struct snib__link *link, snib__time now);
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
+                      snib__time now);
+void snib__link_tick(struct snib__engine *e, snib__time now);
+snib__time snib__link_deadline(const struct snib__engine *e);
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply);
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply);
 
 /* gate.c */
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
@@ -8140,7 +8319,7 @@ void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time 
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
                         bool again, snib__time now);
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker);
-void snib__wait_recheck_all(struct snib__engine *e, snib__time now);
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now);
 void snib__wait_tick(struct snib__engine *e, snib__time now);
 snib__time snib__wait_deadline(const struct snib__engine *e);
 void snib__wait_free(struct snib__engine *e, struct snib__wait *wait);
@@ -8162,15 +8341,16 @@ bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
-int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n);
-snib__time snib__chan_deadline(const struct snib__engine *e); /* of the silence of the link */
-bool snib__chan_silent(struct snib__engine *e, snib__time now);
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+/* of the silence of the link */
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
-bool snib__chan_needed(const struct snib__engine *e);
-void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now);
-void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now);
-void snib__chan_pubsub_down(struct snib__engine *e, snib__time now);
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 
 /* hold.c */
 snib__time snib__hold_lease(const struct snib__engine *e, const struct snib__hold *hold);
@@ -8196,18 +8376,19 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
-void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now);
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+                                snib__time now);
 
 /* clock.c */
 /* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
  * it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
-void snib__clock_begin(struct snib__engine *e, snib__time now);
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__clock_tick(struct snib__engine *e, snib__time now);
 snib__time snib__clock_deadline(const struct snib__engine *e);
-void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
-                        uint32_t n, const struct snib__resp *resp, snib__time now);
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+                        const struct snib__value *reply, uint32_t n, snib__time now);
 /* The hold's lease began before the server's clock moved. */
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
@@ -10306,9 +10487,9 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
 
 #define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
 
-static struct snib__endpoint *chan_link(struct snib__engine *e)
+static struct snib__link *chan_link(struct snib__node *node)
 {
-    return &e->node.links[SNIB__PUBSUB];
+    return &node->links[SNIB__PUBSUB];
 }
 
 bool snib__chan_on(const struct snib__wait *wait)
@@ -10347,14 +10528,15 @@ static int chan_grow(struct snib__engine *e)
     return 0;
 }
 
-static struct snib__chan *chan_new(struct snib__engine *e, const char *text, size_t n)
+static struct snib__chan *chan_new(struct snib__engine *e, struct snib__node *node,
+                                   const char *text, size_t n)
 {
     if (e->chans_n == e->chans_cap && chan_grow(e) < 0)
         return NULL;
     struct snib__chan *chan = malloc(sizeof *chan + n);
     if (!chan)
         return NULL;
-    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n};
+    *chan = (struct snib__chan){.hash = snib__hash(text, n), .len = (uint16_t)n, .node = node};
     memcpy(chan->text, text, n);
     chan->next = e->chans[chan->hash & (e->chans_cap - 1)];
     e->chans[chan->hash & (e->chans_cap - 1)] = chan;
@@ -10382,7 +10564,7 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
         return 0;
     size_t n = gate->kind->channel(text, e, gate, wait->blocker);
     struct snib__chan *chan = chan_find(e, text, n);
-    if (!chan && !(chan = chan_new(e, text, n)))
+    if (!chan && !(chan = chan_new(e, gate->node, text, n)))
         return -1;
     wait->chan = chan;
     wait->chan_prev = NULL;
@@ -10394,9 +10576,9 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
 }
 
 /* channel NULL: the verb alone. */
-int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel, size_t n)
+int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
-    struct snib__endpoint *ep = chan_link(e);
+    struct snib__link *ep = chan_link(node);
     struct snib__buf *out = &ep->conn.out;
     size_t size = snib__buf_size(out);
     if (snib__resp_begin(out, channel ? 2 : 1) < 0 || snib__resp_arg(out, verb, strlen(verb)) < 0 ||
@@ -10412,7 +10594,7 @@ int snib__chan_say(struct snib__engine *e, const char *verb, const char *channel
 /* ---- silence ---- */
 
 /* Something came.  answers: it answers the oldest request.  True: that was the ping. */
-static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
+static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
 {
     ep->heard_at = now;
     if (!answers || ep->owed == 0)
@@ -10421,19 +10603,17 @@ static bool chan_heard(struct snib__endpoint *ep, bool answers, snib__time now)
     return ep->ping_in > 0 && --ep->ping_in == 0;
 }
 
-snib__time snib__chan_deadline(const struct snib__engine *e)
+snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *ep)
 {
-    const struct snib__endpoint *ep = &e->node.links[SNIB__PUBSUB];
     if (ep->conn.state != SNIB__CONN_READY || (ep->owed == 0 && !ep->wanted))
         return SNIB__NEVER;
-    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e);
+    return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e, ep->node);
 }
 
 /* The time has come at which the link should have said something: true if it was asked to. */
-bool snib__chan_silent(struct snib__engine *e, snib__time now)
+bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
-    struct snib__endpoint *ep = chan_link(e);
-    if (snib__chan_deadline(e) > now)
+    if (snib__chan_deadline(e, ep) > now)
         return false;
     if (ep->heard_at == SNIB__NEVER) {
         ep->heard_at = now;
@@ -10441,8 +10621,8 @@ bool snib__chan_silent(struct snib__engine *e, snib__time now)
     }
     if (ep->owed > 0)
         return true;
-    ep->wanted = snib__chan_needed(e); /* else it may be silent for as long as it likes */
-    if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)
+    ep->wanted = snib__chan_needed(e, ep->node); /* else it may be silent for as long as it likes */
+    if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)
         ep->ping_in = ep->owed;
     ep->heard_at = now;
     return false;
@@ -10464,7 +10644,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
     if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
-        snib__chan_say(e, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
     else
         chan_free(e, chan);
@@ -10474,13 +10654,15 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
-    chan_link(e)->wanted = true;
+    struct snib__link *ep = chan_link(chan->node);
+    ep->wanted = true;
+    (void)e;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
-    if (chan_link(e)->conn.state != SNIB__CONN_READY)
-        snib__node_want(e, SNIB__PUBSUB, now);
-    else if (chan_link(e)->owed < CHAN_OWED_MAX &&
-             snib__chan_say(e, "SUBSCRIBE", chan->text, chan->len) == 0)
+    if (ep->conn.state != SNIB__CONN_READY)
+        snib__link_want(ep, now);
+    else if (ep->owed < CHAN_OWED_MAX &&
+             snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -10492,21 +10674,23 @@ bool snib__chan_wanted(const struct snib__chan *chan)
     return false;
 }
 
-bool snib__chan_needed(const struct snib__engine *e)
+bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
-            if (snib__chan_wanted(chan))
+            if (chan->node == node && snib__chan_wanted(chan))
                 return true;
     return false;
 }
 
-void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
+void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    chan_link(e)->heard_at = now;
-    chan_link(e)->owed = chan_link(e)->ping_in = 0;
+    chan_link(node)->heard_at = now;
+    chan_link(node)->owed = chan_link(node)->ping_in = 0;
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next) {
+            if (chan->node != node)
+                continue;
             if (snib__chan_wanted(chan))
                 snib__chan_subscribe(e, chan, now);
             for (struct snib__wait *wait = chan->waits; wait; wait = wait->chan_next)
@@ -10516,11 +10700,13 @@ void snib__chan_pubsub_ready(struct snib__engine *e, snib__time now)
 }
 
 /* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
-void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
+void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *next; chan; chan = next) {
             next = chan->next;
+            if (chan->node != node)
+                continue;
             chan->state = SNIB__CHAN_OFF;
             if (!chan->waits) {
                 chan_free(e, chan);
@@ -10533,7 +10719,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, snib__time now)
                 if (!wait->head && !wait->incoming)
                     snib__wait_free(e, wait);
                 else
-                    snib__node_want(e, SNIB__PUBSUB, now);
+                    snib__link_want(chan_link(node), now);
                 if (last)
                     break;
             }
@@ -10564,12 +10750,12 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
 }
 
 /* An error does not name its channel: whoever asked goes without. */
-static void chan_refused(struct snib__engine *e, snib__time now)
+static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (struct snib__chan *chan = e->chans[i], *other; chan; chan = other) {
             other = chan->next;
-            if (chan->state != SNIB__CHAN_ASKED)
+            if (chan->node != node || chan->state != SNIB__CHAN_ASKED)
                 continue;
             chan->state = SNIB__CHAN_REFUSED;
             e->stats.polling++;
@@ -10599,15 +10785,15 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
-void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, uint32_t n,
-                       snib__time now)
+void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
-    const struct snib__resp *resp = e->node.links[SNIB__PUBSUB].conn.resp;
+    const struct snib__resp *resp = link->conn.resp;
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
-    bool pong = chan_heard(chan_link(e), !message, now);
+    bool pong = chan_heard(link, !message, now);
     if (reply[0].type == SNIB__RESP_ERROR && !pong)
-        chan_refused(e, now);
+        chan_refused(e, link->node, now);
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
@@ -10616,7 +10802,8 @@ void snib__chan_pubsub(struct snib__engine *e, const struct snib__value *reply, 
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_say(e, "UNSUBSCRIBE", text, reply[2].count); /* nobody wants it any more */
+            snib__chan_say(link->node, "UNSUBSCRIBE", text,
+                           reply[2].count); /* nobody wants it any more */
         return;
     }
     if (message) {
@@ -10683,26 +10870,37 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
 }
 
 /* A new connection: the server may be another one. */
-void snib__clock_begin(struct snib__engine *e, snib__time now)
+void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    e->node.clock = (struct snib__clock){.next = now + clock_period(e)};
+    node->clock = (struct snib__clock){.next = now + clock_period(e)};
+}
+
+static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)
+{
+    return snib__node_ready(node) && e->stats.held > 0 && !node->clock.refused ? node->clock.next
+                                                                               : SNIB__NEVER;
 }
 
 snib__time snib__clock_deadline(const struct snib__engine *e)
 {
-    const struct snib__clock *clock = &e->node.clock;
-    return snib__node_ready(e) && e->stats.held > 0 && !clock->refused ? clock->next : SNIB__NEVER;
+    snib__time next = SNIB__NEVER;
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        next = clock_due(e, node) < next ? clock_due(e, node) : next;
+    return next;
 }
 
 void snib__clock_tick(struct snib__engine *e, snib__time now)
 {
-    if (now < snib__clock_deadline(e))
-        return;
-    e->node.clock.next = now + clock_period(e);
-    snib__node_send(e, SNIB__REQ_TIME, &e->node.clock, 0, now);
+    for (struct snib__node *node = e->nodes; node; node = node->next) {
+        if (now < clock_due(e, node))
+            continue;
+        node->clock.next = now + clock_period(e);
+        snib__node_send(e, SNIB__REQ_TIME, node, 0, now);
+    }
 }
 
-static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
+static void clock_moved(struct snib__engine *e, struct snib__node *node, int64_t moved,
+                        snib__time now)
 {
     e->stats.clock_moves++;
     snib__engine_log(
@@ -10710,34 +10908,36 @@ static void clock_moved(struct snib__engine *e, int64_t moved, snib__time now)
         "the server's clock has moved by at least %+lld ms: it was set, or runs wrong; leases "
         "may end early",
         (long long)(moved / (int64_t)SNIB__MS));
-    e->node.moved_at = e->node.ready_since = now;
-    snib__watchdog_reconnected(e, true, now);
+    node->moved_at = node->ready_since = now;
+    snib__watchdog_reconnected(e, node, true, now);
 }
 
-void snib__clock_answer(struct snib__engine *e, snib__time sent_at, const struct snib__value *reply,
-                        uint32_t n, const struct snib__resp *resp, snib__time now)
+void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__time sent_at,
+                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
+    const struct snib__resp *resp = e->resp;
     bool told = reply->type == SNIB__RESP_ARRAY && n == 3 && reply[1].type == SNIB__RESP_STRING &&
                 reply[2].type == SNIB__RESP_STRING;
     uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
     uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
-        e->node.clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        node->clock.refused = true; /* a proxy knows no TIME, or the user may not */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "the server does not answer TIME: when its clock is set, nobody notices; "
                          "allow this user +time");
         return;
     }
     int64_t moved =
-        snib__clock_sample(&e->node.clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
+        snib__clock_sample(&node->clock, seconds * 1000 * SNIB__MS + micros * 1000, sent_at, now);
     if (moved)
-        clock_moved(e, moved, now);
+        clock_moved(e, node, moved, now);
 }
 
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold)
 {
     snib__time sent = hold->deadline - snib__lease_end(0, snib__hold_lease(e, hold));
-    return e->node.moved_at && hold->deadline != SNIB__NEVER && sent < e->node.moved_at;
+    snib__time moved_at = hold->gate->node->moved_at;
+    return moved_at && hold->deadline != SNIB__NEVER && sent < moved_at;
 }
 
 /* ---- engine/doubt.c ---------------------------------------------------------------------------*/
@@ -10809,11 +11009,9 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->config = *config;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
-    e->node.down_since = e->node.dull_since = SNIB__NEVER;
-    e->node.failure = SNIB_EUNREACHABLE;
     e->memory = sizeof *e;
-    if (snib__conn_init(&e->node.links[SNIB__COMMAND].conn, false) < 0 ||
-        snib__conn_init(&e->node.links[SNIB__PUBSUB].conn, true) < 0) {
+    e->home = snib__node_new(e);
+    if (!e->home) {
         snib__engine_free(e);
         return NULL;
     }
@@ -10840,9 +11038,8 @@ void snib__engine_free(struct snib__engine *e)
         snib__asked_free(op->asked);
         free(op->words);
     }
-    snib__conn_free(&e->node.links[SNIB__COMMAND].conn);
-    snib__conn_free(&e->node.links[SNIB__PUBSUB].conn);
-    free(e->node.todo);
+    while (e->nodes)
+        snib__node_free(e, e->nodes);
     free(e->gates);
     free(e->chans);
     free(e->heap);
@@ -10852,27 +11049,12 @@ void snib__engine_free(struct snib__engine *e)
 
 const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
-    return e->node.links[SNIB__COMMAND].conn.resp;
+    return e->resp;
 }
 
 const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
-}
-
-struct snib__buf *snib__engine_output(struct snib__engine *e, int link)
-{
-    return &e->node.links[link].conn.out;
-}
-
-uint32_t snib__engine_in_flight(const struct snib__engine *e, int link)
-{
-    return e->node.links[link].conn.ring_count;
-}
-
-uint64_t snib__engine_appended(const struct snib__engine *e)
-{
-    return e->node.links[SNIB__COMMAND].conn.appended;
 }
 
 void snib__engine_tick(struct snib__engine *e, snib__time now)
@@ -10890,14 +11072,14 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
-    snib__node_tick(e, now);
+    snib__link_tick(e, now);
 }
 
 snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__node_deadline(e), snib__clock_deadline(e)};
+                           snib__link_deadline(e), snib__clock_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -10942,7 +11124,8 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
 
 void snib__engine_stop(struct snib__engine *e, snib__time now)
 {
-    snib__node_fail_ops(e, now);
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        snib__node_fail_ops(e, node, now);
 }
 
 bool snib__engine_quiet(const struct snib__engine *e)
@@ -10970,10 +11153,8 @@ void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *ou
     for (const struct snib__op *op = e->live; op; op = op->live_next)
         out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited;
     out->memory = e->memory;
-    for (int link = 0; link < 2; link++) {
-        const struct snib__conn *conn = &e->node.links[link].conn;
-        out->memory += conn->out.cap + conn->ring_cap * sizeof *conn->ring;
-    }
+    for (const struct snib__link *link = e->links; link; link = link->next)
+        out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;
 }
 
 void snib__histogram_add(uint64_t *buckets, snib__time duration)
@@ -11099,6 +11280,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (!gate)
         return NULL;
     *gate = (struct snib__gate){.kind = snib__kind_of(kind),
+                                .node = e->home,
                                 .home = e->config.home,
                                 .hash = hash,
                                 .refs = 1,
@@ -11447,7 +11629,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     if (op->place == SNIB__PLACE_ASK) {
-        snib__node_forget(e, op);
+        snib__node_forget(snib__op_node(op), op);
         return true;
     }
     if (!hold)
@@ -11479,9 +11661,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
-    } else if (!snib__node_ready(e) && !(hold->flags & SNIB__RESENT) &&
+    } else if (!snib__node_ready(gate->node) && !(hold->flags & SNIB__RESENT) &&
                hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
-        snib__node_forget(e, hold); /* it was never sent */
+        snib__node_forget(gate->node, hold); /* it was never sent */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);
@@ -11759,7 +11941,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
                    : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
-    bool doubted = overdue || !snib__node_ready(e) || snib__clock_doubts(e, hold);
+    bool doubted = overdue || !snib__node_ready(hold->gate->node) || snib__clock_doubts(e, hold);
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
@@ -11807,37 +11989,354 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
         snib__hold_settle(e, hold);
 }
 
+/* ---- engine/link.c ----------------------------------------------------------------------------*/
+
+/* link.c - one connection to a node: when to connect, what ends it, whom its replies go to.
+ *
+ *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
+ *      ^----------------- link_down, or closed by us: silence, nonsense, a refusal -----'
+ *
+ * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
+ */
+
+#include <string.h>
+
+#define LINK_BACKOFF_MIN (10 * SNIB__MS)
+#define LINK_BACKOFF_MAX (2000 * SNIB__MS)
+#define LINK_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
+
+int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
+                    int kind)
+{
+    struct snib__link **at = &e->links;
+    if (snib__conn_init(&link->conn, kind == SNIB__PUBSUB) < 0)
+        return -1;
+    link->node = node;
+    link->kind = (uint8_t)kind;
+    while (*at)
+        at = &(*at)->next;
+    *at = link;
+    return 0;
+}
+
+/* ---- for the driver ---- */
+
+struct snib__link *snib__engine_links(const struct snib__engine *e)
+{
+    return e->links;
+}
+
+struct snib__link *snib__link_next(const struct snib__link *link)
+{
+    return link->next;
+}
+
+int snib__link_kind(const struct snib__link *link)
+{
+    return link->kind;
+}
+
+void *snib__link_carrier(const struct snib__link *link)
+{
+    return link->carrier;
+}
+
+void snib__link_set_carrier(struct snib__link *link, void *carrier)
+{
+    link->carrier = carrier;
+}
+
+struct snib__link *snib__engine_link(const struct snib__engine *e, int kind)
+{
+    return &e->home->links[kind];
+}
+
+struct snib__buf *snib__link_output(struct snib__link *link)
+{
+    return &link->conn.out;
+}
+
+uint32_t snib__link_in_flight(const struct snib__link *link)
+{
+    return link->conn.ring_count;
+}
+
+uint64_t snib__link_appended(const struct snib__link *link)
+{
+    return link->conn.appended;
+}
+
+int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
+{
+    (void)e;
+    if (link->close) {
+        link->close = false;
+        return SNIB__WISH_CLOSE;
+    }
+    if (link->connect) {
+        link->connect = false;
+        link->connecting = true;
+        return SNIB__WISH_CONNECT;
+    }
+    return SNIB__WISH_NOTHING;
+}
+
+/* ---- its life ---- */
+
+void snib__link_want(struct snib__link *link, snib__time now)
+{
+    link->wanted = true;
+    if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
+        return;
+    if (link->next_try > now + LINK_EAGER)
+        link->next_try = now + LINK_EAGER;
+    link->connect = link->next_try <= now;
+}
+
+void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link->connecting = false;
+    if (snib__conn_begin(&link->conn, &e->config.login, now) < 0)
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+}
+
+static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link->proven = false;
+    e->stats.connects++;
+    if (link->kind == SNIB__COMMAND)
+        snib__node_link_ready(e, link, now);
+    else
+        snib__chan_pubsub_ready(e, link->node, now);
+}
+
+void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                            int os_error, snib__time now)
+{
+    if (link->conn.failure) {
+        code = link->conn.failure;
+        os_error = 0;
+    }
+    snib__time oldest = snib__conn_oldest(&link->conn);
+    bool was_ready = link->conn.state == SNIB__CONN_READY;
+    link->connecting = false;
+    snib__conn_reset(&link->conn);
+    link->conn.failure = 0;
+    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    link->next_try = now + link->backoff / 2 +
+                     snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
+    link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
+                    : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
+                                                           : link->backoff * 2;
+    if (link->kind == SNIB__PUBSUB) {
+        snib__chan_pubsub_down(e, link->node, now);
+        link->wanted = snib__chan_needed(e, link->node);
+    } else {
+        snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
+        link->wanted = snib__node_needed(e, link->node);
+        if (!link->wanted)
+            link->node->down_since = link->node->dull_since = SNIB__NEVER;
+    }
+}
+
+/* Close a link that cannot be trusted any more. */
+void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+{
+    link->close = true;
+    snib__engine_link_down(e, link, code, 0, now);
+}
+
+/* ---- replies ---- */
+
+int32_t snib__link_error(const struct snib__link *link, const struct snib__value *reply)
+{
+    return reply->type == SNIB__RESP_ERROR
+               ? snib__conn_classify(snib__resp_text(link->conn.resp, reply), reply->count)
+               : 0;
+}
+
+/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
+ * this connection (any more): it has done nothing, and the connection is of no use. */
+bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
+{
+    int32_t error = snib__link_error(link, reply);
+    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
+           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(link->conn.resp, reply)));
+}
+
+/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
+ * none: the pauses between attempts grow, and patience ends. */
+static void link_proven(struct snib__link *link)
+{
+    link->proven = true;
+    link->backoff = 0;
+    if (link->kind == SNIB__COMMAND)
+        link->node->dull_since = SNIB__NEVER;
+}
+
+static void link_answer(struct snib__engine *e, struct snib__link *link,
+                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                        snib__time now)
+{
+    bool disowns = snib__link_disowns(link, reply);
+    if (!link->proven && !disowns)
+        link_proven(link);
+    e->resp = link->conn.resp;
+    if (link->kind == SNIB__COMMAND)
+        snib__node_answer(e, link, request, reply, n, now);
+    else if (disowns)
+        snib__link_close(e, link, snib__link_error(link, reply), now);
+    else
+        snib__chan_pubsub(e, link, reply, n, now);
+}
+
+void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
+                        size_t n, snib__time now)
+{
+    struct snib__request request;
+    const struct snib__value *reply;
+    uint32_t reply_n;
+    int more;
+    if (link->conn.state == SNIB__CONN_DOWN)
+        return;
+    if (snib__resp_feed(link->conn.resp, bytes, n) < 0) {
+        snib__link_close(e, link, SNIB_EPROTOCOL, now);
+        return;
+    }
+    do {
+        bool was_ready = link->conn.state == SNIB__CONN_READY;
+        more = snib__conn_next(&link->conn, &request, &reply, &reply_n);
+        if (more < 0) {
+            snib__link_close(e, link, SNIB_EPROTOCOL, now);
+            return;
+        }
+        if (!was_ready && link->conn.state == SNIB__CONN_READY)
+            link_ready(e, link, now);
+        if (more)
+            link_answer(e, link, &request, reply, reply_n, now);
+    } while (more && link->conn.state != SNIB__CONN_DOWN);
+}
+
+/* ---- time ---- */
+
+/* When a reply that is owed is overdue. */
+static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
+{
+    snib__time oldest = snib__conn_oldest(&link->conn);
+    return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
+               ? SNIB__NEVER
+               : oldest + snib__node_reply_timeout(e, link->node);
+}
+
+void snib__link_tick(struct snib__engine *e, snib__time now)
+{
+    for (struct snib__link *link = e->links; link; link = link->next) {
+        if (link_overdue(e, link) <= now)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
+            link->next_try <= now)
+            link->connect = true;
+    }
+}
+
+snib__time snib__link_deadline(const struct snib__engine *e)
+{
+    snib__time next = SNIB__NEVER;
+    for (const struct snib__link *link = e->links; link; link = link->next) {
+        if (link->connect || link->close)
+            return 0; /* a wish is there to be taken */
+        snib__time at = link_overdue(e, link);
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting)
+            at = link->next_try;
+        if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
+            at = snib__chan_deadline(e, link);
+        next = at < next ? at : next;
+    }
+    return next;
+}
+
 /* ---- engine/node.c ----------------------------------------------------------------------------*/
 
-/* node.c - the two links of a node: when to connect, what to send, whom a reply belongs to.
+/* node.c - one server: what is sent to it, what it answers, and what is known of it.
  *
  * The command link carries scripts, the pub/sub link subscriptions.  Commands that come while the
  * command link is not ready wait in `todo` and are encoded when they leave, so that the time before
  * the send is the true one.
- *
- * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
  */
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NODE_BACKOFF_MIN (10 * SNIB__MS)
-#define NODE_BACKOFF_MAX (2000 * SNIB__MS)
-#define NODE_EAGER (50 * SNIB__MS) /* a new operation shortens the back-off to this */
-
-bool snib__node_ready(const struct snib__engine *e)
+struct snib__node *snib__node_new(struct snib__engine *e)
 {
-    return e->node.links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
+    struct snib__node *node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->down_since = node->dull_since = SNIB__NEVER;
+    node->failure = SNIB_EUNREACHABLE;
+    for (int kind = 0; kind < 2; kind++)
+        if (snib__link_init(e, &node->links[kind], node, kind) < 0) {
+            snib__node_free(e, node);
+            return NULL;
+        }
+    node->next = e->nodes;
+    e->nodes = node;
+    e->memory += sizeof *node;
+    return node;
+}
+
+void snib__node_free(struct snib__engine *e, struct snib__node *node)
+{
+    struct snib__node **at = &e->nodes;
+    while (*at && *at != node)
+        at = &(*at)->next;
+    if (*at) {
+        *at = node->next;
+        e->memory -= sizeof *node;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        struct snib__link **link = &e->links;
+        while (*link && *link != &node->links[kind])
+            link = &(*link)->next;
+        if (*link)
+            *link = (*link)->next;
+        snib__conn_free(&node->links[kind].conn);
+    }
+    free(node->todo);
+    free(node);
+}
+
+static struct snib__conn *node_conn(struct snib__node *node)
+{
+    return &node->links[SNIB__COMMAND].conn;
+}
+
+bool snib__node_ready(const struct snib__node *node)
+{
+    return node->links[SNIB__COMMAND].conn.state == SNIB__CONN_READY;
+}
+
+bool snib__node_listens(const struct snib__node *node)
+{
+    return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
+}
+
+/* Its address, for people. */
+const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
+{
+    (void)node;
+    return snib__engine_where(e);
 }
 
 /* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
  * known now. */
-bool snib__node_silent(const struct snib__engine *e, snib__time now)
+bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    const struct snib__node *node = &e->node;
-    snib__time since = snib__node_ready(e) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
-                                           : node->down_since;
-    if (!snib__node_ready(e) && node->failed)
+    snib__time since = snib__node_ready(node) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
+                                              : node->down_since;
+    if (!snib__node_ready(node) && node->failed)
         return true;
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
 }
@@ -11872,9 +12371,9 @@ static void node_unwrite(struct snib__conn *conn, size_t size)
 
 /* Append the request's command, and before it its script if the connection has not loaded it.
  * Returns the script, or -1: nothing half-written leaves. */
-static int node_append(struct snib__engine *e, const struct snib__request *request, snib__time now)
+static int node_append(struct snib__engine *e, struct snib__conn *conn,
+                       const struct snib__request *request, snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
     size_t size = snib__buf_size(&conn->out);
     int script = node_encode(e, request->kind, request->subject, &conn->out);
     if (script >= 0 && !snib__conn_loaded(conn, script)) {
@@ -11889,12 +12388,36 @@ static int node_append(struct snib__engine *e, const struct snib__request *reque
     return script;
 }
 
-static int node_write(struct snib__engine *e, struct snib__request *request, snib__time now)
+/* The operation that a request serves, or NULL. */
+static struct snib__op *node_op(const struct snib__request *request)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    const struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_ASK)
+        return request->subject;
+    return hold && request->kind != SNIB__REQ_RENEW && request->kind != SNIB__REQ_TIME ? hold->op
+                                                                                       : NULL;
+}
+
+/* Who waits for it reads on this link. */
+static void node_note_link(const struct snib__request *request, struct snib__link *link)
+{
+    struct snib__op *op = node_op(request);
+    if (op)
+        op->link = link;
+    if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
+        return;
+    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
+    if (wait && wait->incoming && wait->incoming->op)
+        wait->incoming->op->link = link;
+}
+
+static int node_write(struct snib__engine *e, struct snib__node *node,
+                      struct snib__request *request, snib__time now)
+{
+    struct snib__conn *conn = node_conn(node);
     size_t size = snib__buf_size(&conn->out);
     uint32_t before = conn->ring_count;
-    int script = node_append(e, request, now);
+    int script = node_append(e, conn, request, now);
     if (script == -1)
         return -1;
     request->sent_at = now;
@@ -11906,6 +12429,7 @@ static int node_write(struct snib__engine *e, struct snib__request *request, sni
         conn->ring_count = before;
         return -1;
     }
+    node_note_link(request, &node->links[SNIB__COMMAND]);
     e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
     return 0;
 }
@@ -11923,9 +12447,8 @@ static void node_pack(struct snib__node *node)
     node->todo_first = node->todo_gaps = 0;
 }
 
-static int node_later(struct snib__engine *e, const struct snib__request *request)
+static int node_later(struct snib__node *node, const struct snib__request *request)
 {
-    struct snib__node *node = &e->node;
     if (node->todo_n == node->todo_cap)
         node_pack(node);
     if (node->todo_n == node->todo_cap) {
@@ -11940,18 +12463,31 @@ static int node_later(struct snib__engine *e, const struct snib__request *reques
     return 0;
 }
 
+/* Which node a request is for. */
+static struct snib__node *node_of(int kind, void *subject)
+{
+    if (kind == SNIB__REQ_ASK)
+        return snib__op_node(subject);
+    if (kind == SNIB__REQ_RENEW)
+        return ((struct snib__batch *)subject)->node;
+    if (kind == SNIB__REQ_TIME)
+        return subject;
+    return ((struct snib__hold *)subject)->gate->node;
+}
+
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
+    struct snib__node *node = node_of(kind, subject);
     struct snib__request request = {
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
-    if (snib__node_ready(e))
-        return node_write(e, &request, now);
+    if (snib__node_ready(node))
+        return node_write(e, node, &request, now);
     if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
         return -1; /* it is asked again when the link is ready */
-    if (node_later(e, &request) < 0)
+    if (node_later(node, &request) < 0)
         return -1;
-    snib__node_want(e, SNIB__COMMAND, now);
+    snib__node_want(e, node, now);
     return 0;
 }
 
@@ -11980,10 +12516,10 @@ static void node_unwait(struct snib__node *node, const void *subject)
 }
 
 /* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
-void snib__node_forget(struct snib__engine *e, void *subject)
+void snib__node_forget(struct snib__node *node, void *subject)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    node_unwait(&e->node, subject);
+    struct snib__conn *conn = node_conn(node);
+    node_unwait(node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
@@ -11991,9 +12527,8 @@ void snib__node_forget(struct snib__engine *e, void *subject)
     }
 }
 
-static void node_flush(struct snib__engine *e, snib__time now)
+static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    struct snib__node *node = &e->node;
     struct snib__request *todo = node->todo;
     uint32_t n = node->todo_n;
     node->todo = NULL;
@@ -12004,7 +12539,7 @@ static void node_flush(struct snib__engine *e, snib__time now)
             continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
         bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
-        if (undo || node_write(e, &todo[i], now) < 0) {
+        if (undo || node_write(e, node, &todo[i], now) < 0) {
             if (todo[i].kind == SNIB__REQ_ASK)
                 snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
             else
@@ -12014,49 +12549,29 @@ static void node_flush(struct snib__engine *e, snib__time now)
     free(todo);
 }
 
-/* ---- the life of a link ---- */
+/* ---- coming and going ---- */
 
-void snib__node_want(struct snib__engine *e, int link, snib__time now)
+void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->wanted = true;
-    if (ep->conn.state != SNIB__CONN_DOWN || ep->connecting || ep->connect)
-        return;
-    if (ep->next_try > now + NODE_EAGER)
-        ep->next_try = now + NODE_EAGER;
-    ep->connect = ep->next_try <= now;
-    if (link == SNIB__COMMAND && e->node.down_since == SNIB__NEVER)
-        e->node.down_since = now;
+    struct snib__link *link = &node->links[SNIB__COMMAND];
+    (void)e;
+    bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
+    snib__link_want(link, now);
+    if (idle && node->down_since == SNIB__NEVER)
+        node->down_since = now;
 }
 
-int snib__engine_take_wish(struct snib__engine *e, int link)
+bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    if (ep->close) {
-        ep->close = false;
-        return SNIB__WISH_CLOSE;
-    }
-    if (ep->connect) {
-        ep->connect = false;
-        ep->connecting = true;
-        return SNIB__WISH_CONNECT;
-    }
-    return SNIB__WISH_NOTHING;
-}
-
-static bool node_needed(const struct snib__engine *e, int link)
-{
-    if (link == SNIB__COMMAND)
-        return e->node.todo_n > 0 || e->live || e->releasing || e->stats.held;
-    return snib__chan_needed(e);
+    return node->todo_n > 0 || e->live || e->releasing || e->stats.held;
 }
 
 /* Operations that cannot come to an end without the server end now. */
-void snib__node_fail_ops(struct snib__engine *e, snib__time now)
+void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
         next = op->live_next;
-        if (snib__outer_is(op->gate))
+        if (snib__outer_is(op->gate) || snib__op_node(op) != node)
             continue;
         int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
@@ -12075,12 +12590,15 @@ static bool node_hopeless(int32_t code, bool was_ready)
            code == SNIB_EPROTOCOL;
 }
 
-static void node_command_down(struct snib__engine *e, snib__time since, bool was_ready,
-                              int32_t code, int os_error, snib__time now)
+/* What had no answer is sent again, or ends; the operations' patience begins. */
+void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
+                          bool was_ready, int32_t code, int os_error, snib__time now)
 {
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    struct snib__node *node = link->node;
+    struct snib__conn *conn = &link->conn;
     struct snib__request request;
+    snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
+                     os_error ? strerror(os_error) : snib_code_text(code));
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
@@ -12092,6 +12610,7 @@ static void node_command_down(struct snib__engine *e, snib__time since, bool was
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
+        node_note_link(&request, NULL);
         if (request.kind == SNIB__REQ_TIME) {
             continue;
         } else if (request.kind == SNIB__REQ_RENEW) {
@@ -12107,61 +12626,16 @@ static void node_command_down(struct snib__engine *e, snib__time since, bool was
         }
     }
     if (node_hopeless(code, was_ready))
-        snib__node_fail_ops(e, now);
+        snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
-        snib__op_arm(e, op);
+        if (snib__op_node(op) == node)
+            snib__op_arm(e, op);
 }
 
-void snib__engine_link_down(struct snib__engine *e, int link, int32_t code, int os_error,
-                            snib__time now)
+void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
-    struct snib__endpoint *ep = &e->node.links[link];
-    if (ep->conn.failure) {
-        code = ep->conn.failure;
-        os_error = 0;
-    }
-    snib__time oldest = snib__conn_oldest(&ep->conn);
-    bool was_ready = ep->conn.state == SNIB__CONN_READY;
-    ep->connecting = false;
-    snib__conn_reset(&ep->conn);
-    ep->conn.failure = 0;
-    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
-    ep->next_try = now + ep->backoff / 2 +
-                   snib__engine_random(e, ep->backoff ? ep->backoff / 2 : NODE_BACKOFF_MIN);
-    ep->backoff = ep->backoff == 0                     ? NODE_BACKOFF_MIN
-                  : ep->backoff * 2 > NODE_BACKOFF_MAX ? NODE_BACKOFF_MAX
-                                                       : ep->backoff * 2;
-    if (link == SNIB__PUBSUB) {
-        snib__chan_pubsub_down(e, now);
-    } else {
-        snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__engine_where(e),
-                         os_error ? strerror(os_error) : snib_code_text(code));
-        node_command_down(e, oldest, was_ready, code, os_error, now);
-    }
-    ep->wanted = node_needed(e, link);
-    if (link == SNIB__COMMAND && !ep->wanted)
-        e->node.down_since = e->node.dull_since = SNIB__NEVER;
-}
-
-/* Close a link that cannot be trusted any more. */
-static void node_close(struct snib__engine *e, int link, int32_t code, snib__time now)
-{
-    e->node.links[link].close = true;
-    snib__engine_link_down(e, link, code, 0, now);
-}
-
-void snib__engine_link_up(struct snib__engine *e, int link, snib__time now)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->connecting = false;
-    if (snib__conn_begin(&ep->conn, &e->config.login, now) < 0)
-        node_close(e, link, SNIB_ENOMEM, now);
-}
-
-static void node_command_ready(struct snib__engine *e, snib__time now)
-{
-    struct snib__node *node = &e->node;
-    struct snib__conn *conn = &node->links[SNIB__COMMAND].conn;
+    struct snib__node *node = link->node;
+    const struct snib__conn *conn = &link->conn;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)
@@ -12170,7 +12644,7 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
-    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__engine_where(e));
+    snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
@@ -12178,58 +12652,47 @@ static void node_command_ready(struct snib__engine *e, snib__time now)
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
-    snib__clock_begin(e, now);
-    node_flush(e, now);
-    snib__watchdog_reconnected(e, other, now);
-    snib__wait_recheck_all(e, now);
+    snib__clock_begin(e, node, now);
+    node_flush(e, node, now);
+    snib__watchdog_reconnected(e, node, other, now);
+    snib__wait_recheck_all(e, node, now);
 }
 
 /* ---- replies ---- */
 
-static int32_t node_error(const struct snib__conn *conn, const struct snib__value *reply)
-{
-    return reply->type == SNIB__RESP_ERROR
-               ? snib__conn_classify(snib__resp_text(conn->resp, reply), reply->count)
-               : 0;
-}
-
-/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
- * this connection (any more): it has done nothing, and the connection is of no use. */
-static bool node_disowns(const struct snib__conn *conn, const struct snib__value *reply)
-{
-    int32_t error = node_error(conn, reply);
-    return error == SNIB_EREADONLY || error == SNIB_ELOADING ||
-           (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(conn->resp, reply)));
-}
-
 /* The request goes to whoever is found next, like one that was never sent. */
-static void node_disowned(struct snib__engine *e, const struct snib__request *request,
-                          int32_t error, const char *text, uint32_t n, snib__time now)
+static void node_disowned(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, int32_t error, const char *text,
+                          uint32_t n, snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
+    struct snib__conn *conn = &link->conn;
+    node_note_link(request, NULL);
     snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && request->kind != SNIB__REQ_TIME && node_later(e, request) < 0)
+    else if (request->subject && request->kind != SNIB__REQ_TIME &&
+             node_later(link->node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
-    node_close(e, SNIB__COMMAND, error, now);
+    snib__link_close(e, link, error, now);
 }
 
-static void node_answer(struct snib__engine *e, struct snib__request *request,
-                        const struct snib__value *reply, uint32_t n, snib__time now)
+void snib__node_answer(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const struct snib__value *reply, uint32_t n,
+                       snib__time now)
 {
-    struct snib__conn *conn = &e->node.links[SNIB__COMMAND].conn;
-    int32_t error = node_error(conn, reply);
+    struct snib__node *node = link->node;
+    struct snib__conn *conn = &link->conn;
+    int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
-    if (node_disowns(conn, reply)) {
-        node_disowned(e, request, error, text, reply->count, now);
+    if (snib__link_disowns(link, reply)) {
+        node_disowned(e, link, request, error, text, reply->count, now);
         return;
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
         conn->delifeq = conn->delex =
             false; /* a proxy knows less, or the user may not: by script */
-        if (node_write(e, request, now) == 0)
+        if (node_write(e, node, request, now) == 0)
             return;
     }
     if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
@@ -12237,7 +12700,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_load(conn, request->script, now) == 0 && request->subject &&
-            request->kind != SNIB__REQ_RENEW && node_write(e, request, now) == 0)
+            request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -12258,7 +12721,7 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
     case SNIB__REQ_TIME:
-        snib__clock_answer(e, request->sent_at, reply, n, conn->resp, now);
+        snib__clock_answer(e, node, request->sent_at, reply, n, now);
         break;
     default:
         if (error)
@@ -12268,102 +12731,15 @@ static void node_answer(struct snib__engine *e, struct snib__request *request,
     }
 }
 
-/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
- * none: the pauses between attempts grow, and patience ends. */
-static void node_proven(struct snib__engine *e, int link)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    ep->proven = true;
-    ep->backoff = 0;
-    if (link == SNIB__COMMAND)
-        e->node.dull_since = SNIB__NEVER;
-}
-
-void snib__engine_input(struct snib__engine *e, int link, const char *bytes, size_t n,
-                        snib__time now)
-{
-    struct snib__endpoint *ep = &e->node.links[link];
-    struct snib__request request;
-    const struct snib__value *reply;
-    uint32_t reply_n;
-    int more;
-    if (ep->conn.state == SNIB__CONN_DOWN)
-        return;
-    if (snib__resp_feed(ep->conn.resp, bytes, n) < 0) {
-        node_close(e, link, SNIB_EPROTOCOL, now);
-        return;
-    }
-    do {
-        bool was_ready = ep->conn.state == SNIB__CONN_READY;
-        more = snib__conn_next(&ep->conn, &request, &reply, &reply_n);
-        if (more < 0) {
-            node_close(e, link, SNIB_EPROTOCOL, now);
-            return;
-        }
-        if (!was_ready && ep->conn.state == SNIB__CONN_READY) {
-            ep->proven = false;
-            e->stats.connects++;
-            if (link == SNIB__COMMAND)
-                node_command_ready(e, now);
-            else
-                snib__chan_pubsub_ready(e, now);
-        }
-        if (more && !ep->proven && !node_disowns(&ep->conn, reply))
-            node_proven(e, link);
-        if (more && link == SNIB__COMMAND)
-            node_answer(e, &request, reply, reply_n, now);
-        else if (more && node_disowns(&ep->conn, reply))
-            node_close(e, link, node_error(&ep->conn, reply), now);
-        else if (more)
-            snib__chan_pubsub(e, reply, reply_n, now);
-    } while (more && ep->conn.state != SNIB__CONN_DOWN);
-}
-
 /* ---- time ---- */
 
-snib__time snib__node_reply_timeout(const struct snib__engine *e)
+snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (!e->node.ever_ready) /* nothing is held yet that could be lost by patience */
+    if (!node->ever_ready) /* nothing is held yet that could be lost by patience */
         return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;
     return share < e->config.reply_timeout ? share : e->config.reply_timeout;
-}
-
-void snib__node_tick(struct snib__engine *e, snib__time now)
-{
-    for (int link = 0; link < 2; link++) {
-        struct snib__endpoint *ep = &e->node.links[link];
-        snib__time oldest = snib__conn_oldest(&ep->conn);
-        if (ep->conn.state != SNIB__CONN_DOWN && oldest != SNIB__NEVER &&
-            oldest + snib__node_reply_timeout(e) <= now)
-            node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (link == SNIB__PUBSUB && snib__chan_silent(e, now))
-            node_close(e, link, SNIB_EUNREACHABLE, now);
-        if (ep->conn.state == SNIB__CONN_DOWN && ep->wanted && !ep->connecting &&
-            ep->next_try <= now)
-            ep->connect = true;
-    }
-}
-
-snib__time snib__node_deadline(const struct snib__engine *e)
-{
-    snib__time next = snib__chan_deadline(e);
-    for (int link = 0; link < 2; link++) {
-        const struct snib__endpoint *ep = &e->node.links[link];
-        snib__time at = SNIB__NEVER;
-        if (ep->connect || ep->close)
-            return 0; /* a wish is there to be taken */
-        if (ep->conn.state != SNIB__CONN_DOWN) {
-            at = snib__conn_oldest(&ep->conn);
-            if (at != SNIB__NEVER)
-                at += snib__node_reply_timeout(e);
-        } else if (ep->wanted && !ep->connecting) {
-            at = ep->next_try;
-        }
-        next = at < next ? at : next;
-    }
-    return next;
 }
 
 /* ---- engine/op.c ------------------------------------------------------------------------------*/
@@ -12513,8 +12889,9 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
         e->live->live_prev = op;
     e->live = op;
     e->live_n++;
-    if (!snib__node_ready(e)) /* before the operation is armed: patience counts from here */
-        snib__node_want(e, SNIB__COMMAND, now);
+    op->node = e->home;
+    if (!snib__node_ready(snib__op_node(op))) /* before it is armed: patience counts from here */
+        snib__node_want(e, snib__op_node(op), now);
     *out_code = SNIB_OK;
     return op;
 }
@@ -12586,12 +12963,19 @@ struct snib__op *snib__engine_take_done(struct snib__engine *e)
     return op;
 }
 
+/* The server that is to answer it. */
+struct snib__node *snib__op_node(const struct snib__op *op)
+{
+    return op->gate ? op->gate->node : op->node;
+}
+
 /* The moment at which an operation gives up on a server that cannot be reached. */
 static snib__time op_patience(const struct snib__engine *e, const struct snib__op *op)
 {
-    if (e->node.down_since == SNIB__NEVER || snib__outer_is(op->gate))
+    snib__time down_since = snib__op_node(op)->down_since;
+    if (down_since == SNIB__NEVER || snib__outer_is(op->gate))
         return SNIB__NEVER;
-    snib__time from = op->started > e->node.down_since ? op->started : e->node.down_since;
+    snib__time from = op->started > down_since ? op->started : down_since;
     return from + e->config.patience;
 }
 
@@ -12608,8 +12992,9 @@ static bool op_unsure(const struct snib__op *op)
  * of wherever it is. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
-    const struct snib__node *node = &e->node;
-    if (snib__node_ready(e))
+    const struct snib__node *node = snib__op_node(op);
+    (void)e;
+    if (snib__node_ready(node))
         return SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
@@ -12637,7 +13022,7 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 {
     if (snib__outer_is(op->gate))
         return SNIB_TIMEDOUT;
-    if (snib__node_silent(e, now) || op->kind == SNIB__OP_PING)
+    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING)
         return snib__op_unreached(e, op);
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
@@ -12670,6 +13055,11 @@ bool snib__engine_cancel(struct snib__engine *e, struct snib__op *op, snib__time
 bool snib__op_in_flight(const struct snib__op *op)
 {
     return !op->done && op->place != SNIB__PLACE_QUEUE && op->place != SNIB__PLACE_OUTER;
+}
+
+struct snib__link *snib__op_link(const struct snib__op *op)
+{
+    return op->link ? op->link : &snib__op_node(op)->links[SNIB__COMMAND];
 }
 
 void snib__op_event(const struct snib__op *op, snib_event *out)
@@ -12865,7 +13255,7 @@ static void place_say(struct snib__engine *e, const struct snib__hold *hold, con
     size_t n = gate->kind->channel(channel, e, gate, 0);
     channel[n++] = ':';
     n += snib__decimal(channel + n, (int64_t)hold->number);
-    snib__chan_say(e, verb, channel, n);
+    snib__chan_say(hold->gate->node, verb, channel, n);
 }
 
 static void place_listen(struct snib__engine *e, struct snib__hold *hold)
@@ -12873,7 +13263,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
     if (hold->flags & SNIB__LISTENS)
         return;
     hold->flags |= SNIB__LISTENS;
-    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+    if (snib__node_listens(hold->gate->node))
         place_say(e, hold, "SUBSCRIBE");
 }
 
@@ -12891,7 +13281,7 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
     if (!(hold->flags & SNIB__LISTENS))
         return;
     hold->flags &= (uint16_t)~SNIB__LISTENS;
-    if (e->node.links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY)
+    if (snib__node_listens(hold->gate->node))
         place_say(e, hold, "UNSUBSCRIBE");
 }
 
@@ -12919,7 +13309,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
 {
     for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
         next = op->next;
-        if (op->hold->phase == SNIB__PLACED && snib__node_ready(e))
+        if (op->hold->phase == SNIB__PLACED && snib__node_ready(gate->node))
             place_ask(e, op->hold, now);
     }
 }
@@ -13065,7 +13455,8 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_forget_hold(e, hold);
     } else if (behind) {
         place_queue(e, hold, now, now);
-    } else if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+    } else if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+               snib__op_arm(e, op) < 0) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
     } else {
@@ -13267,7 +13658,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         return NULL;
     op->hold = hold;
     op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
-    if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {
+    if (!snib__node_ready(hold->gate->node) && snib__op_arm(e, op) < 0) {
         op->hold = NULL;
         snib__op_done(e, op, SNIB_ENOMEM);
         return op;
@@ -13525,7 +13916,8 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         share_queue(e, op);
         return;
     }
-    if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+    if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+        snib__op_arm(e, op) < 0) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
@@ -13654,7 +14046,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     struct snib__hold *hold = op->hold;
     bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
-        if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {
+        if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
+            snib__op_arm(e, op) < 0) {
             snib__gate_end_op(e, op, SNIB_ENOMEM);
             snib__gate_forget_hold(e, hold);
             return;
@@ -14159,16 +14552,18 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
-        snib__node_ready(e))
+        snib__node_ready(wait->gate->node))
         snib__gate_advance(e, wait->gate, now);
 }
 
 /* The command link is back: what was released meanwhile may not have been heard. */
-void snib__wait_recheck_all(struct snib__engine *e, snib__time now)
+void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
+            if (gate->node != node)
+                continue;
             if (gate->wait && gate->kind->discipline == SNIB__QUEUED)
                 snib__place_ask_all(e, gate, now);
             else if (gate->wait)
@@ -14236,7 +14631,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
                       bool foreign, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
-    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(e)) {
+    if (wait->hint && gate->kind->discipline != SNIB__QUEUED && snib__node_ready(gate->node)) {
         snib__gate_advance(e, gate, now);
         return;
     }
@@ -14251,7 +14646,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
 {
     if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
-    if (!snib__node_ready(e)) {
+    if (!snib__node_ready(wait->gate->node)) {
         snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
         return;
     }
@@ -14304,7 +14699,8 @@ static snib__time watchdog_sent(const struct snib__engine *e, const struct snib_
 
 static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct snib__hold *hold)
 {
-    return &e->node.renewals[hold->gate->kind->kind];
+    (void)e;
+    return &hold->gate->node->renewals[hold->gate->kind->kind];
 }
 
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
@@ -14355,7 +14751,7 @@ static snib__time watchdog_period(const struct snib__engine *e)
 /* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
-    const struct snib__node *node = &e->node;
+    const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
@@ -14370,24 +14766,26 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
 snib__time snib__watchdog_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
-    for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        const struct snib__renewals *list = &e->node.renewals[kind];
-        if (!list->head)
-            continue;
-        if (list->head->deadline < next)
-            next = list->head->deadline;
-        if (list->cursor && snib__node_ready(e)) {
-            snib__time due = watchdog_due(e, list);
-            next = due < next ? due : next;
+    for (const struct snib__node *node = e->nodes; node; node = node->next)
+        for (int kind = 0; kind < SNIB__KINDS; kind++) {
+            const struct snib__renewals *list = &node->renewals[kind];
+            if (!list->head)
+                continue;
+            if (list->head->deadline < next)
+                next = list->head->deadline;
+            if (list->cursor && snib__node_ready(node)) {
+                snib__time due = watchdog_due(e, list);
+                next = due < next ? due : next;
+            }
         }
-    }
     return next;
 }
 
-static void watchdog_note_lateness(struct snib__engine *e, snib__time sent, snib__time now)
+static void watchdog_note_lateness(struct snib__engine *e, const struct snib__hold *hold,
+                                   snib__time now)
 {
-    snib__time due = sent + watchdog_period(e);
-    if (e->node.ready_since >= sent || now <= due)
+    snib__time sent = watchdog_sent(e, hold), due = sent + watchdog_period(e);
+    if (hold->gate->node->ready_since >= sent || now <= due)
         return;
     if ((now - due) / 1000 > e->stats.watchdog_late_us)
         e->stats.watchdog_late_us = (now - due) / 1000;
@@ -14411,15 +14809,16 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     if (!batch)
         return false;
     snib__time period = watchdog_period(e);
-    watchdog_note_lateness(e, watchdog_sent(e, list->cursor), now);
+    watchdog_note_lateness(e, list->cursor, now);
     batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
     struct snib__hold *hold = list->cursor;
+    batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     uint32_t most = list->alone ? 1 : SNIB__BATCH_MAX, ids = 0;
     while (hold && batch->n < most) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= e->node.ready_since && sent + period - period / 12 > now) ||
+        if ((sent >= hold->gate->node->ready_since && sent + period - period / 12 > now) ||
             (batch->n > 0 && ids > WATCHDOG_IDS_MAX))
             break;
         batch->holds[batch->n] = hold;
@@ -14444,6 +14843,7 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     if (!batch)
         return -1;
     batch->lease_ms = lease_ms;
+    batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
     batch->holds[0] = hold;
     batch->numbers[0] = hold->number;
@@ -14454,26 +14854,32 @@ int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64
     return -1;
 }
 
+static void watchdog_tick(struct snib__engine *e, const struct snib__node *node,
+                          struct snib__renewals *list, snib__time now)
+{
+    while (list->head && list->head->deadline <= now)
+        snib__hold_over(e, list->head, now);
+    while (list->cursor && snib__node_ready(node) && watchdog_due(e, list) <= now)
+        if (!watchdog_send(e, list, now)) {
+            list->retry = now + 10 * SNIB__MS;
+            break;
+        }
+    if (now >= list->retry)
+        list->alone = false;
+}
+
 void snib__watchdog_tick(struct snib__engine *e, snib__time now)
 {
-    for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        struct snib__renewals *list = &e->node.renewals[kind];
-        while (list->head && list->head->deadline <= now)
-            snib__hold_over(e, list->head, now);
-        while (list->cursor && snib__node_ready(e) && watchdog_due(e, list) <= now)
-            if (!watchdog_send(e, list, now)) {
-                list->retry = now + 10 * SNIB__MS;
-                break;
-            }
-        if (now >= list->retry)
-            list->alone = false;
-    }
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        for (int kind = 0; kind < SNIB__KINDS; kind++)
+            watchdog_tick(e, node, &node->renewals[kind], now);
 }
 
 static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
 {
+    struct snib__renewals *list = &batch->node->renewals[batch->kind];
     e->stats.renewal_failures += batch->n;
-    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;
+    list->cursor = list->head;
     snib__batch_recycle(e, batch);
 }
 
@@ -14507,7 +14913,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now)
 {
     if (error || reply->type != SNIB__RESP_ARRAY) {
-        struct snib__renewals *list = &e->node.renewals[batch->kind];
+        struct snib__renewals *list = &batch->node->renewals[batch->kind];
         list->retry = now + e->config.lease / 20;
         /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
@@ -14549,14 +14955,17 @@ static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, 
 
 /* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
  * one that was restarted, holds with a fixed lease are only asked for. */
-void snib__watchdog_reconnected(struct snib__engine *e, bool other_server, snib__time now)
+void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
+                                snib__time now)
 {
     for (int kind = 0; kind < SNIB__KINDS; kind++) {
-        e->node.renewals[kind].cursor = e->node.renewals[kind].head;
-        e->node.renewals[kind].retry = 0;
+        node->renewals[kind].cursor = node->renewals[kind].head;
+        node->renewals[kind].retry = 0;
     }
     for (uint32_t i = 0; other_server && i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next) {
+            if (gate->node != node)
+                continue;
             for (struct snib__hold *hold = snib__gate_first(gate); hold;
                  hold = snib__gate_next(gate, hold))
                 watchdog_ask_fixed(e, hold, now);
@@ -15671,7 +16080,7 @@ size_t snib__mutex_channel(char *out, const struct snib__engine *engine,
 static int mutex_vote(struct snib__buf *out, const struct snib__engine *engine,
                       const struct snib__hold *hold)
 {
-    const char *run = engine->node.run_id[0] ? engine->node.run_id : "?";
+    const char *run = hold->gate->node->run_id[0] ? hold->gate->node->run_id : "?";
     if (snib__script_begin(out, SNIB__SCRIPT_QUORUM_ACQUIRE, 2, 6) < 0 ||
         snib__arg_name(out, hold->gate) < 0 ||
         snib__resp_arg(out, MUTEX_EPOCH, strlen(MUTEX_EPOCH)) < 0 ||
@@ -15959,7 +16368,7 @@ static int plain_command(struct snib__buf *out, const struct snib__engine *engin
 static int plain_release(struct snib__buf *out, const struct snib__engine *engine,
                          const struct snib__hold *hold)
 {
-    const struct snib__conn *conn = &engine->node.links[SNIB__COMMAND].conn;
+    const struct snib__conn *conn = &hold->gate->node->links[SNIB__COMMAND].conn;
     if (conn->delifeq || conn->delex)
         return plain_command(out, engine, hold, conn->delifeq);
     if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_RELEASE, 1, 3) < 0 ||
