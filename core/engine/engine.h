@@ -248,8 +248,8 @@ struct snib__hold {
     struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
-/* Drop the caller's interest; a hold that is still held is released in the background, or, if it was
- * abandoned, left to its lease. */
+/* Drop the caller's interest; a hold that is still held, or lost and may be at the server, is released in the
+ * background, or, if it was abandoned, left to its lease. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 /* One of its users has forgotten it without giving it back, and it must not be free before its lease has ended.
  * Without further users (hold->users) it ends here: no renewal, no loss, and for those who want the lock it is a

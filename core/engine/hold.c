@@ -292,10 +292,10 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
 
 void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
-        return;
-    hold->flags |= SNIB__ABANDONED;
-    if (hold->users == 0)
+    snib__hold_over(e, hold, now);
+    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
+        hold->flags |= SNIB__ABANDONED;
+    if (hold->phase == SNIB__HELD && hold->users == 0)
         hold_leave(e, hold, now);
 }
 
@@ -309,6 +309,9 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
         hold_leave(e, hold, now);
     else if (hold->phase == SNIB__HELD)
         snib__gate_release(e, hold, now);
-    else
+    else {
+        if (hold->phase == SNIB__LOST && !(hold->flags & SNIB__ABANDONED))
+            snib__gate_release_lost(e, hold, now);
         snib__hold_settle(e, hold);
+    }
 }

@@ -80,14 +80,26 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_send_release(e, hold, now);
 }
 
-/* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
- * it is known to be gone, or a later hold has the number and so what is there.  Of a multi lock one member is
- * known to be gone, and the others are there. */
-static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
+static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                           snib__time now)
+{
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
+}
+
+/* The hold was lost and the program has done with it, but the server may still keep it for us, and others wait for
+ * that: take it back, unless it is known to be gone, or a later hold has the number and so what is there.  Of a
+ * multi lock one member is known to be gone, and the others are there.  A server that does not answer while the
+ * lease ends need not be waited for. */
+void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
-                snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+                snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+                (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -103,7 +115,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        release_lost(e, hold, now);
+        snib__gate_release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)
@@ -126,16 +138,6 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     hold->op = op;
     snib__gate_release(e, hold, now);
     return op;
-}
-
-/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                           snib__time now)
-{
-    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
-    if (hold->gate->kind->discipline == SNIB__QUEUED)
-        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return now > hold->deadline + slack;
 }
 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)

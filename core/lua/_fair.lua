@@ -38,9 +38,12 @@ local function expire()
     redis.call('pexpire', KEYS[4], BEATS)
 end
 
+-- By less than nothing if the clock was set back; whoever has come since keeps its place.
 local function push(members, from, ms)
     for i = from, #members do
-        redis.call('zincrby', KEYS[3], ms, members[i])
+        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then
+            redis.call('zincrby', KEYS[3], ms, members[i])
+        end
     end
 end
 

@@ -78,7 +78,7 @@ if ARGV[3] == '1' then
             score = now + PATIENCE
         end
         redis.call('hset', KEYS[4], client(owner), now)
-        redis.call('hsetnx', KEYS[4], 'push', now)
+        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)
         redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)
         redis.call('rpush', KEYS[2], owner)
         expire()

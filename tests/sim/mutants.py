@@ -1131,7 +1131,7 @@ def compile_sim(core: Path, build: Path, changed: str, base: Path | None) -> Non
     ]
     programs = {
         "sim": sorted(HERE.glob("sim*.c")),
-        "sim_stories": [HERE / "stories.c"],
+        "sim_stories": sorted(HERE.glob("stor*.c")),
         "sim_group": [core / "api" / "group.c", *sorted(HERE.glob("group_*.c"))],
     }
     objects = {}

@@ -129,6 +129,7 @@ struct sim_owner {
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */
+    int ended_before;     /* the same of the hold before, whose number it has; CAUSE_NONE */
     snib__time since;     /* of `present` */
     snib__time abandoned_at, first_sent;
     snib__time lease;

@@ -159,7 +159,7 @@ void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
         sim_fail("%u:%llu is lost and nobody was told", process->id,
                  (unsigned long long)hold->number);
     }
-    owner->abandoned |= !is_lost;
+    owner->abandoned = true;
     owner->abandoned_at = sim.now;
     set_free(process, &hold->use);
     struct snib__hold *engine_hold = hold->hold;

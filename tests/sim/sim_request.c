@@ -112,6 +112,7 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
         bool on_its_way = owner->present != 0 && owner->releases > 0;
         owner->again = false;
         owner->attempts = 0;
+        owner->ended_before = owner->ended;
         owner->ended = CAUSE_NONE;
         owner->releases = on_its_way; /* a release that may have to be repeated */
     }

@@ -1,0 +1,198 @@
+/* story_fair.c - the fair lock's queue: who dies in it, who sleeps, who leaves. */
+#include "stories.h"
+
+#include <stdlib.h>
+
+static void killed_waiters(void)
+{
+    for (int processes = 1; processes <= 100; processes += 99) {
+        begin_world();
+        struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+        for (int i = 0; i < 100; i++) {
+            if (i < processes) {
+                new_actor();
+            }
+            struct waiter *dead = wait_for(&actors[1 + i % processes], SNIB_FAIR, "orders");
+            expect(dead->code == SNIB_AGAIN, "there was no queue");
+        }
+        struct waiter *live = wait_for(new_actor(), SNIB_FAIR, "orders");
+        run_for(2 * SECOND);
+        for (int i = 0; i < processes; i++) {
+            kill_actor(&actors[1 + i]);
+        }
+        snib__time released = now;
+        release(holder);
+        run_for(10 * SECOND);
+        expect(live->code == SNIB_OK, "behind 100 dead waiters the next one never came in");
+        expect(live->ended <= released + 3 * SECOND, "the next one came in after %.3f s",
+               (double)(live->ended - released) / 1e9);
+        release(live);
+        run_for(10 * SECOND);
+        expect_nothing_left();
+        end_world();
+    }
+}
+
+static void long_wait(void)
+{
+    begin_world();
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    int first = waiter_count;
+    for (int i = 0; i < 5; i++) {
+        new_actor();
+    }
+    for (int i = 0; i < 20; i++) {
+        wait_for(&actors[1 + i * 3 % 5], SNIB_FAIR, "orders");
+        run_for(SECOND / 10);
+    }
+    run_for(1200 * SECOND);
+    release(holder);
+    for (int i = 0; i < 20; i++) {
+        run_for(SECOND);
+        expect(waiters[first + i].code == SNIB_OK, "waiter %d of 20 is not the next", i + 1);
+        release(&waiters[first + i]);
+    }
+    run_for(10 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
+/* Whoever leaves, and however, leaves nothing. */
+static void leavers(void)
+{
+    begin_world();
+    uint64_t random = 1;
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    int first = waiter_count;
+    for (int i = 0; i < 10; i++) {
+        new_actor();
+    }
+    for (int i = 0; i < 60; i++) {
+        random = random * 6364136223846793005U + 1442695040888963407U;
+        struct snib__acquire how = {.wait = random >> 62 == 0 ? (random >> 40) % 5000 * SNIB__MS + 1
+                                                              : SNIB__NEVER};
+        acquire(&actors[1 + i % 10], SNIB_FAIR, "orders", 6, how);
+        run_for(SECOND / 20);
+    }
+    for (int i = 0; i < 60; i += 3) {
+        if (waiters[first + i].code == SNIB_AGAIN) {
+            cancel(&waiters[first + i]);
+        }
+    }
+    expect(there_is("redisson_lock_queue:{orders}"), "nobody waits");
+    release(holder);
+    run_for(SECOND);
+    for (int i = 0; i < 10; i++) {
+        kill_actor(&actors[1 + i]);
+    }
+    run_for(LEASE + 20 * SECOND);
+    expect_nothing_left();
+    end_world();
+}
+
+/* A grant that is heard of when another has the lock is none. */
+static void late_grant(void)
+{
+    begin_world();
+    struct actor *sleeper = new_actor(), *other = new_actor();
+    struct waiter *holder = wait_for(new_actor(), SNIB_FAIR, "orders");
+    struct waiter *asleep = wait_for(sleeper, SNIB_FAIR, "orders");
+    struct waiter *next = wait_for(other, SNIB_FAIR, "orders");
+    run_for(SECOND);
+    sleeper->stopped = true;
+    release(holder);
+    run_for(5 * SECOND);
+    expect(next->code == SNIB_OK, "the lock stays with who does not answer");
+    sleeper->stopped = false;
+    sleeper->deaf = true;
+    run_for(SECOND / 10);
+    sleeper->deaf = false;
+    run_for(SECOND / 10);
+    expect(asleep->code == SNIB_AGAIN, "two hold the lock");
+    release(next);
+    run_for(SECOND);
+    expect(asleep->code == SNIB_OK, "who slept is not the next");
+    release(asleep);
+    end_world();
+}
+
+/* Fair and fenced: whoever was granted the lock without a token asks for one. */
+static void lost_counter(void)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        begin_world();
+        struct actor *a = new_actor(), *b = new_actor();
+        struct snib__acquire how = {.wait = SNIB__NEVER, .options = SNIB_LOCK_FENCED};
+        struct waiter *holder = acquire(a, SNIB_FAIR, "orders", 6, how);
+        struct waiter *next = acquire(apart ? b : a, SNIB_FAIR, "orders", 6, how);
+        run_for(SECOND / 10);
+        model_delete(server, 0, "redisson_lock_token:{orders}", 28);
+        release(holder);
+        run_for(SECOND / 10);
+        expect(next->code == SNIB_OK, "the next was not told");
+        expect(next->hold->fencing > 0, "a fenced lock has no token");
+        release(next);
+        end_world();
+    }
+}
+
+static void expect_place(size_t index)
+{
+    model_text owner, score;
+    expect(model_field_at(server, 0, "redisson_lock_timeout:{orders}", 30, index, &owner, &score),
+           "nobody has place %zu", index);
+    double ends = strtod(score.p, NULL) * 1e6;
+    double left = (ends - (double)(EPOCH_NS + now + (uint64_t)step_ns)) / 1e9;
+    expect(left > 1 && left < 5.5, "place %zu ends in %.3f s", index, left);
+}
+
+/* The place of who waits is kept alive by as much as the time that passes. */
+static void kept_places(void)
+{
+    begin_world();
+    wait_for(new_actor(), SNIB_FAIR, "orders");
+    wait_for(new_actor(), SNIB_FAIR, "orders");
+    for (int i = 0; i < 20; i++) {
+        run_for(SECOND);
+        expect_place(0);
+    }
+    end_world();
+}
+
+/* The server's clock is set back: those who wait keep their places, and who comes then is not thrown back with them. */
+static void clock_set_back(void)
+{
+    begin_world();
+    wait_for(new_actor(), SNIB_FAIR, "orders");
+    struct waiter *before = wait_for(new_actor(), SNIB_FAIR, "orders");
+    run_for(2 * SECOND);
+    step_ns = -(int64_t)(1800 * SECOND);
+    run_for(SECOND / 100);
+    struct waiter *after = wait_for(new_actor(), SNIB_FAIR, "orders");
+    for (int i = 0; i < 10; i++) {
+        run_for(SECOND);
+        expect_place(0);
+        expect_place(1);
+    }
+    cancel(before);
+    cancel(after);
+    step_ns = -(int64_t)(3600 * SECOND);
+    run_for(SECOND / 100);
+    wait_for(before->actor, SNIB_FAIR, "orders");
+    for (int i = 0; i < 10; i++) {
+        run_for(SECOND);
+        expect_place(0);
+    }
+    end_world();
+}
+
+const struct story stories_fair[] = {
+    {"killed waiters", killed_waiters},
+    {"long wait", long_wait},
+    {"leavers", leavers},
+    {"late grant", late_grant},
+    {"lost counter", lost_counter},
+    {"kept places", kept_places},
+    {"clock set back", clock_set_back},
+    {NULL, NULL},
+};
