@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "031c8444547b2f15"
+#define SNIB_BUILD_ID "88412740cbe8af5b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -663,8 +663,9 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
- * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
- * its holders: each success of acquire wants one free. */
+ * waiting for the answer; call snib_hold_release() first to know it.  Of one that was lost, what the server
+ * may still keep is given back.  After a re-entry the handle counts its holders: each success of acquire
+ * wants one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - give the handle back of a hold that was forgotten, not given back.
@@ -674,9 +675,10 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  * ended at the server; until then everybody waits for it, this client too.  A semaphore has no lease: its
  * permits stay taken.  A record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
- * A multi or quorum lock: so it goes with all members.  A hold that is lost or released: as
- * snib_hold_free().  After a re-entry the hold lives on as long as others have it, and is then abandoned
- * where snib_hold_free() would release it.  NULL is fine. */
+ * A multi or quorum lock: so it goes with all members.  A hold that is lost: what the server may still keep of
+ * it stays to the end of its lease.  One that is released: as snib_hold_free().  After a re-entry the hold
+ * lives on as long as others have it, and is then abandoned where snib_hold_free() would release it.  NULL is
+ * fine. */
 SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 /* ---- Operations --------------------------------------------------------------------------------- */
@@ -1581,8 +1583,8 @@ struct snib__hold {
     struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
-/* Drop the caller's interest; a hold that is still held is released in the background, or, if it was
- * abandoned, left to its lease. */
+/* Drop the caller's interest; a hold that is still held, or lost and may be at the server, is released in the
+ * background, or, if it was abandoned, left to its lease. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 /* One of its users has forgotten it without giving it back, and it must not be free before its lease has ended.
  * Without further users (hold->users) it ends here: no renewal, no loss, and for those who want the lock it is a
@@ -8257,6 +8259,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
 /* for share.c and place.c */
@@ -8655,7 +8658,9 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
      "    end\n"
      "end\n"
      "local function purge()\n"
@@ -8796,7 +8801,7 @@ static const struct snib__script_text {
      "            score = now + PATIENCE\n"
      "        end\n"
      "        redis.call('hset', KEYS[4], client(owner), now)\n"
-     "        redis.call('hsetnx', KEYS[4], 'push', now)\n"
+     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
      "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
      "        redis.call('rpush', KEYS[2], owner)\n"
      "        expire()\n"
@@ -8818,7 +8823,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     6470, "bdc17a5a872872466db013df9aa3aa350e9b6ad9"},
+     6600, "3d0db179c32cdb1422ac6e411ac5bf8e55a91747"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -8842,7 +8847,9 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
      "    end\n"
      "end\n"
      "local function purge()\n"
@@ -8930,7 +8937,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     3834, "613ac26a89516a79d0dbab3442e5fd316b284bef"},
+     3945, "8280e1fdeb6374d4d83f5d77871e481d0125337e"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -8965,7 +8972,9 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
      "    end\n"
      "end\n"
      "local function purge()\n"
@@ -9056,7 +9065,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     3994, "e6251792218446d28ae79e00e059d005bf9efa9d"},
+     4105, "9fa3881c9c15e27535b94694edeb579395cb7919"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
@@ -11968,10 +11977,10 @@ static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__ti
 
 void snib__hold_abandon(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
-        return;
-    hold->flags |= SNIB__ABANDONED;
-    if (hold->users == 0)
+    snib__hold_over(e, hold, now);
+    if (hold->phase == SNIB__HELD || hold->phase == SNIB__LOST)
+        hold->flags |= SNIB__ABANDONED;
+    if (hold->phase == SNIB__HELD && hold->users == 0)
         hold_leave(e, hold, now);
 }
 
@@ -11985,8 +11994,11 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
         hold_leave(e, hold, now);
     else if (hold->phase == SNIB__HELD)
         snib__gate_release(e, hold, now);
-    else
+    else {
+        if (hold->phase == SNIB__LOST && !(hold->flags & SNIB__ABANDONED))
+            snib__gate_release_lost(e, hold, now);
         snib__hold_settle(e, hold);
+    }
 }
 
 /* ---- engine/link.c ----------------------------------------------------------------------------*/
@@ -13620,14 +13632,26 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_send_release(e, hold, now);
 }
 
-/* The hold was lost, but the server may still keep it for us, and others wait for that: take it back, unless
- * it is known to be gone, or a later hold has the number and so what is there.  Of a multi lock one member is
- * known to be gone, and the others are there. */
-static void release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
+static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                           snib__time now)
+{
+    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
+    if (hold->gate->kind->discipline == SNIB__QUEUED)
+        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
+    return now > hold->deadline + slack;
+}
+
+/* The hold was lost and the program has done with it, but the server may still keep it for us, and others wait for
+ * that: take it back, unless it is known to be gone, or a later hold has the number and so what is there.  Of a
+ * multi lock one member is known to be gone, and the others are there.  A server that does not answer while the
+ * lease ends need not be waited for. */
+void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
-                snib__outer_is(hold->gate) || snib__share_number_busy(hold);
+                snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
+                (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -13643,7 +13667,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     snib__hold_over(e, hold, now);
     if (hold->phase == SNIB__LOST) {
         *out_code = SNIB_LOST;
-        release_lost(e, hold, now);
+        snib__gate_release_lost(e, hold, now);
         return NULL;
     }
     if (hold->phase != SNIB__HELD)
@@ -13666,16 +13690,6 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
     hold->op = op;
     snib__gate_release(e, hold, now);
     return op;
-}
-
-/* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                           snib__time now)
-{
-    snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
-    if (hold->gate->kind->discipline == SNIB__QUEUED)
-        slack += RELEASE_PLACE; /* it may be a place that is granted once more */
-    return now > hold->deadline + slack;
 }
 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)

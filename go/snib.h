@@ -620,8 +620,9 @@ SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_que
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
- * waiting for the answer; call snib_hold_release() first to know it.  After a re-entry the handle counts
- * its holders: each success of acquire wants one free. */
+ * waiting for the answer; call snib_hold_release() first to know it.  Of one that was lost, what the server
+ * may still keep is given back.  After a re-entry the handle counts its holders: each success of acquire
+ * wants one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
 /* snib_hold_abandon - give the handle back of a hold that was forgotten, not given back.
@@ -631,9 +632,10 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  * ended at the server; until then everybody waits for it, this client too.  A semaphore has no lease: its
  * permits stay taken.  A record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
- * A multi or quorum lock: so it goes with all members.  A hold that is lost or released: as
- * snib_hold_free().  After a re-entry the hold lives on as long as others have it, and is then abandoned
- * where snib_hold_free() would release it.  NULL is fine. */
+ * A multi or quorum lock: so it goes with all members.  A hold that is lost: what the server may still keep of
+ * it stays to the end of its lease.  One that is released: as snib_hold_free().  After a re-entry the hold
+ * lives on as long as others have it, and is then abandoned where snib_hold_free() would release it.  NULL is
+ * fine. */
 SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 /* ---- Operations --------------------------------------------------------------------------------- */
