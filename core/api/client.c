@@ -2,17 +2,13 @@
 #include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
+#include "api/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <uuid/uuid.h>
-
-#define CLIENT_LEASE_MIN 100
-#define CLIENT_LEASE_MAX 86400000
-#define CLIENT_TIME_MAX 86400000
-#define CLIENT_PATIENCE_MS 5000
 
 void snib_client_options_init(snib_client_options *options, size_t size)
 {
@@ -38,30 +34,55 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     return true;
 }
 
-static bool client_range(int64_t *value, int64_t standard, int64_t min, int64_t max)
+/* What this build cannot do yet is refused by name. */
+static int client_supports(const struct snib__url *url, snib_error *err)
 {
-    if (*value == 0)
-        *value = standard;
-    return *value >= min && *value <= max;
+    if (url->topology == SNIB__SENTINEL)
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "this build cannot ask sentinels yet; take the server's own redis:// URL");
+    if (url->topology == SNIB__CLUSTER)
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "this build cannot do clusters yet; take a server without, by redis://");
+    if (url->tls && !(snib_features() & SNIB_FEATURE_TLS))
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "this build has no TLS; take redis:// or unix://, or a build with it");
+    return SNIB_OK;
 }
 
-static int client_check_options(snib_client_options *o, snib_error *err)
+/* NULL: unset or empty. */
+static const char *client_environment(const char *name)
 {
-    if (!client_range(&o->lease_ms, 30000, CLIENT_LEASE_MIN, CLIENT_LEASE_MAX))
-        return snib__fail(err, SNIB_ELEASE, 0, NULL);
-    if (o->handover_max == 0)
-        o->handover_max = 16;
-    if (o->waiters_max == 0)
-        o->waiters_max = 200000;
-    if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
-        o->max_hold_ms > CLIENT_TIME_MAX ||
-        !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
-        !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->try_timeout_ms, 1000, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->recheck_ms, 3000, 50, 60000))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    return SNIB_OK;
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
+static int client_settle_options(const char *text, const snib_client_options *options,
+                                 snib_client_options *o, struct snib__url *url, snib_error *err)
+{
+    snib_client_options query;
+    const char *password = text ? NULL : client_environment("SNIB_PASSWORD");
+    if (!text)
+        text = client_environment("SNIB_URL");
+    if (!text)
+        text = SNIB__URL_DEFAULT;
+    if (!client_copy_options(options, o))
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the options' size is not one that this build knows");
+    if (o->flags != 0 || o->reserved != 0)
+        return snib__fail(err, SNIB_EOPTION, 0, "flags and what is reserved must be 0 in options");
+    if (!o->password && !o->password_file)
+        o->password = password;
+    int code = snib__url_parse(text, url, &query, err);
+    if (code)
+        return code;
+    code = snib__options_settle(o, &query, url, err);
+    if (code == SNIB_OK)
+        code = client_supports(url, err);
+    if (code)
+        snib__url_free(url);
+    return code;
 }
 
 /* ---- the driver's callbacks, inside ---- */
@@ -117,29 +138,13 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
-/* The server's address as it stands in errors and log records. */
-static void client_where(struct snib__client *client)
-{
-    const struct snib__url *url = &client->driver.way.url;
-    snib_error clean;
-    if (url->is_unix)
-        snib__fail(&clean, 0, 0, "%s", url->path);
-    else if (strchr(url->host, ':'))
-        snib__fail(&clean, 0, 0, "[%s]:%d", url->host, url->port);
-    else
-        snib__fail(&clean, 0, 0, "%.90s%s:%d", url->host, strlen(url->host) > 90 ? "..." : "",
-                   url->port);
-    snprintf(client->where, sizeof client->where, "%.*s", (int)sizeof client->where - 1,
-             clean.text);
-}
-
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    client_where(client);
+    snib__address_text(client->driver.way.url.addresses, client->where);
     struct snib__config config = {
         .login = {client->driver.way.url.username, client->driver.way.url.password,
                   client->driver.way.url.database},
@@ -158,7 +163,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
-    client->max_hold_ms = o->max_hold_ms;
+    client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
     client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
@@ -168,24 +173,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
-}
-
-static int client_credentials(struct snib__url *url, const snib_client_options *o, snib_error *err)
-{
-    const char *const from[] = {o->username, o->password};
-    char **const to[] = {&url->username, &url->password};
-    for (int i = 0; i < 2; i++) {
-        if (!from[i])
-            continue;
-        char *copy = strdup(from[i]);
-        if (!copy)
-            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-        if (*to[i])
-            explicit_bzero(*to[i], strlen(*to[i]));
-        free(*to[i]);
-        *to[i] = copy;
-    }
-    return SNIB_OK;
 }
 
 static void client_free(struct snib__client *client)
@@ -207,7 +194,6 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     }
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
-    client->options.username = client->options.password = NULL; /* they are in the URL's parts */
     client->driver.way.url = *where;
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
@@ -226,23 +212,13 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
                      snib_error *err)
 {
     snib_client_options o;
-    if (!out_client || !url)
+    struct snib__url where;
+    if (!out_client)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!client_copy_options(options, &o))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    int32_t code = client_check_options(&o, err);
+    int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
     snib__api_init();
-    struct snib__url where;
-    code = snib__url_parse(url, &where, err);
-    if (code)
-        return code;
-    code = client_credentials(&where, &o, err);
-    if (code) {
-        snib__url_free(&where);
-        return code;
-    }
     struct snib__client *client = client_new(&where, &o, err, &code);
     if (!client)
         return code;

@@ -21,9 +21,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320]; /* where its client connects to, with the database */
-    size_t node;      /* of these bytes: the server without the database */
-    char letter;      /* of its kind in the script; 0: none */
+    char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
+    char letter;                          /* of its kind in the script; 0: none */
 };
 
 static char members_letter(int32_t kind)
@@ -59,6 +58,37 @@ static int members_by_order(const void *a, const void *b)
     return order ? order : one->lock->kind - other->lock->kind;
 }
 
+/* Of several addresses the first in order stands for all, so that it is the same whichever comes first in
+ * the URL. */
+static void members_server(struct member *member, const struct snib__url *url)
+{
+    const struct snib__address *first = url->addresses;
+    for (uint32_t i = 1; i < url->addresses_n; i++)
+        if (snib__address_order(&url->addresses[i], first) < 0)
+            first = &url->addresses[i];
+    snprintf(member->server, sizeof member->server, "%s%s:%d/%s%s%d", first->path, first->host,
+             first->port, url->service ? url->service : "", url->service ? "/" : "", url->database);
+}
+
+/* One address in common is enough: URLs need not name all servers of a deployment. */
+static bool members_same_node(const struct member *one, const struct member *other)
+{
+    const struct snib__url *a = &one->lock->client->driver.way.url;
+    const struct snib__url *b = &other->lock->client->driver.way.url;
+    if (a->topology != b->topology || (a->service && strcmp(a->service, b->service) != 0))
+        return false;
+    for (uint32_t i = 0; i < a->addresses_n; i++)
+        for (uint32_t j = 0; j < b->addresses_n; j++)
+            if (snib__address_equal(&a->addresses[i], &b->addresses[j]))
+                return true;
+    return false;
+}
+
+static int members_database(const struct member *member)
+{
+    return member->lock->client->driver.way.url.database;
+}
+
 static void members_leave(struct member *members, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -81,15 +111,11 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
             members_leave(members, i);
             return NULL;
         }
-        const struct snib__url *url = &lock->client->driver.way.url;
         members[i].handle = locks[i];
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        members[i].node = (size_t)snprintf(members[i].server, sizeof members[i].server, "%s:%d/",
-                                           url->is_unix ? url->path : url->host, url->port);
-        snprintf(members[i].server + members[i].node, sizeof members[i].server - members[i].node,
-                 "%d", url->database);
+        members_server(&members[i], &lock->client->driver.way.url);
     }
     return members;
 }
@@ -111,14 +137,14 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
     }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < i; j++) {
-            bool same_server = strcmp(members[i].server, members[j].server) == 0;
+            bool same_node = members_same_node(&members[i], &members[j]);
+            bool same_server =
+                same_node && members_database(&members[i]) == members_database(&members[j]);
             bool same_name = members_by_name(&members[i], &members[j]) == 0;
             if (!quorum && same_server && same_name)
                 return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
-            bool same_node = members[i].node == members[j].node &&
-                             memcmp(members[i].server, members[j].server, members[i].node) == 0;
             if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
                                   "two members of the quorum are on one server");

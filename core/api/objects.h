@@ -18,12 +18,12 @@ struct snib__client {
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
-    snib_client_options options;         /* with defaults and without credentials, for the heir */
+    snib_client_options options;         /* settled and without texts, for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[112];                            /* the server's address, for people */
+    char where[SNIB__ADDRESS_TEXT];             /* the server's address, for people */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;

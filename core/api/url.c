@@ -6,20 +6,44 @@
 #include "api/url.h"
 
 #include "api/error.h"
+#include "api/options.h"
+#include "net/text.h"
 
 #include <arpa/inet.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/un.h>
 
-#define URL_HOST_BYTES_MAX 253
+#define URL_OPTION_NAME_MAX 40
 
 /* A part of the URL that is being read. */
 struct url_span {
     const char *at;
     size_t n;
+};
+
+/* redis:// and its relatives, with the names that Valkey's clients have for them. */
+static const struct url_scheme {
+    const char *name;
+    int topology;
+    bool tls, is_unix;
+} url_schemes[] = {
+    {"redis", SNIB__SINGLE, false, false},
+    {"valkey", SNIB__SINGLE, false, false},
+    {"rediss", SNIB__SINGLE, true, false},
+    {"valkeys", SNIB__SINGLE, true, false},
+    {"unix", SNIB__SINGLE, false, true},
+    {"redis+unix", SNIB__SINGLE, false, true},
+    {"valkey+unix", SNIB__SINGLE, false, true},
+    {"redis+sentinel", SNIB__SENTINEL, false, false},
+    {"valkey+sentinel", SNIB__SENTINEL, false, false},
+    {"rediss+sentinel", SNIB__SENTINEL, true, false},
+    {"valkeys+sentinel", SNIB__SENTINEL, true, false},
+    {"redis+cluster", SNIB__CLUSTER, false, false},
+    {"valkey+cluster", SNIB__CLUSTER, false, false},
+    {"rediss+cluster", SNIB__CLUSTER, true, false},
+    {"valkeys+cluster", SNIB__CLUSTER, true, false},
 };
 
 static int url_bad(snib_error *err, const char *why)
@@ -35,11 +59,11 @@ static int url_hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void url_wipe(char *s)
+void snib__url_wipe(char *text)
 {
-    if (s)
-        explicit_bzero(s, strlen(s));
-    free(s);
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
 }
 
 /* Percent-decode a span into new memory.  what names it in messages. */
@@ -59,7 +83,7 @@ static int url_decode(struct url_span in, const char *what, char **out, snib_err
         }
         if (byte < 0x20 || byte == 0x7f) {
             text[used] = '\0';
-            url_wipe(text);
+            snib__url_wipe(text);
             return snib__fail(err, SNIB_EURL, 0,
                               "the URL's %s has a bad percent sequence or an encoded control byte",
                               what);
@@ -90,9 +114,16 @@ static int url_database(struct url_span in, struct snib__url *out, snib_error *e
     long number = url_number(in, INT_MAX);
     if (number < 0)
         return url_bad(err, "the URL's database is not a number from 0 to 2147483647");
+    if (out->has_database)
+        return url_bad(err, "the URL names its database twice, in its path and as db");
+    if (out->topology == SNIB__CLUSTER && number != 0)
+        return url_bad(err, "a cluster has no database but 0; leave the URL's database out");
     out->database = (int)number;
+    out->has_database = true;
     return SNIB_OK;
 }
+
+/* ---- before the @, and the hosts ---- */
 
 /* Read "user", "user:password" or ":password". */
 static int url_userinfo(struct url_span in, struct snib__url *out, snib_error *err)
@@ -110,121 +141,213 @@ static int url_userinfo(struct url_span in, struct snib__url *out, snib_error *e
     return code;
 }
 
-static int url_is_host(const char *host)
+static bool url_is_ipv6(struct url_span in)
 {
-    for (const char *p = host; *p; p++) {
-        char c = (char)(*p | 0x20);
-        if (!((c >= 'a' && c <= 'z') || (*p >= '0' && *p <= '9') || strchr("-._", *p)))
-            return 0;
-    }
-    return host[0] != '\0' && strlen(host) <= URL_HOST_BYTES_MAX;
+    struct in6_addr address;
+    char text[INET6_ADDRSTRLEN] = "";
+    if (in.n >= sizeof text)
+        return false;
+    memcpy(text, in.at, in.n);
+    return inet_pton(AF_INET6, text, &address) == 1;
 }
 
 /* Read "host", "host:port", "[address]" or "[address]:port". */
 static int url_host_port(struct url_span in, struct snib__url *out, snib_error *err)
 {
-    struct in6_addr address;
-    int is_bracketed = in.n > 0 && in.at[0] == '[';
-    const char *end = memchr(in.at, is_bracketed ? ']' : ':', in.n);
+    bool is_bracketed = in.n > 0 && in.at[0] == '[';
+    const char *end = in.n > 0 ? memchr(in.at, is_bracketed ? ']' : ':', in.n) : NULL;
     if (is_bracketed && !end)
         return url_bad(err, "the URL's [ has no ]");
-    const char *start = in.at + is_bracketed;
-    size_t n = end ? (size_t)(end - start) : in.n;
-    out->host = strndup(start, n);
-    if (!out->host)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    int is_good = strlen(out->host) == n;
-    if (is_good && is_bracketed)
-        is_good = inet_pton(AF_INET6, out->host, &address) == 1;
-    else if (is_good)
-        is_good = url_is_host(out->host);
-    if (!is_good)
-        return url_bad(err, "the URL's host is not a name or address; IPv6 goes in brackets");
-    struct url_span rest = {start + n + is_bracketed, in.n - n - 2 * (size_t)is_bracketed};
-    out->port = 6379;
-    if (rest.n == 0)
-        return SNIB_OK;
-    struct url_span digits = {rest.at + 1, rest.n - 1};
-    long port = rest.at[0] == ':' ? url_number(digits, 65535) : -1;
+    struct url_span host = {in.at + is_bracketed, 0};
+    host.n = end ? (size_t)(end - host.at) : in.n;
+    struct url_span rest = {host.at + host.n + is_bracketed,
+                            in.n - host.n - 2 * (size_t)is_bracketed};
+    if (is_bracketed && !url_is_ipv6(host))
+        return url_bad(err, "what the URL has in brackets is no IPv6 address");
+    if (!is_bracketed && rest.n > 1 && memchr(rest.at + 1, ':', rest.n - 1))
+        return url_bad(err, "the URL's host has two colons; IPv6 goes in brackets, as [::1]:6379");
+    if (host.n == 0)
+        return url_bad(err, out->topology == SNIB__SINGLE
+                                ? "the URL has no host"
+                                : "the URL has no host, or an empty one beside a comma");
+    long port = out->topology == SNIB__SENTINEL ? 26379 : 6379;
+    if (rest.n > 0)
+        port =
+            rest.at[0] == ':' ? url_number((struct url_span){rest.at + 1, rest.n - 1}, 65535) : -1;
     if (port < 1)
         return url_bad(err, "the URL's port is not a number from 1 to 65535");
-    out->port = (int)port;
+    struct snib__address *address = &out->addresses[out->addresses_n];
+    if (!snib__address_host(address, host.at, host.n, port, out->tls))
+        return url_bad(err, "the URL's host is not a name or address; IPv6 goes in brackets");
+    for (uint32_t i = 0; i < out->addresses_n; i++)
+        if (snib__address_equal(&out->addresses[i], address))
+            return url_bad(err, "the URL names one host and port twice");
+    out->addresses_n++;
     return SNIB_OK;
 }
 
-/* Read what follows "redis://[userinfo@]host[:port]": nothing, "/" or "/database". */
-static int url_redis(struct url_span authority, struct url_span rest, struct snib__url *out,
-                     snib_error *err)
+/* Read one host, or several with commas between. */
+static int url_hosts(struct url_span in, struct snib__url *out, snib_error *err)
 {
-    int code = url_host_port(authority, out, err);
-    if (code != SNIB_OK || rest.n == 0)
-        return code;
-    if (memchr(rest.at, '?', rest.n))
-        return url_bad(err, "a redis:// URL takes no query; the database is its path");
-    struct url_span digits = {rest.at + 1, rest.n - 1};
-    return digits.n > 0 ? url_database(digits, out, err) : SNIB_OK;
+    size_t commas = 0;
+    for (size_t i = 0; i < in.n; i++)
+        commas += in.at[i] == ',';
+    if (out->topology == SNIB__SINGLE && commas > 0)
+        return url_bad(err, "the URL has several hosts, which only redis+sentinel:// and "
+                            "redis+cluster:// take");
+    if (commas >= SNIB__URL_ADDRESSES_MAX)
+        return url_bad(err, "the URL has more than 32 hosts");
+    out->addresses = calloc(commas + 1, sizeof *out->addresses);
+    if (!out->addresses)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    int code = SNIB_OK;
+    while (code == SNIB_OK && out->addresses_n <= commas) {
+        const char *comma = in.n > 0 ? memchr(in.at, ',', in.n) : NULL;
+        struct url_span one = {in.at, comma ? (size_t)(comma - in.at) : in.n};
+        code = url_host_port(one, out, err);
+        in = (struct url_span){one.at + one.n + 1, comma ? in.n - one.n - 1 : 0};
+    }
+    return code;
 }
 
-/* Read "/path" or "/path?db=number". */
-static int url_unix(struct url_span authority, struct url_span rest, struct snib__url *out,
-                    snib_error *err)
+/* ---- the path ---- */
+
+/* Read "/service" or "/service/database". */
+static int url_service(struct url_span path, struct snib__url *out, snib_error *err)
 {
-    struct sockaddr_un address;
-    const char *query = memchr(rest.at, '?', rest.n);
-    struct url_span path = {rest.at, query ? (size_t)(query - rest.at) : rest.n};
-    out->is_unix = 1;
-    if (authority.n > 0 || path.n < 2)
-        return url_bad(err, "a unix:// URL needs an absolute path: unix:///path/to/socket");
-    int code = url_decode(path, "path", &out->path, err);
+    struct url_span name = {path.at + 1, path.n > 0 ? path.n - 1 : 0};
+    const char *slash = name.n > 0 ? memchr(name.at, '/', name.n) : NULL;
+    struct url_span digits = {slash ? slash + 1 : NULL, 0};
+    if (slash) {
+        digits.n = name.n - (size_t)(slash - name.at) - 1;
+        name.n = (size_t)(slash - name.at);
+    }
+    if (name.n == 0)
+        return url_bad(err, "a URL of sentinels needs the service's name: "
+                            "redis+sentinel://host1,host2/service");
+    int code = url_decode(name, "service", &out->service, err);
+    if (code == SNIB_OK && strlen(out->service) > SNIB__SERVICE_MAX)
+        return url_bad(err, "the URL's service has more than 200 bytes");
+    uint32_t c;
+    for (size_t i = 0, step; code == SNIB_OK && out->service[i]; i += step)
+        if (!(step = snib__utf8_next(out->service + i, strlen(out->service + i), &c)) ||
+            snib__is_control(c) || c == ' ')
+            return url_bad(err, "the URL's service has a blank or is no UTF-8");
+    return code == SNIB_OK && digits.n > 0 ? url_database(digits, out, err) : code;
+}
+
+/* Read what follows the hosts up to the query. */
+static int url_tcp(struct url_span authority, struct url_span path, struct snib__url *out,
+                   snib_error *err)
+{
+    int code = url_hosts(authority, out, err);
     if (code != SNIB_OK)
         return code;
-    if (strlen(out->path) >= sizeof address.sun_path)
-        return url_bad(err, "the URL's socket path has more than 107 bytes");
-    if (!query)
-        return SNIB_OK;
-    struct url_span text = {query + 1, rest.n - path.n - 1};
-    if (text.n < 3 || memcmp(text.at, "db=", 3) != 0)
-        return url_bad(err, "the query of a unix:// URL can only be db=number");
-    return url_database((struct url_span){text.at + 3, text.n - 3}, out, err);
+    if (out->topology == SNIB__SENTINEL)
+        return url_service(path, out, err);
+    return path.n > 1 ? url_database((struct url_span){path.at + 1, path.n - 1}, out, err)
+                      : SNIB_OK;
 }
 
-/* Skip the scheme.  Returns the rest, or NULL with *out_code. */
-static const char *url_scheme(const char *url, struct snib__url *out, int *out_code,
-                              snib_error *err)
+static int url_unix(struct url_span authority, struct url_span path, struct snib__url *out,
+                    snib_error *err)
 {
-    static const char *const later[] = {"rediss://", "redis+sentinel://", "redis+cluster://"};
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        if (strncasecmp(url, later[i], strlen(later[i])) == 0) {
-            *out_code = snib__fail(err, SNIB_ENOTSUP, 0,
-                                   "this build has no %s; take redis:// or unix://", later[i]);
-            return NULL;
-        }
+    char *text = NULL;
+    if (authority.n > 0 || path.n < 2)
+        return url_bad(err, "a unix:// URL needs an absolute path: unix:///path/to/socket");
+    int code = url_decode(path, "path", &text, err);
+    if (code != SNIB_OK)
+        return code;
+    out->addresses = calloc(1, sizeof *out->addresses);
+    if (!out->addresses)
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    else if (!snib__address_path(out->addresses, text, strlen(text)))
+        code = url_bad(err, "the URL's socket path has more than 107 bytes");
+    else
+        out->addresses_n = 1;
+    free(text);
+    return code;
+}
+
+/* ---- the query ---- */
+
+/* Read "name=value".  The name is copied only if it looks like one: it is shown when it is not known. */
+static int url_option(struct url_span in, struct snib__url *out, snib_client_options *given,
+                      snib_error *err)
+{
+    const char *equals = in.n > 0 ? memchr(in.at, '=', in.n) : NULL;
+    char name[URL_OPTION_NAME_MAX + 1] = "";
+    size_t n = equals ? (size_t)(equals - in.at) : 0;
+    struct url_span text = {equals ? equals + 1 : NULL, equals ? in.n - n - 1 : 0};
+    if (n == 0 || text.n == 0)
+        return url_bad(err, "the URL's query is not of the form name=value&name=value");
+    for (size_t i = 0; i < n; i++)
+        if (n > URL_OPTION_NAME_MAX || ((in.at[i] < 'a' || in.at[i] > 'z') && in.at[i] != '_'))
+            return snib__fail(err, SNIB_EOPTION, 0,
+                              "an option in the URL's query is not known; names are of small "
+                              "letters and underlines");
+    memcpy(name, in.at, n);
+    if (strcmp(name, "db") == 0)
+        return url_database(text, out, err);
+    char *value = NULL;
+    int code = url_decode(text, "query", &value, err);
+    if (code == SNIB_OK)
+        code = snib__option_take(name, value, given, out, err);
+    snib__url_wipe(value);
+    return code;
+}
+
+/* Read "?name=value&...", or nothing. */
+static int url_query(struct url_span in, struct snib__url *out, snib_client_options *given,
+                     snib_error *err)
+{
+    int code = SNIB_OK;
+    while (code == SNIB_OK && in.n > 0) {
+        in = (struct url_span){in.at + 1, in.n - 1}; /* ? or & */
+        const char *next = in.n > 0 ? memchr(in.at, '&', in.n) : NULL;
+        struct url_span one = {in.at, next ? (size_t)(next - in.at) : in.n};
+        code = url_option(one, out, given, err);
+        in = (struct url_span){one.at + one.n, in.n - one.n};
     }
-    for (const unsigned char *p = (const unsigned char *)url; *p; p++) {
+    return code;
+}
+
+/* ---- the whole ---- */
+
+/* Find the scheme.  Returns it, or NULL. */
+static const struct url_scheme *url_scheme(const char *url, snib_error *err)
+{
+    const char *end = strstr(url, "://");
+    size_t n = end ? (size_t)(end - url) : 0;
+    for (const unsigned char *p = (const unsigned char *)url; *p; p++)
         if (*p <= 0x20 || *p == 0x7f || *p == '#') {
-            *out_code = url_bad(err, "the URL has a blank, a control byte or a #; encode it");
+            url_bad(err, "the URL has a blank, a control byte or a #; encode it");
             return NULL;
         }
-    }
-    out->is_unix = strncasecmp(url, "unix://", 7) == 0;
-    if (out->is_unix || strncasecmp(url, "redis://", 8) == 0)
-        return url + (out->is_unix ? 7 : 8);
-    *out_code = url_bad(err, "the URL must begin with redis:// or unix://");
+    for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
+        if (strlen(url_schemes[i].name) == n && strncasecmp(url, url_schemes[i].name, n) == 0)
+            return &url_schemes[i];
+    if (url[0] == '\0')
+        url_bad(err, "the URL is empty");
+    else if (n > 5 && strncasecmp(end - 5, "+unix", 5) == 0)
+        url_bad(err, "a unix socket's URL is unix:///path/to/socket; there is no TLS on it");
+    else
+        url_bad(err, "the URL must begin with redis://, rediss://, unix://, redis+sentinel:// or "
+                     "redis+cluster://");
     return NULL;
 }
 
-int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
+static int url_read(const struct url_scheme *scheme, const char *at, struct snib__url *out,
+                    snib_client_options *given, snib_error *err)
 {
     int code = SNIB_OK;
-    *out = (struct snib__url){0};
-    if (!url)
-        return url_bad(err, "the URL is NULL");
-    const char *at = url_scheme(url, out, &code, err);
-    if (!at)
-        return code;
     struct url_span authority = {at, strcspn(at, "/?")};
-    struct url_span rest = {at + authority.n, strlen(at + authority.n)};
+    struct url_span path = {at + authority.n, strcspn(at + authority.n, "?")};
+    struct url_span query = {path.at + path.n, strlen(path.at + path.n)};
     size_t user = authority.n;
+    if (memchr(query.at, '@', query.n) || (!scheme->is_unix && memchr(path.at, '@', path.n)))
+        return url_bad(err, "the URL has an @ behind its hosts; inside user, password and options "
+                            "write %2F for /, %3F for ? and %40 for @");
     while (user > 0 && at[user - 1] != '@')
         user--;
     if (user > 0) {
@@ -232,32 +355,61 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
         authority = (struct url_span){at + user, authority.n - user};
     }
     if (code == SNIB_OK)
-        code = (out->is_unix ? url_unix : url_redis)(authority, rest, out, err);
+        code = (scheme->is_unix ? url_unix : url_tcp)(authority, path, out, err);
+    return code == SNIB_OK ? url_query(query, out, given, err) : code;
+}
+
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+                    snib_error *err)
+{
+    *out = (struct snib__url){0};
+    snib_client_options_init(given, sizeof *given);
+    if (!url)
+        return url_bad(err, "the URL is NULL");
+    const struct url_scheme *scheme = url_scheme(url, err);
+    if (!scheme)
+        return SNIB_EURL;
+    out->topology = scheme->topology;
+    out->tls = scheme->tls;
+    int code = url_read(scheme, url + strlen(scheme->name) + 3, out, given, err);
     if (code != SNIB_OK)
         snib__url_free(out);
     return code;
 }
 
+#define URL_TEXTS(url)                                                                             \
+    {                                                                                              \
+        &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
+            &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_server_name                             \
+    }
+#define URL_TEXTS_N 10
+
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
-    char *const texts[] = {from->host, from->path, from->username, from->password};
-    char **const to[] = {&out->host, &out->path, &out->username, &out->password};
+    char *const *const texts[URL_TEXTS_N] = URL_TEXTS(from);
+    char **const copies[URL_TEXTS_N] = URL_TEXTS(out);
     *out = *from;
-    out->host = out->path = out->username = out->password = NULL;
-    for (int i = 0; i < 4; i++) {
-        if (texts[i] && !(*to[i] = strdup(texts[i]))) {
-            snib__url_free(out);
-            return SNIB_ENOMEM;
-        }
-    }
-    return SNIB_OK;
+    out->addresses = NULL;
+    for (int i = 0; i < URL_TEXTS_N; i++)
+        *copies[i] = NULL;
+    size_t bytes = from->addresses_n * sizeof *from->addresses;
+    bool is_good = (out->addresses = malloc(bytes)) != NULL;
+    if (is_good)
+        memcpy(out->addresses, from->addresses, bytes);
+    for (int i = 0; is_good && i < URL_TEXTS_N; i++)
+        is_good = !*texts[i] || (*copies[i] = strdup(*texts[i]));
+    if (is_good)
+        return SNIB_OK;
+    snib__url_free(out);
+    return SNIB_ENOMEM;
 }
 
 void snib__url_free(struct snib__url *url)
 {
-    free(url->host);
-    free(url->path);
-    url_wipe(url->username);
-    url_wipe(url->password);
+    char **const texts[URL_TEXTS_N] = URL_TEXTS(url);
+    free(url->addresses);
+    for (int i = 0; i < URL_TEXTS_N; i++)
+        snib__url_wipe(*texts[i]);
     *url = (struct snib__url){0};
 }

@@ -1,29 +1,46 @@
-/* url.h - the URLs of snib_client_open(). */
+/* url.h - the URLs of snib_client_open(): where the servers are, and as whom to come. */
 #ifndef SNIB__URL_H
 #define SNIB__URL_H
 
+#include "net/address.h"
 #include "snib.h"
 
+#define SNIB__URL_DEFAULT "redis://127.0.0.1:6379"
+#define SNIB__URL_ADDRESSES_MAX 32
+#define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
+
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
+/* All strings are owned, decoded, without control characters; NULL: not said. */
 struct snib__url {
-    int is_unix;
-    char *host;     /* redis://: name or address, without brackets; else NULL */
-    int port;       /* redis://: 1 to 65535 */
-    char *path;     /* unix://: absolute, fits sockaddr_un; else NULL */
-    char *username; /* decoded; NULL if there is none */
-    char *password; /* decoded; NULL if there is none */
-    int database;   /* 0 to 2^31 - 1 */
+    int topology; /* enum snib__topology */
+    bool tls;     /* of every connection; each address says it too */
+    bool has_database;
+    uint32_t addresses_n;
+    struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
+    char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
+    int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
+    /* the options that are texts, see options.def */
+    char *username, *password, *password_file;
+    char *sentinel_username, *sentinel_password;
+    char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
 };
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
- * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- * message quotes the URL, so none can show a password. */
-int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
+ * given    gets the numbers that the query has; 0: not given.  Its texts are in *out.
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
+ *          message quotes the URL, so none can show a password; of an option that is not known the name. */
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+                    snib_error *err);
 
 /* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
-/* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
+/* snib__url_free - free the parts and wipe them; *url is empty afterwards. */
 void snib__url_free(struct snib__url *url);
+
+/* snib__url_wipe - free a string that may be secret; NULL is fine. */
+void snib__url_wipe(char *text);
 
 #endif

@@ -50,15 +50,15 @@ static void *sock_resolve_main(void *argument)
     return NULL;
 }
 
-static struct snib__resolve *sock_resolve_new(const struct snib__url *url)
+static struct snib__resolve *sock_resolve_new(const struct snib__address *address)
 {
-    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(address->host) + 1);
     if (!resolve)
         return NULL;
     atomic_store(&resolve->refs, 1);
     resolve->bell = -1;
-    strcpy(resolve->host, url->host); /* sized above */
-    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
+    strcpy(resolve->host, address->host); /* sized above */
+    snprintf(resolve->port, sizeof resolve->port, "%d", address->port);
     return resolve;
 }
 
@@ -262,7 +262,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     }
     sock_resolve_put(resolve);
     way->resolving = NULL;
-    resolve = sock->resolve = sock_resolve_new(&way->url);
+    resolve = sock->resolve = sock_resolve_new(way->url.addresses);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
@@ -303,7 +303,8 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->fd = -1;
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    *out_errno = way->url.is_unix ? sock_unix(sock, way->url.path) : sock_tcp(sock, now, out_code);
+    const char *path = way->url.addresses->path;
+    *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);

@@ -85,7 +85,7 @@ def layout_program():
     for body in re.findall(r"\benum \w+ \{(.*?)\}", text, flags=re.S):
         for name in re.findall(r"\b(SNIB_\w+)\s*=", body):
             lines.append(f'printf("{name} %d\\n", (int){name});')
-    flags = r"^#define (SNIB_(?:IS|FEATURE|HISTOGRAM|LOCK)_\w+) "
+    flags = r"^#define (SNIB_(?:IS|FEATURE|HISTOGRAM|LOCK|DURABILITY|PUBLISH)_\w+) "
     for name in re.findall(flags, HEADER.read_text(), flags=re.M):
         lines.append(f'printf("{name} %d\\n", (int){name});')
     for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", text, flags=re.S):

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct server server;
@@ -173,7 +174,6 @@ static void urls(void **state)
         const char *url;
         int want;
     } bad[] = {
-        {NULL, SNIB_EINVAL},
         {"", SNIB_EURL},
         {"127.0.0.1:6379", SNIB_EURL},
         {"http://127.0.0.1", SNIB_EURL},
@@ -186,10 +186,18 @@ static void urls(void **state)
         {"redis://host with blank", SNIB_EURL},
         {"redis://[::1", SNIB_EURL},
         {"redis://user:%zz@host", SNIB_EURL},
-        {"redis://host?db=1", SNIB_EURL},
+        {"redis://host/1?db=1", SNIB_EURL},
+        {"redis://host?db", SNIB_EURL},
+        {"redis://host?colour=blue", SNIB_EOPTION},
+        {"redis://host?patience=soon", SNIB_EOPTION},
+        {"redis://host?lease=1ms", SNIB_ELEASE},
+        {"redis://host?tls_ca=/ca", SNIB_EOPTION},
+        {"redis://host1,host2", SNIB_EURL},
+        {"redis+sentinel://host1,host2", SNIB_EURL},
+        {"redis+cluster://host1,host2/1", SNIB_EURL},
         {"unix://", SNIB_EURL},
         {"unix://relative", SNIB_EURL},
-        {"unix:///path?timeout=1", SNIB_EURL},
+        {"unix:///path?timeout=1", SNIB_EOPTION},
         {"rediss://host", SNIB_ENOTSUP},
         {"redis+sentinel://host/name", SNIB_ENOTSUP},
         {"redis+cluster://host", SNIB_ENOTSUP},
@@ -198,8 +206,36 @@ static void urls(void **state)
     snib_client *other = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(snib_client_open(bad[i].url, NULL, &other, &error), bad[i].want, &error,
-                bad[i].url ? bad[i].url : "NULL");
+                bad[i].url);
     assert_null(other);
+}
+
+/* Without a URL the environment's is taken, and its password. */
+static void no_url(void **state)
+{
+    (void)state;
+    snib_error error;
+    snib_client *other = NULL;
+    setenv("SNIB_URL", "redis://host:0", 1);
+    refused(snib_client_open(NULL, NULL, &other, &error), SNIB_EURL, &error, "SNIB_URL");
+    setenv("SNIB_URL", server.url, 1);
+    assert_int_equal(snib_client_open(NULL, NULL, &other, &error), SNIB_OK);
+    assert_int_equal(snib_client_ping(other, -1, &error), SNIB_OK);
+    snib_client_free(other);
+    setenv("SNIB_PASSWORD", "canary", 1);
+    assert_int_equal(snib_client_open(NULL, NULL, &other, &error), SNIB_OK);
+    refused(snib_client_ping(other, -1, &error), SNIB_EAUTH, &error, "SNIB_PASSWORD");
+    assert_null(strstr(error.text, "canary"));
+    snib_client_free(other);
+    assert_int_equal(snib_client_open(server.url, NULL, &other, &error), SNIB_OK);
+    assert_int_equal(snib_client_ping(other, -1, &error),
+                     SNIB_OK); /* SNIB_PASSWORD is SNIB_URL's */
+    snib_client_free(other);
+    unsetenv("SNIB_PASSWORD");
+    setenv("SNIB_URL", "", 1); /* as if it were unset */
+    assert_int_equal(snib_client_open(NULL, NULL, &other, &error), SNIB_OK);
+    snib_client_free(other);
+    unsetenv("SNIB_URL");
 }
 
 static void waits_and_outputs(void **state)
@@ -363,17 +399,12 @@ static void nothing_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(lock_options),
-        cmocka_unit_test(client_options),
-        cmocka_unit_test(urls),
-        cmocka_unit_test(waits_and_outputs),
-        cmocka_unit_test(null_handles),
-        cmocka_unit_test(freed_handles),
-        cmocka_unit_test(foreign_handles),
-        cmocka_unit_test(orphaned_handles),
-        cmocka_unit_test(second_consumer),
-        cmocka_unit_test(nothing_changed),
+        cmocka_unit_test(names),           cmocka_unit_test(lock_options),
+        cmocka_unit_test(client_options),  cmocka_unit_test(urls),
+        cmocka_unit_test(no_url),          cmocka_unit_test(waits_and_outputs),
+        cmocka_unit_test(null_handles),    cmocka_unit_test(freed_handles),
+        cmocka_unit_test(foreign_handles), cmocka_unit_test(orphaned_handles),
+        cmocka_unit_test(second_consumer), cmocka_unit_test(nothing_changed),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,0 +1,295 @@
+/* Options: every spelling of a value, every range, who goes before whom, and what cannot be together. */
+#include "unit.h"
+
+#include "api/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static snib_error err;
+
+/* A URL and options as snib_client_open() takes them; the URL's parts are freed. */
+static int settle(const char *url, const snib_client_options *given, snib_client_options *out)
+{
+    struct snib__url where;
+    snib_client_options query;
+    memset(&err, 0, sizeof err);
+    snib_client_options_init(out, sizeof *out);
+    int code = snib__url_parse(url, &where, &query, &err);
+    if (code)
+        return code;
+    if (given)
+        *out = *given;
+    code = snib__options_settle(out, &query, &where, &err);
+    snib__url_free(&where);
+    return code;
+}
+
+static void defaults(void **state)
+{
+    (void)state;
+    snib_client_options o;
+    assert_int_equal(settle("redis://h", NULL, &o), SNIB_OK);
+    assert_int_equal(o.lease_ms, 30000);
+    assert_int_equal(o.max_hold_ms, -1);
+    assert_int_equal(o.connect_timeout_ms, 3000);
+    assert_int_equal(o.reply_timeout_ms, 3000);
+    assert_int_equal(o.patience_ms, 5000);
+    assert_int_equal(o.try_timeout_ms, 1000);
+    assert_int_equal(o.recheck_ms, 3000);
+    assert_int_equal(o.handover_max, 16);
+    assert_int_equal(o.waiters_max, 200000);
+    assert_int_equal(o.durability, SNIB_DURABILITY_NONE);
+    assert_int_equal(o.durability_policy, SNIB_DURABILITY_REFUSE);
+    assert_int_equal(o.publish, SNIB_PUBLISH_AUTO);
+    assert_int_equal(o.tls_insecure, -1);
+    assert_int_equal(o.lanes, 4);
+}
+
+static void times(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms; /* 0: EOPTION */
+    } times[] = {
+        {"500ms", 500},
+        {"10s", 10000},
+        {"2m", 120000},
+        {"1h", 3600000},
+        {"24h", 86400000},
+        {"3", 3000},
+        {"1.5", 1500},
+        {"0.25s", 250},
+        {"1.5h", 5400000},
+        {"0.001", 1},
+        {"1.4ms", 1},
+        {"0.0015s", 2},
+        {"86400", 86400000},
+        {"007s", 7000},
+        {"25h", 0},
+        {"86400.001", 0},
+        {"0", 0},
+        {"0s", 0},
+        {"0.0001", 0},
+        {"0.4ms", 0},
+        {"-1s", 0},
+        {"+1s", 0},
+        {"1 s", 0},
+        {"1d", 0},
+        {"s", 0},
+        {".5s", 0},
+        {"1.s", 0},
+        {"1..5s", 0},
+        {"1e3", 0},
+        {"0x10", 0},
+        {"99999999999999999999", 0},
+        {"99999999999999999999h", 0},
+        {"1S", 0},
+        {"1sec", 0},
+        {"inf", 0},
+        {"nan", 0},
+        {"1,5", 0},
+    };
+    for (size_t i = 0; i < COUNT(times); i++) {
+        snib_client_options o;
+        char url[80];
+        snprintf(url, sizeof url, "redis://h?connect_timeout=%s", times[i].text);
+        for (char *p = url; *p; p++)
+            if (*p == ' ')
+                memmove(p + 3, p + 1, strlen(p)), memcpy(p, "%20", 3);
+        int code = settle(url, NULL, &o);
+        if (code != (times[i].ms ? SNIB_OK : SNIB_EOPTION))
+            fail_msg("%s: %d %s", url, code, err.text);
+        if (times[i].ms)
+            assert_int_equal(o.connect_timeout_ms, times[i].ms);
+        else
+            assert_non_null(strstr(err.text, "connect_timeout"));
+    }
+}
+
+/* Each sentence names the option, and says what can be; it never shows the value. */
+static void bad_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        int code;
+        const char *text;
+    } bad[] = {
+        {"redis://h?colour=blue", SNIB_EOPTION, "there is no option colour"},
+        {"redis://h?lease_ms=5", SNIB_EOPTION, "there is no option lease_ms"},
+        {"redis://h?flags=1", SNIB_EOPTION, "there is no option flags"},
+        {"redis://h?Lease=5", SNIB_EOPTION,
+         "an option in the URL's query is not known; names are of small letters and underlines"},
+        {"redis://h?lease=99ms", SNIB_ELEASE, "the lease is out of range; take 100 ms to 24 hours"},
+        {"redis://h?lease=x", SNIB_EOPTION,
+         "the option lease is not a time; write it as 500ms, 10s, 2m, 1h or plain seconds"},
+        {"redis://h?patience=0", SNIB_EOPTION,
+         "the option patience cannot have this value; take 1 to 86400000 ms"},
+        {"redis://h?recheck=61s", SNIB_EOPTION,
+         "the option recheck cannot have this value; take 50 to 60000 ms"},
+        {"redis://h?max_hold=25h", SNIB_EOPTION,
+         "the option max_hold cannot have this value; take 1 to 86400000 ms or none"},
+        {"redis://h?handover_max=-1", SNIB_EOPTION,
+         "the option handover_max cannot have this value; take 1 to 2147483647 or none"},
+        {"redis://h?handover_max=2147483648", SNIB_EOPTION,
+         "the option handover_max cannot have this value; take 1 to 2147483647 or none"},
+        {"redis://h?waiters_max=0", SNIB_EOPTION,
+         "the option waiters_max cannot have this value; take 1 to 2147483647"},
+        {"redis://h?waiters_max=many", SNIB_EOPTION,
+         "the option waiters_max cannot have this value; take 1 to 2147483647"},
+        {"redis://h?publish=loud", SNIB_EOPTION,
+         "the option publish cannot have this value; take auto, classic, sharded or both"},
+        {"redis://h?durability=most", SNIB_EOPTION,
+         "the option durability cannot have this value; take 1 to 100, none, majority or all"},
+        {"redis://h?durability=101", SNIB_EOPTION,
+         "the option durability cannot have this value; take 1 to 100, none, majority or all"},
+        {"redis://h?durability=1&durability_policy=1", SNIB_EOPTION,
+         "the option durability_policy cannot have this value; take refuse or report"},
+        {"redis://h?lanes=5", SNIB_EOPTION, "the option lanes cannot have this value; take 1 to 4"},
+        {"rediss://h?tls_insecure=maybe", SNIB_EOPTION,
+         "the option tls_insecure cannot have this value; take yes or no"},
+        {"redis://h?tls_ca=/ca", SNIB_EOPTION,
+         "the option tls_ca is for TLS, but the URL is without; take rediss://"},
+        {"unix:///s?tls_insecure=yes", SNIB_EOPTION,
+         "the option tls_insecure is for TLS, but the URL is without; take rediss://"},
+        {"rediss://h?tls_key=/k", SNIB_EOPTION, "the option tls_key is of no use without tls_cert"},
+        {"rediss://h?tls_ca=/ca&tls_insecure=1", SNIB_EOPTION,
+         "tls_insecure believes any certificate, so leave tls_ca out"},
+        {"redis://:p@h?password_file=/f", SNIB_EOPTION,
+         "there is a password and a password_file; take one of them"},
+        {"redis://h?sentinel_password=p", SNIB_EOPTION,
+         "the sentinels' user and password are for redis+sentinel:// only"},
+        {"redis+cluster://h?sentinel_username=u", SNIB_EOPTION,
+         "the sentinels' user and password are for redis+sentinel:// only"},
+        {"redis://h?durability_timeout=1s", SNIB_EOPTION,
+         "durability_timeout and durability_policy are of no use without durability"},
+        {"redis://h?durability=none&durability_policy=report", SNIB_EOPTION,
+         "durability_timeout and durability_policy are of no use without durability"},
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        snib_client_options o;
+        if (settle(bad[i].url, NULL, &o) != bad[i].code)
+            fail_msg("%s: %s", bad[i].url, err.text);
+        assert_string_equal(err.text, bad[i].text);
+    }
+}
+
+/* A struct's values are held to the same ranges, with the same sentences. */
+static void bad_fields(void **state)
+{
+    (void)state;
+    snib_client_options o, out;
+    snib_client_options_init(&o, sizeof o);
+    o.recheck_ms = 49;
+    assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+    assert_string_equal(err.text, "the option recheck cannot have this value; take 50 to 60000 ms");
+    snib_client_options_init(&o, sizeof o);
+    o.handover_max = -2;
+    assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+    snib_client_options_init(&o, sizeof o);
+    o.lease_ms = INT64_MIN;
+    assert_int_equal(settle("redis://h", &o, &out), SNIB_ELEASE);
+    snib_client_options_init(&o, sizeof o);
+    o.publish = 5;
+    assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+    o.publish = -1;
+    assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+}
+
+static void who_goes_first(void **state)
+{
+    (void)state;
+    snib_client_options o, query;
+    struct snib__url url;
+    assert_int_equal(
+        snib__url_parse("redis://u:p@h?lease=5s&max_hold=9s&recheck=100ms", &url, &query, &err),
+        SNIB_OK);
+    snib_client_options_init(&o, sizeof o);
+    o.lease_ms = 7000;
+    o.max_hold_ms = -1;
+    o.password = "q";
+    assert_int_equal(snib__options_settle(&o, &query, &url, &err), SNIB_OK);
+    assert_int_equal(o.lease_ms, 7000);
+    assert_int_equal(o.max_hold_ms, -1);
+    assert_int_equal(o.recheck_ms, 100);
+    assert_int_equal(o.patience_ms, 5000);
+    assert_null(o.password); /* it is the URL's now */
+    assert_string_equal(url.username, "u");
+    assert_string_equal(url.password, "q");
+    snib__url_free(&url);
+}
+
+/* A file for the password takes the place of the URL's password, and the other way round. */
+static void one_password(void **state)
+{
+    (void)state;
+    snib_client_options o, query;
+    struct snib__url url;
+    assert_int_equal(snib__url_parse("redis://h?password_file=/f", &url, &query, &err), SNIB_OK);
+    snib_client_options_init(&o, sizeof o);
+    o.password = "q";
+    assert_int_equal(snib__options_settle(&o, &query, &url, &err), SNIB_OK);
+    assert_null(url.password_file);
+    assert_string_equal(url.password, "q");
+    snib__url_free(&url);
+    assert_int_equal(snib__url_parse("redis://:p@h", &url, &query, &err), SNIB_OK);
+    snib_client_options_init(&o, sizeof o);
+    o.password_file = "/f";
+    snib__options_settle(&o, &query, &url, &err);
+    assert_string_equal(url.password_file, "/f");
+    assert_null(url.password);
+    snib__url_free(&url);
+}
+
+/* What is not built yet is refused by name, and never taken without effect. */
+static void not_yet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *name;
+    } later[] = {
+        {"redis://h?password_file=/f", "password_file"},
+        {"redis+sentinel://h/m?sentinel_username=u", "sentinel_username"},
+        {"redis+sentinel://h/m?sentinel_password=p", "sentinel_password"},
+        {"rediss://h?tls_ca=/ca", "tls_ca"},
+        {"rediss://h?tls_cert=/c", "tls_cert"},
+        {"rediss://h?tls_cert=/c&tls_key=/k", "tls_cert"},
+        {"rediss://h?tls_server_name=n", "tls_server_name"},
+        {"rediss://h?tls_insecure=yes", "tls_insecure"},
+        {"redis://h?durability=1", "durability"},
+        {"redis://h?durability=none", "durability"},
+        {"redis://h?publish=auto", "publish"},
+        {"redis://h?lanes=1", "lanes"},
+    };
+    static const char *const ready[] = {
+#define X(name, field, kind, state, min, max, standard, words, text) #state, #name,
+#include "api/options.def"
+#undef X
+    };
+    for (size_t i = 0; i < COUNT(later); i++) {
+        snib_client_options o;
+        char text[100];
+        bool is_ready = false;
+        for (size_t r = 0; r < COUNT(ready); r += 2)
+            if (strcmp(ready[r + 1], later[i].name) == 0)
+                is_ready = strcmp(ready[r], "READY") == 0;
+        int code = settle(later[i].url, NULL, &o);
+        snprintf(text, sizeof text, "this build cannot do the option %s yet", later[i].name);
+        if (is_ready ? code != SNIB_OK : code != SNIB_ENOTSUP || strcmp(err.text, text) != 0)
+            fail_msg("%s: %d %s", later[i].url, code, err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),       cmocka_unit_test(times),
+        cmocka_unit_test(bad_options),    cmocka_unit_test(bad_fields),
+        cmocka_unit_test(who_goes_first), cmocka_unit_test(one_password),
+        cmocka_unit_test(not_yet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
