@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "88412740cbe8af5b"
+#define SNIB_BUILD_ID "6710da67ee5d0206"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -178,6 +178,19 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
+/* snib_client_options.durability; 0 is none unless the URL says more. */
+#define SNIB_DURABILITY_NONE (-1)
+#define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
+#define SNIB_DURABILITY_ALL (-3)
+/* snib_client_options.durability_policy: too few replicas have the grant in time */
+#define SNIB_DURABILITY_REFUSE 1 /* it is undone and the call fails */
+#define SNIB_DURABILITY_REPORT 2 /* it counts, and the hold says how many have it */
+/* snib_client_options.publish; 0 is auto unless the URL says more. */
+#define SNIB_PUBLISH_AUTO 1 /* as Redisson does it */
+#define SNIB_PUBLISH_CLASSIC 2
+#define SNIB_PUBLISH_SHARDED 3
+#define SNIB_PUBLISH_BOTH 4
+
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
@@ -189,11 +202,26 @@ typedef struct snib_client_options {
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
     int64_t try_timeout_ms; /* how long a wait of 0 does: one round trip's patience; default 1000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
-    int64_t max_hold_ms;  /* default for locks; 0 none */
+    int64_t max_hold_ms;  /* default for locks; 0 none; -1 none, whatever the URL says */
     int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
     int32_t waiters_max;  /* operations at once; more get SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
+    /* Texts as these two.  What this build cannot do of the following is SNIB_ENOTSUP. */
+    const char *password_file;     /* read at each connect, instead of a password */
+    const char *sentinel_username; /* at the sentinels */
+    const char *sentinel_password;
+    const char *tls_ca;            /* file or folder of trusted authorities; NULL: the system's */
+    const char *tls_cert;          /* file with the client's certificate and its chain */
+    const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
+    const char *tls_server_name;   /* that the certificate must have, instead of the host's */
+    int32_t tls_insecure; /* 1: any certificate is believed; -1: not, whatever the URL says */
+    int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
+    int64_t durability_timeout_ms; /* how long they may take; default 1000 */
+    int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
+    int32_t publish;  /* SNIB_PUBLISH_*: how releases are told in a cluster */
+    int32_t lanes;    /* connections for commands to each server; 1 to 4, default 4 */
+    int32_t reserved; /* must be 0 */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -205,9 +233,18 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  * fork and used on both sides.
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
- *          unix://[user[:password]@]/path/to/socket[?db=number]
- *          User and password are percent-decoded.  redis://:password@host has a password only.
- * options  NULL for defaults.
+ *          unix://[user[:password]@]/path/to/socket
+ *          rediss:// is redis:// with TLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
+ *          sentinels (default port 26379) for the server; redis+cluster://host1[:port],host2 is a cluster, of
+ *          which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
+ *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
+ *          IPv6 goes in brackets.  User, password, path, service and the values of options are percent-decoded.
+ *          redis://:password@host has a password only.
+ *          ?name=value&name=value: options, by the names of the fields below without _ms, and db, the database.
+ *          A time is a decimal number with ms, s, m or h behind it, or plain seconds.
+ *          NULL: the environment's SNIB_URL or, if that is unset or empty, redis://127.0.0.1:6379; and
+ *          SNIB_PASSWORD, if there is one, in the place of the URL's password.
+ * options  NULL for defaults.  What is given here goes before what the URL has.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
  * Owns     free with snib_client_free().
@@ -908,32 +945,88 @@ int snib__fork_init(void);
 
 /* ---- api/url.h --------------------------------------------------------------------------------*/
 
-/* url.h - the URLs of snib_client_open(). */
+/* url.h - the URLs of snib_client_open(): where the servers are, and as whom to come. */
 #ifndef SNIB__URL_H
 #define SNIB__URL_H
 
 
+/* ---- net/address.h ----------------------------------------------------------------------------*/
+
+/* address.h - where a server is: what a wish to connect carries.  A plain value: copy it by assignment. */
+#ifndef SNIB__ADDRESS_H
+#define SNIB__ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SNIB__HOST_MAX 253 /* bytes of a host name, RFC 1035 */
+#define SNIB__PATH_MAX 107 /* bytes of a unix socket's path: sockaddr_un without the NUL */
+#define SNIB__ADDRESS_TEXT 112
+
+struct snib__address {
+    char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
+    char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host */
+    int port;                      /* of a host: 1 to 65535; else 0 */
+    bool tls;
+};
+
+/* snib__address_host - fill *out with a host of n bytes, as a URL or a server names it.
+ *
+ * Returns false, and leaves *out alone, for what is no name or address and for a port that is none. */
+bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls);
+
+/* snib__address_path - the same with a unix socket. */
+bool snib__address_path(struct snib__address *out, const char *path, size_t n);
+
+/* snib__address_order - <0, 0 or >0; hosts are compared without regard to case.  0: the same server,
+ * as far as names can tell. */
+int snib__address_order(const struct snib__address *one, const struct snib__address *other);
+
+bool snib__address_equal(const struct snib__address *one, const struct snib__address *other);
+
+/* snib__address_text - "host:port", "[v6]:port" or the path, into out; returns out.  A host of more than 90
+ * bytes is cut and shown with dots; what is not UTF-8 is shown as question marks. */
+const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT]);
+
+#endif
+
+#define SNIB__URL_DEFAULT "redis://127.0.0.1:6379"
+#define SNIB__URL_ADDRESSES_MAX 32
+#define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
+
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
+/* All strings are owned, decoded, without control characters; NULL: not said. */
 struct snib__url {
-    int is_unix;
-    char *host;     /* redis://: name or address, without brackets; else NULL */
-    int port;       /* redis://: 1 to 65535 */
-    char *path;     /* unix://: absolute, fits sockaddr_un; else NULL */
-    char *username; /* decoded; NULL if there is none */
-    char *password; /* decoded; NULL if there is none */
-    int database;   /* 0 to 2^31 - 1 */
+    int topology; /* enum snib__topology */
+    bool tls;     /* of every connection; each address says it too */
+    bool has_database;
+    uint32_t addresses_n;
+    struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
+    char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
+    int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
+    /* the options that are texts, see options.def */
+    char *username, *password, *password_file;
+    char *sentinel_username, *sentinel_password;
+    char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
 };
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
- * Returns SNIB_OK, SNIB_EURL, SNIB_ENOTSUP or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- * message quotes the URL, so none can show a password. */
-int snib__url_parse(const char *url, struct snib__url *out, snib_error *err);
+ * given    gets the numbers that the query has; 0: not given.  Its texts are in *out.
+ * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
+ *          message quotes the URL, so none can show a password; of an option that is not known the name. */
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+                    snib_error *err);
 
 /* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
-/* snib__url_free - free the parts and wipe the password; *url is empty afterwards. */
+/* snib__url_free - free the parts and wipe them; *url is empty afterwards. */
 void snib__url_free(struct snib__url *url);
+
+/* snib__url_wipe - free a string that may be secret; NULL is fine. */
+void snib__url_wipe(char *text);
 
 #endif
 
@@ -1794,12 +1887,12 @@ struct snib__client {
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
-    snib_client_options options;         /* with defaults and without credentials, for the heir */
+    snib_client_options options;         /* settled and without texts, for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[112];                            /* the server's address, for people */
+    char where[SNIB__ADDRESS_TEXT];             /* the server's address, for people */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
@@ -1986,16 +2079,39 @@ int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
+/* ---- api/options.h ----------------------------------------------------------------------------*/
+
+/* options.h - a client's options: options.def, read from a URL's query and from snib_client_options. */
+#ifndef SNIB__OPTIONS_H
+#define SNIB__OPTIONS_H
+
+
+/* snib__option_take - one option of a URL's query.
+ *
+ * A duration is a decimal number with ms, s, m or h behind it, or plain seconds.
+ *
+ * name     letters and underlines only: it is shown when it is not known.
+ * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  A value is
+ *          never shown. */
+int snib__option_take(const char *name, const char *value, snib_client_options *given,
+                      struct snib__url *url, snib_error *err);
+
+/* snib__options_settle - bring together what the program gave in *o, what the query gave, and the defaults.
+ *
+ * What the program gave goes before the query.  Texts move into *url; in *o they are NULL afterwards, and
+ * every number is the one to use.
+ *
+ * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
+int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+                         struct snib__url *url, snib_error *err);
+
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <uuid/uuid.h>
-
-#define CLIENT_LEASE_MIN 100
-#define CLIENT_LEASE_MAX 86400000
-#define CLIENT_TIME_MAX 86400000
-#define CLIENT_PATIENCE_MS 5000
 
 void snib_client_options_init(snib_client_options *options, size_t size)
 {
@@ -2021,30 +2137,55 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     return true;
 }
 
-static bool client_range(int64_t *value, int64_t standard, int64_t min, int64_t max)
+/* What this build cannot do yet is refused by name. */
+static int client_supports(const struct snib__url *url, snib_error *err)
 {
-    if (*value == 0)
-        *value = standard;
-    return *value >= min && *value <= max;
+    if (url->topology == SNIB__SENTINEL)
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "this build cannot ask sentinels yet; take the server's own redis:// URL");
+    if (url->topology == SNIB__CLUSTER)
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "this build cannot do clusters yet; take a server without, by redis://");
+    if (url->tls && !(snib_features() & SNIB_FEATURE_TLS))
+        return snib__fail(err, SNIB_ENOTSUP, 0,
+                          "this build has no TLS; take redis:// or unix://, or a build with it");
+    return SNIB_OK;
 }
 
-static int client_check_options(snib_client_options *o, snib_error *err)
+/* NULL: unset or empty. */
+static const char *client_environment(const char *name)
 {
-    if (!client_range(&o->lease_ms, 30000, CLIENT_LEASE_MIN, CLIENT_LEASE_MAX))
-        return snib__fail(err, SNIB_ELEASE, 0, NULL);
-    if (o->handover_max == 0)
-        o->handover_max = 16;
-    if (o->waiters_max == 0)
-        o->waiters_max = 200000;
-    if (o->flags != 0 || o->handover_max < -1 || o->waiters_max < 1 || o->max_hold_ms < 0 ||
-        o->max_hold_ms > CLIENT_TIME_MAX ||
-        !client_range(&o->connect_timeout_ms, 3000, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->reply_timeout_ms, 3000, 10, CLIENT_TIME_MAX) ||
-        !client_range(&o->patience_ms, CLIENT_PATIENCE_MS, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->try_timeout_ms, 1000, 1, CLIENT_TIME_MAX) ||
-        !client_range(&o->recheck_ms, 3000, 50, 60000))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    return SNIB_OK;
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
+static int client_settle_options(const char *text, const snib_client_options *options,
+                                 snib_client_options *o, struct snib__url *url, snib_error *err)
+{
+    snib_client_options query;
+    const char *password = text ? NULL : client_environment("SNIB_PASSWORD");
+    if (!text)
+        text = client_environment("SNIB_URL");
+    if (!text)
+        text = SNIB__URL_DEFAULT;
+    if (!client_copy_options(options, o))
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the options' size is not one that this build knows");
+    if (o->flags != 0 || o->reserved != 0)
+        return snib__fail(err, SNIB_EOPTION, 0, "flags and what is reserved must be 0 in options");
+    if (!o->password && !o->password_file)
+        o->password = password;
+    int code = snib__url_parse(text, url, &query, err);
+    if (code)
+        return code;
+    code = snib__options_settle(o, &query, url, err);
+    if (code == SNIB_OK)
+        code = client_supports(url, err);
+    if (code)
+        snib__url_free(url);
+    return code;
 }
 
 /* ---- the driver's callbacks, inside ---- */
@@ -2100,29 +2241,13 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
-/* The server's address as it stands in errors and log records. */
-static void client_where(struct snib__client *client)
-{
-    const struct snib__url *url = &client->driver.way.url;
-    snib_error clean;
-    if (url->is_unix)
-        snib__fail(&clean, 0, 0, "%s", url->path);
-    else if (strchr(url->host, ':'))
-        snib__fail(&clean, 0, 0, "[%s]:%d", url->host, url->port);
-    else
-        snib__fail(&clean, 0, 0, "%.90s%s:%d", url->host, strlen(url->host) > 90 ? "..." : "",
-                   url->port);
-    snprintf(client->where, sizeof client->where, "%.*s", (int)sizeof client->where - 1,
-             clean.text);
-}
-
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    client_where(client);
+    snib__address_text(client->driver.way.url.addresses, client->where);
     struct snib__config config = {
         .login = {client->driver.way.url.username, client->driver.way.url.password,
                   client->driver.way.url.database},
@@ -2141,7 +2266,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
-    client->max_hold_ms = o->max_hold_ms;
+    client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
     client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
@@ -2151,24 +2276,6 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
     return client->driver.engine ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
-}
-
-static int client_credentials(struct snib__url *url, const snib_client_options *o, snib_error *err)
-{
-    const char *const from[] = {o->username, o->password};
-    char **const to[] = {&url->username, &url->password};
-    for (int i = 0; i < 2; i++) {
-        if (!from[i])
-            continue;
-        char *copy = strdup(from[i]);
-        if (!copy)
-            return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-        if (*to[i])
-            explicit_bzero(*to[i], strlen(*to[i]));
-        free(*to[i]);
-        *to[i] = copy;
-    }
-    return SNIB_OK;
 }
 
 static void client_free(struct snib__client *client)
@@ -2190,7 +2297,6 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     }
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
-    client->options.username = client->options.password = NULL; /* they are in the URL's parts */
     client->driver.way.url = *where;
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
@@ -2209,23 +2315,13 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
                      snib_error *err)
 {
     snib_client_options o;
-    if (!out_client || !url)
+    struct snib__url where;
+    if (!out_client)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!client_copy_options(options, &o))
-        return snib__fail(err, SNIB_EOPTION, 0, NULL);
-    int32_t code = client_check_options(&o, err);
+    int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
     snib__api_init();
-    struct snib__url where;
-    code = snib__url_parse(url, &where, err);
-    if (code)
-        return code;
-    code = client_credentials(&where, &o, err);
-    if (code) {
-        snib__url_free(&where);
-        return code;
-    }
     struct snib__client *client = client_new(&where, &o, err, &code);
     if (!client)
         return code;
@@ -4742,9 +4838,8 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320]; /* where its client connects to, with the database */
-    size_t node;      /* of these bytes: the server without the database */
-    char letter;      /* of its kind in the script; 0: none */
+    char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
+    char letter;                          /* of its kind in the script; 0: none */
 };
 
 static char members_letter(int32_t kind)
@@ -4780,6 +4875,37 @@ static int members_by_order(const void *a, const void *b)
     return order ? order : one->lock->kind - other->lock->kind;
 }
 
+/* Of several addresses the first in order stands for all, so that it is the same whichever comes first in
+ * the URL. */
+static void members_server(struct member *member, const struct snib__url *url)
+{
+    const struct snib__address *first = url->addresses;
+    for (uint32_t i = 1; i < url->addresses_n; i++)
+        if (snib__address_order(&url->addresses[i], first) < 0)
+            first = &url->addresses[i];
+    snprintf(member->server, sizeof member->server, "%s%s:%d/%s%s%d", first->path, first->host,
+             first->port, url->service ? url->service : "", url->service ? "/" : "", url->database);
+}
+
+/* One address in common is enough: URLs need not name all servers of a deployment. */
+static bool members_same_node(const struct member *one, const struct member *other)
+{
+    const struct snib__url *a = &one->lock->client->driver.way.url;
+    const struct snib__url *b = &other->lock->client->driver.way.url;
+    if (a->topology != b->topology || (a->service && strcmp(a->service, b->service) != 0))
+        return false;
+    for (uint32_t i = 0; i < a->addresses_n; i++)
+        for (uint32_t j = 0; j < b->addresses_n; j++)
+            if (snib__address_equal(&a->addresses[i], &b->addresses[j]))
+                return true;
+    return false;
+}
+
+static int members_database(const struct member *member)
+{
+    return member->lock->client->driver.way.url.database;
+}
+
 static void members_leave(struct member *members, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -4802,15 +4928,11 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
             members_leave(members, i);
             return NULL;
         }
-        const struct snib__url *url = &lock->client->driver.way.url;
         members[i].handle = locks[i];
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        members[i].node = (size_t)snprintf(members[i].server, sizeof members[i].server, "%s:%d/",
-                                           url->is_unix ? url->path : url->host, url->port);
-        snprintf(members[i].server + members[i].node, sizeof members[i].server - members[i].node,
-                 "%d", url->database);
+        members_server(&members[i], &lock->client->driver.way.url);
     }
     return members;
 }
@@ -4832,14 +4954,14 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
     }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < i; j++) {
-            bool same_server = strcmp(members[i].server, members[j].server) == 0;
+            bool same_node = members_same_node(&members[i], &members[j]);
+            bool same_server =
+                same_node && members_database(&members[i]) == members_database(&members[j]);
             bool same_name = members_by_name(&members[i], &members[j]) == 0;
             if (!quorum && same_server && same_name)
                 return snib__fail(err, SNIB_EINVAL, 0, "the lock \"%.*s\" is there twice",
                                   (int)(members[i].len < 100 ? members[i].len : 100),
                                   members[i].name);
-            bool same_node = members[i].node == members[j].node &&
-                             memcmp(members[i].server, members[j].server, members[i].node) == 0;
             if (quorum && same_node)
                 return snib__fail(err, SNIB_EINVAL, 0,
                                   "two members of the quorum are on one server");
@@ -5064,6 +5186,398 @@ int snib__name_check(const char *name, size_t n, snib_error *err)
         return snib__fail(err, SNIB_ENAME, 0, "in the lock name %s %s",
                           snib__quote(quoted, sizeof quoted, name, n), fault);
     return SNIB_OK;
+}
+
+/* ---- api/options.c ----------------------------------------------------------------------------*/
+
+/* options.c - see options.h. */
+
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_kind {
+    OPTION_DURATION,
+    OPTION_COUNT,
+    OPTION_CHOICE,
+    OPTION_TEXT,
+    OPTION_SECRET,
+};
+
+struct option {
+    const char *name;
+    int kind; /* enum option_kind */
+    bool is_ready;
+    size_t field; /* in snib_client_options */
+    size_t text;  /* in struct snib__url, of a text */
+    int64_t min, max, standard;
+    const char *words; /* "word:value word:value" */
+};
+
+/* Where a row has its state and its text. */
+#define OPTION_READY true
+#define OPTION_LATER false
+#define OPTION_TEXT_AT_DURATION(field) 0
+#define OPTION_TEXT_AT_COUNT(field) 0
+#define OPTION_TEXT_AT_CHOICE(field) 0
+#define OPTION_TEXT_AT_TEXT(field) offsetof(struct snib__url, field)
+#define OPTION_TEXT_AT_SECRET(field) offsetof(struct snib__url, field)
+
+static const struct option options_table[] = {
+#define X(name, field, kind, state, min, max, standard, words, text)                               \
+    {#name,                                                                                        \
+     OPTION_##kind,                                                                                \
+     OPTION_##state,                                                                               \
+     offsetof(snib_client_options, field),                                                         \
+     OPTION_TEXT_AT_##kind(field),                                                                 \
+     min,                                                                                          \
+     max,                                                                                          \
+     standard,                                                                                     \
+     words},
+
+/* ---- api/options.def --------------------------------------------------------------------------*/
+
+/* options.def - the one table of a client's options:
+ * X(name, field, kind, state, min, max, standard, words, text).
+ *
+ * Behind the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
+ * the tables of the documents; bindings/tables.py writes the last three.  The name is the same everywhere.
+ *
+ * field     of snib_client_options; 0 or NULL there: not given
+ * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, or SECRET: a text that is never shown
+ * state     READY, or LATER: whoever gives it gets SNIB_ENOTSUP, and no document or package has it
+ * min, max  of a DURATION or COUNT
+ * standard  what 0 stands for
+ * words     what a text may say in place of a number, and the field's value then; the first word for a value
+ *           is the one to show
+ */
+X(lease, lease_ms, DURATION, READY, 100, 86400000, 30000, "", "lease of renewed holds")
+X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1 0:-1",
+  "renewal ends and the hold is lost after this time; a lock may have its own")
+X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
+  "one attempt to connect, with all addresses of the name, and as long again to resolve it")
+X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
+  "a reply that takes longer ends the connection")
+X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
+  "how long an operation endures an unreachable server")
+X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
+  "how long a call that does not wait does: one round trip")
+X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
+  "a waiter asks again after this time at most")
+X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
+  "hand-overs in a row inside this process")
+X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
+  "operations at once; more get SNIB_ELIMIT")
+X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the one before the @")
+X(password, password, SECRET, READY, 0, 0, 0, "", "its password, instead of the one before the @")
+X(password_file, password_file, TEXT, LATER, 0, 0, 0, "",
+  "file with the password, read at each connect; a line end after it is cut off")
+X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "its password")
+X(tls_ca, tls_ca, TEXT, LATER, 0, 0, 0, "",
+  "file or folder of the authorities that are trusted, instead of the system's")
+X(tls_cert, tls_cert, TEXT, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
+X(tls_key, tls_key, TEXT, LATER, 0, 0, 0, "",
+  "file with the certificate's private key; without it the certificate's file has the key")
+X(tls_server_name, tls_server_name, TEXT, LATER, 0, 0, 0, "",
+  "name that the server's certificate must have, instead of the host's")
+X(tls_insecure, tls_insecure, CHOICE, LATER, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "believe any certificate: whoever is on the way can read and change everything")
+X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
+  "replicas that must have a grant before it counts")
+X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
+  "how long the replicas may take for it")
+X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
+  "what happens when too few have it in time: the grant is undone, or the hold says how many")
+X(publish, publish, CHOICE, LATER, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
+  "how releases are told in a cluster; auto is Redisson's rule")
+X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
+#undef X
+};
+#define OPTION_WORDS_MAX 8
+#define OPTIONS_N (sizeof options_table / sizeof options_table[0])
+
+static bool option_is_text(const struct option *option)
+{
+    return option->kind == OPTION_TEXT || option->kind == OPTION_SECRET;
+}
+
+static int64_t option_get(const struct option *option, const snib_client_options *from)
+{
+    int64_t wide = 0;
+    int32_t narrow = 0;
+    const char *field = (const char *)from + option->field;
+    if (option->kind == OPTION_DURATION)
+        memcpy(&wide, field, sizeof wide);
+    else
+        memcpy(&narrow, field, sizeof narrow);
+    return option->kind == OPTION_DURATION ? wide : narrow;
+}
+
+static void option_put(const struct option *option, snib_client_options *to, int64_t value)
+{
+    int32_t narrow = (int32_t)value;
+    char *field = (char *)to + option->field;
+    if (option->kind == OPTION_DURATION)
+        memcpy(field, &value, sizeof value);
+    else
+        memcpy(field, &narrow, sizeof narrow);
+}
+
+static const char **option_given_text(const struct option *option, snib_client_options *o)
+{
+    return (const char **)((char *)o + option->field);
+}
+
+static char **option_text(const struct option *option, struct snib__url *url)
+{
+    return (char **)((char *)url + option->text);
+}
+
+/* ---- what a value may be ---- */
+
+/* The next of "word:value word:value"; false at the end. */
+static bool option_next_word(const char **words, const char **out_word, size_t *out_n,
+                             int64_t *out_value)
+{
+    const char *colon = strchr(*words, ':');
+    char *end;
+    if (!colon)
+        return false;
+    *out_word = *words;
+    *out_n = (size_t)(colon - *words);
+    *out_value = strtol(colon + 1, &end, 10);
+    *words = *end ? end + 1 : end;
+    return true;
+}
+
+static bool option_in_range(const struct option *option, int64_t value)
+{
+    const char *words = option->words, *word;
+    size_t n;
+    int64_t meant;
+    while (option_next_word(&words, &word, &n, &meant))
+        if (meant == value)
+            return true;
+    return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
+}
+
+/* "a, b or c": what it may be, after a range if it has one.  Of each value the first word is shown. */
+static void option_say_range(const struct option *option, char *text, size_t cap)
+{
+    const char *parts[OPTION_WORDS_MAX], *words = option->words, *word;
+    size_t sizes[OPTION_WORDS_MAX], n, count = 0, used = 0;
+    int64_t values[OPTION_WORDS_MAX], value;
+    while (option_next_word(&words, &word, &n, &value)) {
+        bool is_alias = false;
+        for (size_t i = 0; i < count; i++)
+            is_alias = is_alias || values[i] == value;
+        if (is_alias || count == OPTION_WORDS_MAX)
+            continue;
+        parts[count] = word;
+        sizes[count] = n;
+        values[count++] = value;
+    }
+    text[0] = '\0';
+    if (option->kind != OPTION_CHOICE)
+        used +=
+            (size_t)snprintf(text, cap, "%lld to %lld%s", (long long)option->min,
+                             (long long)option->max, option->kind == OPTION_DURATION ? " ms" : "");
+    for (size_t i = 0; i < count && used < cap; i++)
+        used += (size_t)snprintf(text + used, cap - used, "%s%.*s",
+                                 used == 0        ? ""
+                                 : i + 1 == count ? " or "
+                                                  : ", ",
+                                 (int)sizes[i], parts[i]);
+}
+
+static int option_refused(const struct option *option, snib_error *err)
+{
+    char range[100];
+    if (strcmp(option->name, "lease") == 0) /* has a code, and a sentence, of its own */
+        return snib__fail(err, SNIB_ELEASE, 0, NULL);
+    option_say_range(option, range, sizeof range);
+    return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; take %s",
+                      option->name, range);
+}
+
+/* ---- the query ---- */
+
+/* Read "500ms", "10s", "1.5", "2m" or "1h" as milliseconds, rounded. */
+static bool option_duration(const char *value, int64_t *out)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    int64_t whole = 0, part = 0, scale = 1;
+    const char *p = value;
+    for (; *p >= '0' && *p <= '9'; p++)
+        whole = whole < 1000000000 ? whole * 10 + (*p - '0') : whole; /* far above every range */
+    if (p == value)
+        return false;
+    if (*p == '.' && p[1] >= '0' && p[1] <= '9')
+        for (p++; *p >= '0' && *p <= '9'; p++)
+            if (scale < 1000000000) {
+                part = part * 10 + (*p - '0');
+                scale *= 10;
+            }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(p, units[i].name) == 0) {
+            *out = whole * units[i].ms + (part * units[i].ms + scale / 2) / scale;
+            return true;
+        }
+    return false;
+}
+
+static bool option_count(const char *value, int64_t *out)
+{
+    int64_t number = 0;
+    for (const char *p = value; *p; p++) {
+        if (*p < '0' || *p > '9')
+            return false;
+        number = number <= INT32_MAX ? number * 10 + (*p - '0') : number;
+    }
+    *out = number;
+    return value[0] != '\0';
+}
+
+static bool option_number(const struct option *option, const char *value, int64_t *out)
+{
+    const char *words = option->words, *word;
+    size_t n;
+    while (option_next_word(&words, &word, &n, out))
+        if (strlen(value) == n && memcmp(value, word, n) == 0)
+            return true;
+    if (option->kind == OPTION_DURATION)
+        return option_duration(value, out);
+    return option->kind == OPTION_COUNT && option_count(value, out);
+}
+
+static int option_take_number(const struct option *option, const char *value,
+                              snib_client_options *given, snib_error *err)
+{
+    int64_t number = 0;
+    if (option_get(option, given) != 0)
+        return snib__fail(err, SNIB_EURL, 0, "the URL has the option %s twice", option->name);
+    bool is_number = option_number(option, value, &number);
+    if (!is_number && option->kind == OPTION_DURATION)
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the option %s is not a time; write it as 500ms, 10s, 2m, 1h or plain "
+                          "seconds",
+                          option->name);
+    if (!is_number || !option_in_range(option, number))
+        return option_refused(option, err);
+    option_put(option, given, number);
+    return SNIB_OK;
+}
+
+int snib__option_take(const char *name, const char *value, snib_client_options *given,
+                      struct snib__url *url, snib_error *err)
+{
+    const struct option *option = options_table;
+    while (option < options_table + OPTIONS_N && strcmp(option->name, name) != 0)
+        option++;
+    if (option == options_table + OPTIONS_N)
+        return snib__fail(err, SNIB_EOPTION, 0, "there is no option %s", name);
+    if (!option_is_text(option))
+        return option_take_number(option, value, given, err);
+    if (*option_text(option, url))
+        return snib__fail(err, SNIB_EURL, 0, "the URL has the option %s twice", option->name);
+    *option_text(option, url) = strdup(value);
+    return *option_text(option, url) ? SNIB_OK : snib__fail(err, SNIB_ENOMEM, 0, NULL);
+}
+
+/* ---- all of them together ---- */
+
+/* What the program gave goes before what the URL has. */
+static int option_merge(const struct option *option, snib_client_options *o,
+                        const snib_client_options *query, struct snib__url *url, snib_error *err)
+{
+    if (!option_is_text(option)) {
+        int64_t number = option_get(option, o);
+        if (number == 0)
+            option_put(option, o, option_get(option, query));
+        return number == 0 || option_in_range(option, number) ? SNIB_OK
+                                                              : option_refused(option, err);
+    }
+    const char *text = *option_given_text(option, o);
+    char **own = option_text(option, url);
+    if (!text)
+        return SNIB_OK;
+    char *copy = strdup(text);
+    if (!copy)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    snib__url_wipe(*own);
+    *own = copy;
+    return SNIB_OK;
+}
+
+static bool option_is_given(const struct option *option, const snib_client_options *o,
+                            struct snib__url *url)
+{
+    return option_is_text(option) ? *option_text(option, url) != NULL : option_get(option, o) != 0;
+}
+
+static int options_bad(snib_error *err, const char *why)
+{
+    return snib__fail(err, SNIB_EOPTION, 0, "%s", why);
+}
+
+/* What cannot be together.  Of a password and a file for it the program's choice goes before the URL's. */
+static int options_agree(const snib_client_options *o, const struct snib__url *url, snib_error *err)
+{
+    const char *tls = url->tls_ca            ? "tls_ca"
+                      : url->tls_cert        ? "tls_cert"
+                      : url->tls_key         ? "tls_key"
+                      : url->tls_server_name ? "tls_server_name"
+                      : o->tls_insecure > 0  ? "tls_insecure"
+                                             : NULL;
+    if (url->password && url->password_file)
+        return options_bad(err, "there is a password and a password_file; take one of them");
+    if (tls && !url->tls)
+        return snib__fail(err, SNIB_EOPTION, 0,
+                          "the option %s is for TLS, but the URL is without; take rediss://", tls);
+    if (url->tls_key && !url->tls_cert)
+        return options_bad(err, "the option tls_key is of no use without tls_cert");
+    if (url->tls_ca && o->tls_insecure > 0)
+        return options_bad(err, "tls_insecure believes any certificate, so leave tls_ca out");
+    if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)
+        return options_bad(err, "the sentinels' user and password are for redis+sentinel:// only");
+    if ((o->durability_timeout_ms || o->durability_policy) &&
+        (o->durability == 0 || o->durability == SNIB_DURABILITY_NONE))
+        return options_bad(err, "durability_timeout and durability_policy are of no use without "
+                                "durability");
+    return SNIB_OK;
+}
+
+int snib__options_settle(snib_client_options *o, const snib_client_options *query,
+                         struct snib__url *url, snib_error *err)
+{
+    int code = SNIB_OK;
+    if (o->password && !o->password_file) {
+        snib__url_wipe(url->password_file);
+        url->password_file = NULL;
+    }
+    if (o->password_file && !o->password) {
+        snib__url_wipe(url->password);
+        url->password = NULL;
+    }
+    for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
+        code = option_merge(&options_table[i], o, query, url, err);
+    if (code == SNIB_OK)
+        code = options_agree(o, url, err);
+    for (size_t i = 0; code == SNIB_OK && i < OPTIONS_N; i++)
+        if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
+            code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
+                              options_table[i].name);
+    for (size_t i = 0; i < OPTIONS_N; i++)
+        if (option_is_text(&options_table[i]))
+            *option_given_text(&options_table[i], o) = NULL;
+        else if (option_get(&options_table[i], o) == 0)
+            option_put(&options_table[i], o, options_table[i].standard);
+    return code;
 }
 
 /* ---- api/question.c ---------------------------------------------------------------------------*/
@@ -6132,14 +6646,36 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/un.h>
 
-#define URL_HOST_BYTES_MAX 253
+#define URL_OPTION_NAME_MAX 40
 
 /* A part of the URL that is being read. */
 struct url_span {
     const char *at;
     size_t n;
+};
+
+/* redis:// and its relatives, with the names that Valkey's clients have for them. */
+static const struct url_scheme {
+    const char *name;
+    int topology;
+    bool tls, is_unix;
+} url_schemes[] = {
+    {"redis", SNIB__SINGLE, false, false},
+    {"valkey", SNIB__SINGLE, false, false},
+    {"rediss", SNIB__SINGLE, true, false},
+    {"valkeys", SNIB__SINGLE, true, false},
+    {"unix", SNIB__SINGLE, false, true},
+    {"redis+unix", SNIB__SINGLE, false, true},
+    {"valkey+unix", SNIB__SINGLE, false, true},
+    {"redis+sentinel", SNIB__SENTINEL, false, false},
+    {"valkey+sentinel", SNIB__SENTINEL, false, false},
+    {"rediss+sentinel", SNIB__SENTINEL, true, false},
+    {"valkeys+sentinel", SNIB__SENTINEL, true, false},
+    {"redis+cluster", SNIB__CLUSTER, false, false},
+    {"valkey+cluster", SNIB__CLUSTER, false, false},
+    {"rediss+cluster", SNIB__CLUSTER, true, false},
+    {"valkeys+cluster", SNIB__CLUSTER, true, false},
 };
 
 static int url_bad(snib_error *err, const char *why)
@@ -6155,11 +6691,11 @@ static int url_hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void url_wipe(char *s)
+void snib__url_wipe(char *text)
 {
-    if (s)
-        explicit_bzero(s, strlen(s));
-    free(s);
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
 }
 
 /* Percent-decode a span into new memory.  what names it in messages. */
@@ -6179,7 +6715,7 @@ static int url_decode(struct url_span in, const char *what, char **out, snib_err
         }
         if (byte < 0x20 || byte == 0x7f) {
             text[used] = '\0';
-            url_wipe(text);
+            snib__url_wipe(text);
             return snib__fail(err, SNIB_EURL, 0,
                               "the URL's %s has a bad percent sequence or an encoded control byte",
                               what);
@@ -6210,9 +6746,16 @@ static int url_database(struct url_span in, struct snib__url *out, snib_error *e
     long number = url_number(in, INT_MAX);
     if (number < 0)
         return url_bad(err, "the URL's database is not a number from 0 to 2147483647");
+    if (out->has_database)
+        return url_bad(err, "the URL names its database twice, in its path and as db");
+    if (out->topology == SNIB__CLUSTER && number != 0)
+        return url_bad(err, "a cluster has no database but 0; leave the URL's database out");
     out->database = (int)number;
+    out->has_database = true;
     return SNIB_OK;
 }
+
+/* ---- before the @, and the hosts ---- */
 
 /* Read "user", "user:password" or ":password". */
 static int url_userinfo(struct url_span in, struct snib__url *out, snib_error *err)
@@ -6230,121 +6773,213 @@ static int url_userinfo(struct url_span in, struct snib__url *out, snib_error *e
     return code;
 }
 
-static int url_is_host(const char *host)
+static bool url_is_ipv6(struct url_span in)
 {
-    for (const char *p = host; *p; p++) {
-        char c = (char)(*p | 0x20);
-        if (!((c >= 'a' && c <= 'z') || (*p >= '0' && *p <= '9') || strchr("-._", *p)))
-            return 0;
-    }
-    return host[0] != '\0' && strlen(host) <= URL_HOST_BYTES_MAX;
+    struct in6_addr address;
+    char text[INET6_ADDRSTRLEN] = "";
+    if (in.n >= sizeof text)
+        return false;
+    memcpy(text, in.at, in.n);
+    return inet_pton(AF_INET6, text, &address) == 1;
 }
 
 /* Read "host", "host:port", "[address]" or "[address]:port". */
 static int url_host_port(struct url_span in, struct snib__url *out, snib_error *err)
 {
-    struct in6_addr address;
-    int is_bracketed = in.n > 0 && in.at[0] == '[';
-    const char *end = memchr(in.at, is_bracketed ? ']' : ':', in.n);
+    bool is_bracketed = in.n > 0 && in.at[0] == '[';
+    const char *end = in.n > 0 ? memchr(in.at, is_bracketed ? ']' : ':', in.n) : NULL;
     if (is_bracketed && !end)
         return url_bad(err, "the URL's [ has no ]");
-    const char *start = in.at + is_bracketed;
-    size_t n = end ? (size_t)(end - start) : in.n;
-    out->host = strndup(start, n);
-    if (!out->host)
-        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
-    int is_good = strlen(out->host) == n;
-    if (is_good && is_bracketed)
-        is_good = inet_pton(AF_INET6, out->host, &address) == 1;
-    else if (is_good)
-        is_good = url_is_host(out->host);
-    if (!is_good)
-        return url_bad(err, "the URL's host is not a name or address; IPv6 goes in brackets");
-    struct url_span rest = {start + n + is_bracketed, in.n - n - 2 * (size_t)is_bracketed};
-    out->port = 6379;
-    if (rest.n == 0)
-        return SNIB_OK;
-    struct url_span digits = {rest.at + 1, rest.n - 1};
-    long port = rest.at[0] == ':' ? url_number(digits, 65535) : -1;
+    struct url_span host = {in.at + is_bracketed, 0};
+    host.n = end ? (size_t)(end - host.at) : in.n;
+    struct url_span rest = {host.at + host.n + is_bracketed,
+                            in.n - host.n - 2 * (size_t)is_bracketed};
+    if (is_bracketed && !url_is_ipv6(host))
+        return url_bad(err, "what the URL has in brackets is no IPv6 address");
+    if (!is_bracketed && rest.n > 1 && memchr(rest.at + 1, ':', rest.n - 1))
+        return url_bad(err, "the URL's host has two colons; IPv6 goes in brackets, as [::1]:6379");
+    if (host.n == 0)
+        return url_bad(err, out->topology == SNIB__SINGLE
+                                ? "the URL has no host"
+                                : "the URL has no host, or an empty one beside a comma");
+    long port = out->topology == SNIB__SENTINEL ? 26379 : 6379;
+    if (rest.n > 0)
+        port =
+            rest.at[0] == ':' ? url_number((struct url_span){rest.at + 1, rest.n - 1}, 65535) : -1;
     if (port < 1)
         return url_bad(err, "the URL's port is not a number from 1 to 65535");
-    out->port = (int)port;
+    struct snib__address *address = &out->addresses[out->addresses_n];
+    if (!snib__address_host(address, host.at, host.n, port, out->tls))
+        return url_bad(err, "the URL's host is not a name or address; IPv6 goes in brackets");
+    for (uint32_t i = 0; i < out->addresses_n; i++)
+        if (snib__address_equal(&out->addresses[i], address))
+            return url_bad(err, "the URL names one host and port twice");
+    out->addresses_n++;
     return SNIB_OK;
 }
 
-/* Read what follows "redis://[userinfo@]host[:port]": nothing, "/" or "/database". */
-static int url_redis(struct url_span authority, struct url_span rest, struct snib__url *out,
-                     snib_error *err)
+/* Read one host, or several with commas between. */
+static int url_hosts(struct url_span in, struct snib__url *out, snib_error *err)
 {
-    int code = url_host_port(authority, out, err);
-    if (code != SNIB_OK || rest.n == 0)
-        return code;
-    if (memchr(rest.at, '?', rest.n))
-        return url_bad(err, "a redis:// URL takes no query; the database is its path");
-    struct url_span digits = {rest.at + 1, rest.n - 1};
-    return digits.n > 0 ? url_database(digits, out, err) : SNIB_OK;
+    size_t commas = 0;
+    for (size_t i = 0; i < in.n; i++)
+        commas += in.at[i] == ',';
+    if (out->topology == SNIB__SINGLE && commas > 0)
+        return url_bad(err, "the URL has several hosts, which only redis+sentinel:// and "
+                            "redis+cluster:// take");
+    if (commas >= SNIB__URL_ADDRESSES_MAX)
+        return url_bad(err, "the URL has more than 32 hosts");
+    out->addresses = calloc(commas + 1, sizeof *out->addresses);
+    if (!out->addresses)
+        return snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    int code = SNIB_OK;
+    while (code == SNIB_OK && out->addresses_n <= commas) {
+        const char *comma = in.n > 0 ? memchr(in.at, ',', in.n) : NULL;
+        struct url_span one = {in.at, comma ? (size_t)(comma - in.at) : in.n};
+        code = url_host_port(one, out, err);
+        in = (struct url_span){one.at + one.n + 1, comma ? in.n - one.n - 1 : 0};
+    }
+    return code;
 }
 
-/* Read "/path" or "/path?db=number". */
-static int url_unix(struct url_span authority, struct url_span rest, struct snib__url *out,
-                    snib_error *err)
+/* ---- the path ---- */
+
+/* Read "/service" or "/service/database". */
+static int url_service(struct url_span path, struct snib__url *out, snib_error *err)
 {
-    struct sockaddr_un address;
-    const char *query = memchr(rest.at, '?', rest.n);
-    struct url_span path = {rest.at, query ? (size_t)(query - rest.at) : rest.n};
-    out->is_unix = 1;
-    if (authority.n > 0 || path.n < 2)
-        return url_bad(err, "a unix:// URL needs an absolute path: unix:///path/to/socket");
-    int code = url_decode(path, "path", &out->path, err);
+    struct url_span name = {path.at + 1, path.n > 0 ? path.n - 1 : 0};
+    const char *slash = name.n > 0 ? memchr(name.at, '/', name.n) : NULL;
+    struct url_span digits = {slash ? slash + 1 : NULL, 0};
+    if (slash) {
+        digits.n = name.n - (size_t)(slash - name.at) - 1;
+        name.n = (size_t)(slash - name.at);
+    }
+    if (name.n == 0)
+        return url_bad(err, "a URL of sentinels needs the service's name: "
+                            "redis+sentinel://host1,host2/service");
+    int code = url_decode(name, "service", &out->service, err);
+    if (code == SNIB_OK && strlen(out->service) > SNIB__SERVICE_MAX)
+        return url_bad(err, "the URL's service has more than 200 bytes");
+    uint32_t c;
+    for (size_t i = 0, step; code == SNIB_OK && out->service[i]; i += step)
+        if (!(step = snib__utf8_next(out->service + i, strlen(out->service + i), &c)) ||
+            snib__is_control(c) || c == ' ')
+            return url_bad(err, "the URL's service has a blank or is no UTF-8");
+    return code == SNIB_OK && digits.n > 0 ? url_database(digits, out, err) : code;
+}
+
+/* Read what follows the hosts up to the query. */
+static int url_tcp(struct url_span authority, struct url_span path, struct snib__url *out,
+                   snib_error *err)
+{
+    int code = url_hosts(authority, out, err);
     if (code != SNIB_OK)
         return code;
-    if (strlen(out->path) >= sizeof address.sun_path)
-        return url_bad(err, "the URL's socket path has more than 107 bytes");
-    if (!query)
-        return SNIB_OK;
-    struct url_span text = {query + 1, rest.n - path.n - 1};
-    if (text.n < 3 || memcmp(text.at, "db=", 3) != 0)
-        return url_bad(err, "the query of a unix:// URL can only be db=number");
-    return url_database((struct url_span){text.at + 3, text.n - 3}, out, err);
+    if (out->topology == SNIB__SENTINEL)
+        return url_service(path, out, err);
+    return path.n > 1 ? url_database((struct url_span){path.at + 1, path.n - 1}, out, err)
+                      : SNIB_OK;
 }
 
-/* Skip the scheme.  Returns the rest, or NULL with *out_code. */
-static const char *url_scheme(const char *url, struct snib__url *out, int *out_code,
-                              snib_error *err)
+static int url_unix(struct url_span authority, struct url_span path, struct snib__url *out,
+                    snib_error *err)
 {
-    static const char *const later[] = {"rediss://", "redis+sentinel://", "redis+cluster://"};
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-        if (strncasecmp(url, later[i], strlen(later[i])) == 0) {
-            *out_code = snib__fail(err, SNIB_ENOTSUP, 0,
-                                   "this build has no %s; take redis:// or unix://", later[i]);
-            return NULL;
-        }
+    char *text = NULL;
+    if (authority.n > 0 || path.n < 2)
+        return url_bad(err, "a unix:// URL needs an absolute path: unix:///path/to/socket");
+    int code = url_decode(path, "path", &text, err);
+    if (code != SNIB_OK)
+        return code;
+    out->addresses = calloc(1, sizeof *out->addresses);
+    if (!out->addresses)
+        code = snib__fail(err, SNIB_ENOMEM, 0, NULL);
+    else if (!snib__address_path(out->addresses, text, strlen(text)))
+        code = url_bad(err, "the URL's socket path has more than 107 bytes");
+    else
+        out->addresses_n = 1;
+    free(text);
+    return code;
+}
+
+/* ---- the query ---- */
+
+/* Read "name=value".  The name is copied only if it looks like one: it is shown when it is not known. */
+static int url_option(struct url_span in, struct snib__url *out, snib_client_options *given,
+                      snib_error *err)
+{
+    const char *equals = in.n > 0 ? memchr(in.at, '=', in.n) : NULL;
+    char name[URL_OPTION_NAME_MAX + 1] = "";
+    size_t n = equals ? (size_t)(equals - in.at) : 0;
+    struct url_span text = {equals ? equals + 1 : NULL, equals ? in.n - n - 1 : 0};
+    if (n == 0 || text.n == 0)
+        return url_bad(err, "the URL's query is not of the form name=value&name=value");
+    for (size_t i = 0; i < n; i++)
+        if (n > URL_OPTION_NAME_MAX || ((in.at[i] < 'a' || in.at[i] > 'z') && in.at[i] != '_'))
+            return snib__fail(err, SNIB_EOPTION, 0,
+                              "an option in the URL's query is not known; names are of small "
+                              "letters and underlines");
+    memcpy(name, in.at, n);
+    if (strcmp(name, "db") == 0)
+        return url_database(text, out, err);
+    char *value = NULL;
+    int code = url_decode(text, "query", &value, err);
+    if (code == SNIB_OK)
+        code = snib__option_take(name, value, given, out, err);
+    snib__url_wipe(value);
+    return code;
+}
+
+/* Read "?name=value&...", or nothing. */
+static int url_query(struct url_span in, struct snib__url *out, snib_client_options *given,
+                     snib_error *err)
+{
+    int code = SNIB_OK;
+    while (code == SNIB_OK && in.n > 0) {
+        in = (struct url_span){in.at + 1, in.n - 1}; /* ? or & */
+        const char *next = in.n > 0 ? memchr(in.at, '&', in.n) : NULL;
+        struct url_span one = {in.at, next ? (size_t)(next - in.at) : in.n};
+        code = url_option(one, out, given, err);
+        in = (struct url_span){one.at + one.n, in.n - one.n};
     }
-    for (const unsigned char *p = (const unsigned char *)url; *p; p++) {
+    return code;
+}
+
+/* ---- the whole ---- */
+
+/* Find the scheme.  Returns it, or NULL. */
+static const struct url_scheme *url_scheme(const char *url, snib_error *err)
+{
+    const char *end = strstr(url, "://");
+    size_t n = end ? (size_t)(end - url) : 0;
+    for (const unsigned char *p = (const unsigned char *)url; *p; p++)
         if (*p <= 0x20 || *p == 0x7f || *p == '#') {
-            *out_code = url_bad(err, "the URL has a blank, a control byte or a #; encode it");
+            url_bad(err, "the URL has a blank, a control byte or a #; encode it");
             return NULL;
         }
-    }
-    out->is_unix = strncasecmp(url, "unix://", 7) == 0;
-    if (out->is_unix || strncasecmp(url, "redis://", 8) == 0)
-        return url + (out->is_unix ? 7 : 8);
-    *out_code = url_bad(err, "the URL must begin with redis:// or unix://");
+    for (size_t i = 0; i < sizeof url_schemes / sizeof url_schemes[0]; i++)
+        if (strlen(url_schemes[i].name) == n && strncasecmp(url, url_schemes[i].name, n) == 0)
+            return &url_schemes[i];
+    if (url[0] == '\0')
+        url_bad(err, "the URL is empty");
+    else if (n > 5 && strncasecmp(end - 5, "+unix", 5) == 0)
+        url_bad(err, "a unix socket's URL is unix:///path/to/socket; there is no TLS on it");
+    else
+        url_bad(err, "the URL must begin with redis://, rediss://, unix://, redis+sentinel:// or "
+                     "redis+cluster://");
     return NULL;
 }
 
-int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
+static int url_read(const struct url_scheme *scheme, const char *at, struct snib__url *out,
+                    snib_client_options *given, snib_error *err)
 {
     int code = SNIB_OK;
-    *out = (struct snib__url){0};
-    if (!url)
-        return url_bad(err, "the URL is NULL");
-    const char *at = url_scheme(url, out, &code, err);
-    if (!at)
-        return code;
     struct url_span authority = {at, strcspn(at, "/?")};
-    struct url_span rest = {at + authority.n, strlen(at + authority.n)};
+    struct url_span path = {at + authority.n, strcspn(at + authority.n, "?")};
+    struct url_span query = {path.at + path.n, strlen(path.at + path.n)};
     size_t user = authority.n;
+    if (memchr(query.at, '@', query.n) || (!scheme->is_unix && memchr(path.at, '@', path.n)))
+        return url_bad(err, "the URL has an @ behind its hosts; inside user, password and options "
+                            "write %2F for /, %3F for ? and %40 for @");
     while (user > 0 && at[user - 1] != '@')
         user--;
     if (user > 0) {
@@ -6352,33 +6987,62 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_error *err)
         authority = (struct url_span){at + user, authority.n - user};
     }
     if (code == SNIB_OK)
-        code = (out->is_unix ? url_unix : url_redis)(authority, rest, out, err);
+        code = (scheme->is_unix ? url_unix : url_tcp)(authority, path, out, err);
+    return code == SNIB_OK ? url_query(query, out, given, err) : code;
+}
+
+int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
+                    snib_error *err)
+{
+    *out = (struct snib__url){0};
+    snib_client_options_init(given, sizeof *given);
+    if (!url)
+        return url_bad(err, "the URL is NULL");
+    const struct url_scheme *scheme = url_scheme(url, err);
+    if (!scheme)
+        return SNIB_EURL;
+    out->topology = scheme->topology;
+    out->tls = scheme->tls;
+    int code = url_read(scheme, url + strlen(scheme->name) + 3, out, given, err);
     if (code != SNIB_OK)
         snib__url_free(out);
     return code;
 }
 
+#define URL_TEXTS(url)                                                                             \
+    {                                                                                              \
+        &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
+            &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_server_name                             \
+    }
+#define URL_TEXTS_N 10
+
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
-    char *const texts[] = {from->host, from->path, from->username, from->password};
-    char **const to[] = {&out->host, &out->path, &out->username, &out->password};
+    char *const *const texts[URL_TEXTS_N] = URL_TEXTS(from);
+    char **const copies[URL_TEXTS_N] = URL_TEXTS(out);
     *out = *from;
-    out->host = out->path = out->username = out->password = NULL;
-    for (int i = 0; i < 4; i++) {
-        if (texts[i] && !(*to[i] = strdup(texts[i]))) {
-            snib__url_free(out);
-            return SNIB_ENOMEM;
-        }
-    }
-    return SNIB_OK;
+    out->addresses = NULL;
+    for (int i = 0; i < URL_TEXTS_N; i++)
+        *copies[i] = NULL;
+    size_t bytes = from->addresses_n * sizeof *from->addresses;
+    bool is_good = (out->addresses = malloc(bytes)) != NULL;
+    if (is_good)
+        memcpy(out->addresses, from->addresses, bytes);
+    for (int i = 0; is_good && i < URL_TEXTS_N; i++)
+        is_good = !*texts[i] || (*copies[i] = strdup(*texts[i]));
+    if (is_good)
+        return SNIB_OK;
+    snib__url_free(out);
+    return SNIB_ENOMEM;
 }
 
 void snib__url_free(struct snib__url *url)
 {
-    free(url->host);
-    free(url->path);
-    url_wipe(url->username);
-    url_wipe(url->password);
+    char **const texts[URL_TEXTS_N] = URL_TEXTS(url);
+    free(url->addresses);
+    for (int i = 0; i < URL_TEXTS_N; i++)
+        snib__url_wipe(*texts[i]);
     *url = (struct snib__url){0};
 }
 
@@ -7118,15 +7782,15 @@ static void *sock_resolve_main(void *argument)
     return NULL;
 }
 
-static struct snib__resolve *sock_resolve_new(const struct snib__url *url)
+static struct snib__resolve *sock_resolve_new(const struct snib__address *address)
 {
-    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(url->host) + 1);
+    struct snib__resolve *resolve = calloc(1, sizeof *resolve + strlen(address->host) + 1);
     if (!resolve)
         return NULL;
     atomic_store(&resolve->refs, 1);
     resolve->bell = -1;
-    strcpy(resolve->host, url->host); /* sized above */
-    snprintf(resolve->port, sizeof resolve->port, "%d", url->port);
+    strcpy(resolve->host, address->host); /* sized above */
+    snprintf(resolve->port, sizeof resolve->port, "%d", address->port);
     return resolve;
 }
 
@@ -7330,7 +7994,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     }
     sock_resolve_put(resolve);
     way->resolving = NULL;
-    resolve = sock->resolve = sock_resolve_new(&way->url);
+    resolve = sock->resolve = sock_resolve_new(way->url.addresses);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
@@ -7371,7 +8035,8 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->fd = -1;
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    *out_errno = way->url.is_unix ? sock_unix(sock, way->url.path) : sock_tcp(sock, now, out_code);
+    const char *path = way->url.addresses->path;
+    *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);
@@ -16795,6 +17460,85 @@ const struct snib__lock_kind snib__write = {
     .released = snib__verdict_receivers,
     .transferred = snib__verdict_token_transfer,
 };
+
+/* ---- net/address.c ----------------------------------------------------------------------------*/
+
+/* address.c - see address.h. */
+
+
+#include <stdio.h>
+#include <string.h>
+
+#define ADDRESS_SHOWN 90 /* of a host */
+
+static char address_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+/* Letters that names and addresses have; whether there is such a host is the resolver's to say. */
+static bool address_is_host(const char *host, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = address_lower(host[i]);
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!is_letter && c != '-' && c != '.' && c != '_' && c != ':')
+            return false;
+    }
+    return n > 0 && n <= SNIB__HOST_MAX;
+}
+
+bool snib__address_host(struct snib__address *out, const char *host, size_t n, long port, bool tls)
+{
+    if (port < 1 || port > 65535 || !address_is_host(host, n))
+        return false;
+    memset(out, 0, sizeof *out);
+    memcpy(out->host, host, n);
+    out->port = (int)port;
+    out->tls = tls;
+    return true;
+}
+
+bool snib__address_path(struct snib__address *out, const char *path, size_t n)
+{
+    if (n < 2 || n > SNIB__PATH_MAX || path[0] != '/' || memchr(path, 0, n))
+        return false;
+    memset(out, 0, sizeof *out);
+    memcpy(out->path, path, n);
+    return true;
+}
+
+int snib__address_order(const struct snib__address *one, const struct snib__address *other)
+{
+    int order = strcmp(one->path, other->path);
+    for (size_t i = 0; order == 0; i++) {
+        order = address_lower(one->host[i]) - address_lower(other->host[i]);
+        if (one->host[i] == 0)
+            break;
+    }
+    return order ? order : one->port - other->port;
+}
+
+bool snib__address_equal(const struct snib__address *one, const struct snib__address *other)
+{
+    return snib__address_order(one, other) == 0;
+}
+
+const char *snib__address_text(const struct snib__address *address, char out[SNIB__ADDRESS_TEXT])
+{
+    const char *dots = strlen(address->host) > ADDRESS_SHOWN ? "..." : "";
+    int n;
+    if (address->path[0])
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "%s", address->path);
+    else if (memchr(address->host, ':', strlen(address->host)))
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "[%s]:%d", address->host, address->port);
+    else
+        n = snprintf(out, SNIB__ADDRESS_TEXT, "%.*s%s:%d", ADDRESS_SHOWN, address->host, dots,
+                     address->port);
+    snib__text_clean(out, n < SNIB__ADDRESS_TEXT ? (size_t)n : SNIB__ADDRESS_TEXT - 1,
+                     n >= SNIB__ADDRESS_TEXT);
+    return out;
+}
 
 /* ---- net/buf.c --------------------------------------------------------------------------------*/
 

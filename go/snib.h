@@ -135,6 +135,19 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
+/* snib_client_options.durability; 0 is none unless the URL says more. */
+#define SNIB_DURABILITY_NONE (-1)
+#define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
+#define SNIB_DURABILITY_ALL (-3)
+/* snib_client_options.durability_policy: too few replicas have the grant in time */
+#define SNIB_DURABILITY_REFUSE 1 /* it is undone and the call fails */
+#define SNIB_DURABILITY_REPORT 2 /* it counts, and the hold says how many have it */
+/* snib_client_options.publish; 0 is auto unless the URL says more. */
+#define SNIB_PUBLISH_AUTO 1 /* as Redisson does it */
+#define SNIB_PUBLISH_CLASSIC 2
+#define SNIB_PUBLISH_SHARDED 3
+#define SNIB_PUBLISH_BOTH 4
+
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
@@ -146,11 +159,26 @@ typedef struct snib_client_options {
     int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
     int64_t try_timeout_ms; /* how long a wait of 0 does: one round trip's patience; default 1000 */
     int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
-    int64_t max_hold_ms;  /* default for locks; 0 none */
+    int64_t max_hold_ms;  /* default for locks; 0 none; -1 none, whatever the URL says */
     int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
     int32_t waiters_max;  /* operations at once; more get SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
+    /* Texts as these two.  What this build cannot do of the following is SNIB_ENOTSUP. */
+    const char *password_file;     /* read at each connect, instead of a password */
+    const char *sentinel_username; /* at the sentinels */
+    const char *sentinel_password;
+    const char *tls_ca;            /* file or folder of trusted authorities; NULL: the system's */
+    const char *tls_cert;          /* file with the client's certificate and its chain */
+    const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
+    const char *tls_server_name;   /* that the certificate must have, instead of the host's */
+    int32_t tls_insecure; /* 1: any certificate is believed; -1: not, whatever the URL says */
+    int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
+    int64_t durability_timeout_ms; /* how long they may take; default 1000 */
+    int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
+    int32_t publish;  /* SNIB_PUBLISH_*: how releases are told in a cluster */
+    int32_t lanes;    /* connections for commands to each server; 1 to 4, default 4 */
+    int32_t reserved; /* must be 0 */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -162,9 +190,18 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  * fork and used on both sides.
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
- *          unix://[user[:password]@]/path/to/socket[?db=number]
- *          User and password are percent-decoded.  redis://:password@host has a password only.
- * options  NULL for defaults.
+ *          unix://[user[:password]@]/path/to/socket
+ *          rediss:// is redis:// with TLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
+ *          sentinels (default port 26379) for the server; redis+cluster://host1[:port],host2 is a cluster, of
+ *          which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
+ *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
+ *          IPv6 goes in brackets.  User, password, path, service and the values of options are percent-decoded.
+ *          redis://:password@host has a password only.
+ *          ?name=value&name=value: options, by the names of the fields below without _ms, and db, the database.
+ *          A time is a decimal number with ms, s, m or h behind it, or plain seconds.
+ *          NULL: the environment's SNIB_URL or, if that is unset or empty, redis://127.0.0.1:6379; and
+ *          SNIB_PASSWORD, if there is one, in the place of the URL's password.
+ * options  NULL for defaults.  What is given here goes before what the URL has.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
  * Owns     free with snib_client_free().
