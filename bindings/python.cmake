@@ -41,7 +41,15 @@ set_target_properties(_core PROPERTIES C_VISIBILITY_PRESET hidden)
 
 # A static hiredis makes the wheel independent of the system's; libuuid.a cannot go into a module.
 find_library(SNIB_HIREDIS_STATIC NAMES libhiredis.a)
+# A static OpenSSL of its own does not collide with the one of ssl, psycopg or cryptography.
+find_library(SNIB_SSL_STATIC NAMES libssl.a)
+find_library(SNIB_CRYPTO_STATIC NAMES libcrypto.a)
 set(snib_libs ${SNIB_CORE_LIBS})
+if(SKBUILD AND SNIB_SSL_STATIC AND SNIB_CRYPTO_STATIC)
+    list(TRANSFORM snib_libs REPLACE "^ssl$" ${SNIB_SSL_STATIC})
+    list(TRANSFORM snib_libs REPLACE "^crypto$" ${SNIB_CRYPTO_STATIC})
+    target_compile_definitions(snib_objects PRIVATE SNIB_OPENSSL_OWN)
+endif()
 if(SNIB_HIREDIS_STATIC)
     list(TRANSFORM snib_libs REPLACE "^hiredis$" ${SNIB_HIREDIS_STATIC})
 endif()

@@ -28,6 +28,7 @@ const (
 	ErrHostNotFound    Code = -31 // the host name has no address; look at the URL and the name service
 	ErrNotRedis        Code = -32 // the peer does not speak the Redis protocol; look at the URL's host and port
 	ErrNotConnected    Code = -33 // there is no connection to the server; nothing was applied
+	ErrTLS             Code = -34 // no secure connection to the server could be made; look at the certificates here and there
 	ErrAuth            Code = -40 // the server refused the user name or password
 	ErrPermission      Code = -41 // the server's user may not run a needed command or touch the key or channel
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed

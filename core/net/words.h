@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define SNIB__WORDS_MAX 128 /* with the NUL */
+#define SNIB__WORDS_MAX 192 /* with the NUL */
 
 /* snib__words - copy n bytes of a server's error into out, ended by a NUL.
  *

@@ -171,6 +171,12 @@ class NotConnected(Unreachable):
     maybe_applied = False
 
 
+class TLSError(NetworkError):
+    """No secure connection to the server could be made; look at the certificates here and there."""
+
+    code = -34
+
+
 class AuthError(ServerError):
     """The server refused the user name or password."""
 
@@ -266,6 +272,7 @@ BY_CODE: dict[int, type[Error]] = {
     HostNotFound.code: HostNotFound,
     NotRedis.code: NotRedis,
     NotConnected.code: NotConnected,
+    TLSError.code: TLSError,
     AuthError.code: AuthError,
     PermissionDenied.code: PermissionDenied,
     WrongType.code: WrongType,
@@ -313,6 +320,7 @@ __all__ = [
     "ServerError",
     "StateError",
     "SystemFailure",
+    "TLSError",
     "Timeout",
     "Unreachable",
     "UpgradeRefused",

@@ -116,7 +116,7 @@ class Checker:
             "-DSNIB_STATIC",
             f"-I{ROOT}/core/include",
         ]
-        libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-pthread"]
+        libraries = [f"{self.build}/core/libsnib.a", "-lhiredis", "-luuid", "-lssl", "-lcrypto", "-pthread"]
         run(["gcc", *flags, str(source), "-o", program, *libraries])
         run([program])
 

@@ -12,7 +12,7 @@ folder=$SNIB_BUILD/fencing
 mkdir -p "$folder"
 
 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$folder/c" peer.c -DSNIB_STATIC -I../../core/include \
-    -I"$(pg_config --includedir)" "$SNIB_BUILD/core/libsnib.a" -lhiredis -luuid -lpq -pthread
+    -I"$(pg_config --includedir)" "$SNIB_BUILD/core/libsnib.a" -lhiredis -luuid -lssl -lcrypto -lpq -pthread
 go build -C go -o "$folder/go" .
 sum=$(cat java/* | sha256sum)
 if [ "$(cat "$folder/java.sum" 2>/dev/null)" != "$sum" ]; then

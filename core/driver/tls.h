@@ -1,0 +1,131 @@
+/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
+ * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
+ *
+ * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
+ * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
+ * it makes the connection silent, which the engine's time limits end, as they end any other.
+ *
+ * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
+ * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
+ */
+#ifndef SNIB__TLS_H
+#define SNIB__TLS_H
+
+#include "driver/sys.h"
+#include "net/words.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All texts are the config's own; NULL: not given. */
+struct snib__tls_config {
+    char *ca_file, *ca_dir; /* what to trust; neither: the system's store */
+    char *cert_file;        /* the client's certificate, with its chain */
+    char *key_file;         /* its key; NULL: it is in cert_file */
+    char *key_password;     /* of the key file */
+    char *server_name;      /* to be verified and asked for instead of the host */
+    bool insecure;          /* verify nothing: who is in the way can read and change everything */
+};
+
+int snib__tls_config_copy(const struct snib__tls_config *from,
+                          struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
+void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
+
+enum snib__tls_outcome {
+    SNIB__TLS_FINE,
+    /* here */
+    SNIB__TLS_NO_LIBRARY,
+    SNIB__TLS_NO_MEMORY,
+    SNIB__TLS_CA,       /* its file or folder cannot be used */
+    SNIB__TLS_CERT,     /* the client's certificate file cannot */
+    SNIB__TLS_KEY,      /* the key file cannot */
+    SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
+    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
+    /* the server's certificate */
+    SNIB__TLS_EXPIRED,
+    SNIB__TLS_EARLY,
+    SNIB__TLS_SELF_SIGNED,
+    SNIB__TLS_UNKNOWN_CA,
+    SNIB__TLS_WRONG_HOST,
+    SNIB__TLS_BAD_CERTIFICATE,
+    /* the peer */
+    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
+    SNIB__TLS_NO_TLS,       /* it is no TLS server */
+    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
+    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
+    SNIB__TLS_REFUSED,      /* something else, final */
+    /* what another attempt may not meet */
+    SNIB__TLS_CUT,   /* the end came without a goodbye */
+    SNIB__TLS_BROKEN /* a record is damaged, or the peer has a trouble of its own */
+};
+
+struct snib__tls_failure {
+    int outcome;                /* enum snib__tls_outcome */
+    int32_t code;               /* the result code */
+    int os_error;               /* errno of the last two, else 0 */
+    char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
+};
+
+/* ---- Files, read on a thread of its own: that can take long ---- */
+
+struct snib__tls_files;
+
+/* Begin to read them; NULL with errno.  The config is copied. */
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
+void snib__tls_files_free(struct snib__tls_files *files);
+int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
+bool snib__tls_files_done(const struct snib__tls_files *files);
+
+/* ---- A connection ---- */
+
+struct snib__tls;
+
+/* With files that are read, to a host or address.  NULL with *out. */
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+                                struct snib__tls_failure *out);
+void snib__tls_free(struct snib__tls *tls);
+
+/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
+int snib__tls_handshake(struct snib__tls *tls, int fd);
+short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
+
+/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
+ * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
+bool snib__tls_pending(const struct snib__tls *tls);
+bool snib__tls_unsent(const struct snib__tls *tls);
+
+/* Why it failed; NULL if it did not.  For the thread that reads. */
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
+
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+
+bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
+
+/* ---- between the files of TLS ---- */
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+struct snib__tls_context {
+    struct ssl_ctx_st *ssl;
+    char *server_name;
+    bool insecure, has_cert, own_ca;
+};
+
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+                            struct snib__tls_failure *failure);
+void snib__tls_context_free(struct snib__tls_context *context);
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+                                                        struct snib__tls_failure *out);
+
+/* Write an outcome, its code and its sentence; returns false. */
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What OpenSSL's error of this thread means for a connection. */
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+                       const struct snib__tls_context *context);
+
+#endif

@@ -1,0 +1,305 @@
+/* tls_files.c - certificates, keys and what to trust: read anew for each connection, so that what was renewed
+ * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
+#include "api/error.h"
+#include "driver/tls.h"
+#include "driver/tls_openssl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_QUOTED 80
+
+/* ---- The config ---- */
+
+int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
+{
+    char *const texts[] = {from->ca_file,  from->ca_dir,       from->cert_file,
+                           from->key_file, from->key_password, from->server_name};
+    char **const places[] = {&to->ca_file,  &to->ca_dir,       &to->cert_file,
+                             &to->key_file, &to->key_password, &to->server_name};
+    *to = (struct snib__tls_config){.insecure = from->insecure};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i] && !(*places[i] = strdup(texts[i]))) {
+            snib__tls_config_free(to);
+            return ENOMEM;
+        }
+    }
+    return 0;
+}
+
+void snib__tls_config_free(struct snib__tls_config *config)
+{
+    if (config->key_password)
+        explicit_bzero(config->key_password, strlen(config->key_password));
+    free(config->ca_file);
+    free(config->ca_dir);
+    free(config->cert_file);
+    free(config->key_file);
+    free(config->key_password);
+    free(config->server_name);
+    *config = (struct snib__tls_config){0};
+}
+
+/* ---- One context ---- */
+
+static const char *files_quote(char out[FILES_QUOTED], const char *path)
+{
+    return snib__quote(out, FILES_QUOTED, path, strlen(path));
+}
+
+/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before. */
+static bool files_readable(const char *path, bool folder, const char *what, int outcome,
+                           struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    if (fd < 0)
+        return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
+                              files_quote(quoted, path), strerror(errno));
+    bool right = fstat(fd, &info) == 0 && (folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode));
+    close(fd);
+    return right || snib__tls_fail(failure, outcome, "the %s %s is no %s", what,
+                                   files_quote(quoted, path), folder ? "folder" : "regular file");
+}
+
+/* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
+ * distribution looks where the others have theirs. */
+static void files_system_store(const struct snib__openssl *o, SSL_CTX *context)
+{
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* newer ones */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* Alpine without the package */
+    };
+    bool told = getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR");
+    o->SSL_CTX_set_default_verify_paths(context);
+    if (told || access(o->X509_get_default_cert_file(), R_OK) == 0)
+        return;
+    for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
+        if (access(bundles[i], R_OK) == 0 && o->SSL_CTX_load_verify_file(context, bundles[i]))
+            return;
+}
+
+static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
+                        const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    if (config->insecure)
+        return true;
+    if (!config->ca_file && !config->ca_dir)
+        files_system_store(o, context);
+    if (config->ca_file) {
+        if (!files_readable(config->ca_file, false, "CA file", SNIB__TLS_CA, failure))
+            return false;
+        if (!o->SSL_CTX_load_verify_file(context, config->ca_file))
+            return snib__tls_fail(failure, SNIB__TLS_CA,
+                                  "the CA file %s holds no certificate in PEM form",
+                                  files_quote(quoted, config->ca_file));
+    }
+    if (config->ca_dir) {
+        if (!files_readable(config->ca_dir, true, "CA folder", SNIB__TLS_CA, failure))
+            return false;
+        if (!o->SSL_CTX_load_verify_dir(context, config->ca_dir))
+            return snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used",
+                                  files_quote(quoted, config->ca_dir));
+    }
+    return true;
+}
+
+struct files_password {
+    const char *text;
+    bool asked;
+};
+
+/* Without an answer OpenSSL would ask at the terminal. */
+static int files_password(char *out, int cap, int writing, void *user)
+{
+    struct files_password *password = user;
+    size_t n = password->text ? strlen(password->text) : 0;
+    (void)writing;
+    password->asked = true;
+    if (n == 0 || n > (size_t)cap)
+        return -1;
+    memcpy(out, password->text, n);
+    return (int)n;
+}
+
+static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
+                      const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED], other[FILES_QUOTED];
+    const char *path = config->key_file ? config->key_file : config->cert_file;
+    struct files_password password = {.text = config->key_password};
+    if (!files_readable(path, false, "key file", SNIB__TLS_KEY, failure))
+        return false;
+    o->SSL_CTX_set_default_passwd_cb(context, files_password);
+    o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
+    bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+    o->SSL_CTX_set_default_passwd_cb(context, NULL);
+    files_quote(quoted, path);
+    unsigned long error = o->ERR_peek_last_error();
+    int reason = (int)(error & 0x7fffff);
+    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
+        (good && o->SSL_CTX_check_private_key(context) != 1))
+        return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
+                              "the key in %s is not the one of the certificate in %s", quoted,
+                              files_quote(other, config->cert_file));
+    if (!good && password.asked)
+        return snib__tls_fail(failure, SNIB__TLS_PASSWORD,
+                              config->key_password
+                                  ? "the given password does not open the key file %s"
+                                  : "the key file %s is encrypted; give its password",
+                              quoted);
+    return good || snib__tls_fail(failure, SNIB__TLS_KEY,
+                                  "the key file %s holds no private key in PEM form", quoted);
+}
+
+static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
+                       const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    if (!config->cert_file)
+        return !config->key_file ||
+               snib__tls_fail(failure, SNIB__TLS_CERT,
+                              "there is a key file without a certificate file; give both");
+    if (!files_readable(config->cert_file, false, "certificate file", SNIB__TLS_CERT, failure))
+        return false;
+    if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
+        return files_key(o, context, config, failure);
+    files_quote(quoted, config->cert_file);
+    unsigned long error = o->ERR_peek_last_error();
+    int reason = (int)(error & 0x7fffff);
+    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, and is too weak */
+        const char *words = o->ERR_reason_error_string(error);
+        return snib__tls_fail(failure, SNIB__TLS_CERT, "the certificate in %s cannot be used: %s",
+                              quoted, words ? words : "no reason given");
+    }
+    return snib__tls_fail(failure, SNIB__TLS_CERT,
+                          "the certificate file %s holds no certificate in PEM form", quoted);
+}
+
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+                            struct snib__tls_failure *failure)
+{
+    const struct snib__openssl *o = snib__openssl();
+    *out = (struct snib__tls_context){.insecure = config->insecure};
+    *failure = (struct snib__tls_failure){0};
+    if (!o)
+        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
+                              "TLS needs OpenSSL 3 (libssl.so.3), which is not here; install it");
+    o->ERR_clear_error();
+    out->ssl = o->SSL_CTX_new(o->TLS_client_method());
+    out->server_name = config->server_name ? strdup(config->server_name) : NULL;
+    out->has_cert = config->cert_file != NULL;
+    out->own_ca = config->ca_file || config->ca_dir;
+    bool good = out->ssl && (!config->server_name || out->server_name);
+    if (!good)
+        snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");
+    if (good) {
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MIN_VERSION, SNIB__SSL_TLS_1_2, NULL);
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_CACHE, 0, NULL);
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MODE, SNIB__SSL_MODE_MOVING, NULL);
+        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_NO_COMPRESSION | SNIB__SSL_NO_RENEGOTIATION);
+        o->SSL_CTX_set_verify(out->ssl, config->insecure ? 0 : SNIB__SSL_VERIFY_PEER, NULL);
+        good =
+            files_trust(o, out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
+    }
+    o->ERR_clear_error();
+    if (!good)
+        snib__tls_context_free(out);
+    return good;
+}
+
+void snib__tls_context_free(struct snib__tls_context *context)
+{
+    if (context->ssl)
+        snib__openssl()->SSL_CTX_free(context->ssl);
+    free(context->server_name);
+    *context = (struct snib__tls_context){0};
+}
+
+/* ---- The thread ---- */
+
+/* Shared by the thread and the socket; the last one frees it. */
+struct snib__tls_files {
+    _Atomic int refs;
+    _Atomic bool done;
+    int bell;
+    struct snib__tls_config config; /* the thread's */
+    /* when done */
+    struct snib__tls_context context;
+    struct snib__tls_failure failure;
+};
+
+void snib__tls_files_free(struct snib__tls_files *files)
+{
+    if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
+        return;
+    snib__tls_context_free(&files->context);
+    snib__tls_config_free(&files->config);
+    if (files->bell >= 0)
+        snib__sys_close(files->bell);
+    free(files);
+}
+
+static void *files_main(void *argument)
+{
+    struct snib__tls_files *files = argument;
+    snib__tls_context_load(&files->config, &files->context, &files->failure);
+    snib__tls_config_free(&files->config);
+    atomic_store(&files->done, true);
+    snib__sys_ring(files->bell);
+    snib__tls_files_free(files);
+    return NULL;
+}
+
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
+{
+    struct snib__tls_files *files = calloc(1, sizeof *files);
+    if (!files)
+        return NULL;
+    atomic_store(&files->refs, 2);
+    files->bell = snib__sys_bell();
+    int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
+    if (!error)
+        error = snib__sys_thread(files_main, files, 0, NULL);
+    if (!error)
+        return files;
+    atomic_store(&files->refs, 1);
+    snib__tls_files_free(files);
+    errno = error;
+    return NULL;
+}
+
+int snib__tls_files_bell(const struct snib__tls_files *files)
+{
+    return files->bell;
+}
+
+bool snib__tls_files_done(const struct snib__tls_files *files)
+{
+    return atomic_load(&files->done);
+}
+
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+                                                        struct snib__tls_failure *out)
+{
+    if (files->context.ssl)
+        return &files->context;
+    *out = files->failure;
+    return NULL;
+}
+
+bool snib__tls_available(void)
+{
+    return snib__openssl() != NULL;
+}

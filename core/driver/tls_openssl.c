@@ -1,0 +1,81 @@
+#include "driver/tls_openssl.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#ifndef SNIB_OPENSSL_LINKED
+#include <dlfcn.h>
+#endif
+
+static struct snib__openssl openssl_table;
+static bool openssl_works; /* written once, see openssl_once */
+static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
+
+void (*_Atomic snib__openssl_ends)(void);
+
+#ifdef SNIB_OPENSSL_LINKED
+
+static bool openssl_find(void)
+{
+#define X(result, name, arguments) openssl_table.name = name;
+    SNIB__OPENSSL_CRYPTO(X)
+    SNIB__OPENSSL_SSL(X)
+#undef X
+    return true;
+}
+
+#else
+
+/* Never closed: what it has registered lives as long as the process. */
+static bool openssl_find(void)
+{
+    void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
+    void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
+    bool all = ssl != NULL;
+    if (!all)
+        return false;
+        /* POSIX lets a pointer of dlsym() be a function's; the C language has no cast for it. */
+#define X(result, name, arguments)                                                                 \
+    *(void **)&openssl_table.name = dlsym(library, #name);                                         \
+    all = all && openssl_table.name;
+    void *library = crypto;
+    SNIB__OPENSSL_CRYPTO(X)
+    library = ssl;
+    SNIB__OPENSSL_SSL(X)
+#undef X
+    return all;
+}
+
+#endif
+
+static void openssl_ending(void)
+{
+    void (*ends)(void) = atomic_load(&snib__openssl_ends);
+    if (ends)
+        ends();
+}
+
+/* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,
+ * and before locks are given back.  We ask for none; where somebody else has been first, we hear of it. */
+static void openssl_start(void)
+{
+    struct snib__openssl *o = &openssl_table;
+    uint64_t options = SNIB__SSL_NO_ATEXIT;
+#ifdef SNIB_OPENSSL_OWN
+    options |= SNIB__SSL_NO_LOAD_CONFIG; /* the system's is for the system's library */
+    o->own = true;
+#endif
+    if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
+        return;
+    if (!o->own)
+        o->OPENSSL_atexit(openssl_ending);
+    o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
+    openssl_works = o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
+                    o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
+                    o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+}
+
+const struct snib__openssl *snib__openssl(void)
+{
+    pthread_once(&openssl_once, openssl_start);
+    return openssl_works ? &openssl_table : NULL;
+}

@@ -1,0 +1,583 @@
+/* TLS as a filter over a socket: one end is the core's, the other OpenSSL's server, well or ill behaved, on a
+ * thread.  The certificates are made by tests/support/certs.sh in a folder of this program's own. */
+#include "driver/tls.h"
+
+#include "snib.h"
+#include "unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/snib-tls-XXXXXX";
+
+/* The path of a file there; eight results live at once. */
+static char *at(const char *name)
+{
+    static char paths[8][128];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- The peer -------------------------------------------------------------------------------- */
+
+enum manner {
+    PROPER,     /* echoes until it is told goodbye, then says it too */
+    MUTE,       /* accepts, and never says anything */
+    PLAIN,      /* answers as a server without TLS does */
+    LEAVES,     /* ends the connection during the handshake */
+    CUTS,       /* ends it in the middle of a record */
+    NO_GOODBYE, /* ends it between records */
+    DAMAGES,    /* changes a byte of a record */
+    UPDATES     /* echoes in pieces, and changes keys all the time */
+};
+
+struct peer {
+    enum manner manner;
+    const char *certificate; /* name of its files; NULL: server */
+    int version;             /* at most; 0: any */
+    bool old;                /* only what is before 1.2 */
+    bool wants_certificate;
+    int fd;
+    pthread_t thread;
+};
+
+static SSL_CTX *peer_context(const struct peer *peer)
+{
+    char name[64];
+    const char *certificate = peer->certificate ? peer->certificate : "server";
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    assert_non_null(context);
+    snprintf(name, sizeof name, "%s.crt", certificate);
+    assert_int_equal(SSL_CTX_use_certificate_chain_file(context, at(name)), 1);
+    snprintf(name, sizeof name, "%s.key", certificate);
+    assert_int_equal(SSL_CTX_use_PrivateKey_file(context, at(name), SSL_FILETYPE_PEM), 1);
+    if (peer->version)
+        SSL_CTX_set_max_proto_version(context, peer->version);
+    if (peer->old) {
+        SSL_CTX_set_security_level(context, 0);
+        SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
+        SSL_CTX_set_max_proto_version(context, TLS1_1_VERSION);
+    }
+    if (peer->wants_certificate) {
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+        SSL_CTX_load_verify_file(context, at("ca.crt"));
+    }
+    return context;
+}
+
+static void peer_echo(struct peer *peer, SSL *ssl)
+{
+    static const size_t sizes[] = {1, 16384, 5, 700};
+    char bytes[65536];
+    int n;
+    unsigned turn = 0;
+    while ((n = SSL_read(ssl, bytes, sizeof bytes)) > 0) {
+        if (peer->manner == UPDATES)
+            SSL_key_update(ssl, turn % 2 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
+        for (int done = 0; done < n;) {
+            size_t part = peer->manner == PROPER ? (size_t)n : sizes[turn++ % COUNT(sizes)];
+            part = part < (size_t)(n - done) ? part : (size_t)(n - done);
+            if (SSL_write(ssl, bytes + done, (int)part) <= 0)
+                return;
+            done += (int)part;
+        }
+    }
+    SSL_shutdown(ssl);
+}
+
+/* A record that says "hello", through memory, to be damaged or cut. */
+static void peer_spoil(struct peer *peer, SSL *ssl)
+{
+    char record[256];
+    BIO *memory = BIO_new(BIO_s_mem()), *socket = SSL_get_wbio(ssl);
+    BIO_up_ref(socket);
+    SSL_set0_wbio(ssl, memory);
+    SSL_write(ssl, "hello", 5);
+    int n = BIO_read(memory, record, sizeof record);
+    assert_in_range(n, 10, sizeof record);
+    if (peer->manner == CUTS)
+        n -= 7;
+    else
+        record[n - 3] ^= 1;
+    assert_int_equal(write(peer->fd, record, (size_t)n), n);
+    if (peer->manner == CUTS)
+        shutdown(peer->fd, SHUT_WR);
+    BIO_free(socket);
+}
+
+static void peer_serve(struct peer *peer)
+{
+    SSL_CTX *context = peer_context(peer);
+    SSL *ssl = SSL_new(context);
+    char byte;
+    SSL_set_fd(ssl, peer->fd);
+    if (SSL_accept(ssl) == 1) {
+        if (peer->manner == CUTS || peer->manner == DAMAGES)
+            peer_spoil(peer, ssl);
+        else if (peer->manner != NO_GOODBYE)
+            peer_echo(peer, ssl);
+        if (peer->manner == NO_GOODBYE)
+            shutdown(peer->fd, SHUT_WR);
+    }
+    while (read(peer->fd, &byte, 1) > 0) /* a reset would take away what we have said */
+        ;
+    SSL_free(ssl);
+    SSL_CTX_free(context);
+}
+
+static void *peer_main(void *argument)
+{
+    struct peer *peer = argument;
+    char bytes[512];
+    ssize_t n;
+    if (peer->manner == PLAIN) {
+        n = read(peer->fd, bytes, sizeof bytes);
+        n = write(peer->fd, "-ERR unknown command\r\n", 22);
+    } else if (peer->manner == LEAVES) {
+        n = read(peer->fd, bytes, sizeof bytes);
+        n = write(peer->fd, "\x16\x03\x03", 3);
+    } else if (peer->manner == MUTE) {
+        while ((n = read(peer->fd, bytes, sizeof bytes)) > 0)
+            ;
+    } else {
+        peer_serve(peer);
+    }
+    close(peer->fd);
+    return NULL;
+}
+
+/* ---- Our end --------------------------------------------------------------------------------- */
+
+struct end {
+    struct peer peer;
+    int fd;
+    struct snib__tls_files *files;
+    struct snib__tls *tls;
+    struct snib__tls_failure failure;
+};
+
+/* Wait for the files, as the driver does, by their bell. */
+static struct snib__tls_files *read_files(const struct snib__tls_config *config)
+{
+    struct snib__tls_files *files = snib__tls_files_new(config);
+    assert_non_null(files);
+    struct pollfd bell = {.fd = snib__tls_files_bell(files), .events = POLLIN};
+    assert_int_equal(poll(&bell, 1, 20000), 1);
+    assert_true(snib__tls_files_done(files));
+    return files;
+}
+
+/* Connect and shake hands; the outcome. */
+static int meet(struct end *end, const struct snib__tls_config *config, const char *host)
+{
+    int fds[2], step;
+    int64_t until = now_ms() + (end->peer.manner == MUTE ? 100 : 20000);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    end->fd = fds[0];
+    end->peer.fd = fds[1];
+    assert_int_equal(pthread_create(&end->peer.thread, NULL, peer_main, &end->peer), 0);
+    end->files = read_files(config);
+    end->tls = snib__tls_new(end->files, host, &end->failure);
+    if (!end->tls)
+        return end->failure.outcome;
+    while ((step = snib__tls_handshake(end->tls, end->fd)) == 0 && now_ms() < until) {
+        struct pollfd ready = {.fd = end->fd, .events = snib__tls_events(end->tls)};
+        poll(&ready, 1, 50);
+    }
+    if (step == 0)
+        return -1; /* it waits and waits */
+    assert_int_equal(step < 0, snib__tls_why(end->tls) != NULL);
+    if (step < 0)
+        end->failure = *snib__tls_why(end->tls);
+    return end->failure.outcome = step < 0 ? end->failure.outcome : SNIB__TLS_FINE;
+}
+
+static void part(struct end *end)
+{
+    if (end->tls)
+        snib__tls_goodbye(end->tls, end->fd);
+    shutdown(end->fd, SHUT_RDWR);
+    pthread_join(end->peer.thread, NULL);
+    snib__tls_free(end->tls);
+    snib__tls_files_free(end->files);
+    close(end->fd);
+}
+
+static ssize_t receive(struct end *end, char *bytes, size_t cap)
+{
+    for (int64_t until = now_ms() + 20000; now_ms() < until;) {
+        struct pollfd ready = {.fd = end->fd, .events = snib__tls_events(end->tls)};
+        ssize_t n = snib__tls_recv(end->tls, end->fd, bytes, cap, false);
+        if (n >= 0 || errno != EAGAIN)
+            return n;
+        if (!snib__tls_pending(end->tls))
+            poll(&ready, 1, 50);
+        if (ready.revents & POLLOUT)
+            snib__tls_send(end->tls, end->fd, NULL, 0);
+    }
+    fail_msg("nothing came");
+    return -1;
+}
+
+/* There and back again, whole and in order. */
+static void exchange(struct end *end, size_t total, size_t piece)
+{
+    char *sent = malloc(total), *got = malloc(total + 1);
+    size_t out = 0, in = 0;
+    for (size_t i = 0; i < total; i++)
+        sent[i] = (char)(i * 7 + i / 251);
+    while (in < total) {
+        while (out < total && out - in < 200000) {
+            size_t n = piece < total - out ? piece : total - out;
+            ssize_t taken = snib__tls_send(end->tls, end->fd, sent + out, n);
+            if (taken < 0)
+                break;
+            out += (size_t)taken;
+        }
+        ssize_t n = receive(end, got + in, total - in < 1000 ? total - in : 1000);
+        assert_true(n > 0);
+        in += (size_t)n;
+    }
+    assert_memory_equal(sent, got, total);
+    free(sent);
+    free(got);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void proper(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"localhost", "LOCALHOST.", "127.0.0.1", "::1",
+                                        "a.wild.test"};
+    for (size_t i = 0; i < COUNT(hosts); i++)
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+            struct end end = {.peer.version = version};
+            struct snib__tls_config config = {.ca_file = at("ca.crt")};
+            assert_int_equal(meet(&end, &config, hosts[i]), SNIB__TLS_FINE);
+            exchange(&end, 10, 10);
+            exchange(&end, 300000, 50000);
+            part(&end);
+        }
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *certificate, *ca, *host, *server_name;
+        bool old;
+        enum manner manner;
+        int outcome;
+        const char *says;
+    } tries[] = {
+        {"expired", "ca.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_EXPIRED, "expired"},
+        {"self", "ca.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_SELF_SIGNED, "self-signed"},
+        {"stranger", "ca.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_UNKNOWN_CA, "given CA"},
+        {"server", "strange.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_UNKNOWN_CA, "given CA"},
+        {"server", NULL, "localhost", NULL, 0, PROPER, SNIB__TLS_UNKNOWN_CA, "system's CAs"},
+        {"other", "ca.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_WRONG_HOST,
+         "not for localhost"},
+        {"server", "ca.crt", "localhost", "b.test", 0, PROPER, SNIB__TLS_WRONG_HOST, "for b.test"},
+        {"server", "ca.crt", "127.0.0.2", NULL, 0, PROPER, SNIB__TLS_WRONG_HOST, "for 127.0.0.2"},
+        {"server", "ca.crt", "::2", NULL, 0, PROPER, SNIB__TLS_WRONG_HOST, "not for ::2"},
+        {"server", "ca.crt", "a.b.wild.test", NULL, 0, PROPER, SNIB__TLS_WRONG_HOST, "not for"},
+        {"server", "ca.crt", "localhost", NULL, 1, PROPER, SNIB__TLS_VERSION, "1.2"},
+        {"server", "ca.crt", "localhost", NULL, 0, PLAIN, SNIB__TLS_NO_TLS, "does not speak TLS"},
+        {"server", "ca.crt", "localhost", NULL, 0, LEAVES, SNIB__TLS_CUT, "ended"},
+        {"other", "ca.crt", "localhost", "elsewhere.test", 0, PROPER, SNIB__TLS_FINE, ""},
+        {"self", "self.crt", "localhost", NULL, 0, PROPER, SNIB__TLS_FINE, ""},
+    };
+    for (size_t i = 0; i < COUNT(tries); i++) {
+        struct end end = {.peer = {.certificate = tries[i].certificate,
+                                   .old = tries[i].old,
+                                   .manner = tries[i].manner}};
+        struct snib__tls_config config = {.ca_file = tries[i].ca ? at(tries[i].ca) : NULL,
+                                          .server_name = (char *)tries[i].server_name};
+        assert_int_equal(meet(&end, &config, tries[i].host), tries[i].outcome);
+        if (tries[i].outcome) {
+            print_message("          %s\n", end.failure.text);
+            assert_non_null(strstr(end.failure.text, tries[i].says));
+            assert_int_equal(end.failure.code,
+                             tries[i].outcome == SNIB__TLS_CUT ? SNIB_EUNREACHABLE : SNIB_ETLS);
+        }
+        part(&end);
+    }
+}
+
+/* Nothing is verified, but the rest is as ever. */
+static void insecure(void **state)
+{
+    (void)state;
+    static const char *const certificates[] = {"expired", "self", "stranger", "other"};
+    struct snib__tls_config config = {.insecure = true};
+    for (size_t i = 0; i < COUNT(certificates); i++) {
+        struct end end = {.peer.certificate = certificates[i]};
+        assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+        exchange(&end, 1000, 1000);
+        part(&end);
+    }
+    struct end old = {.peer.old = true};
+    assert_int_equal(meet(&old, &config, "localhost"), SNIB__TLS_VERSION);
+    part(&old);
+}
+
+static void a_mute_peer(void **state)
+{
+    (void)state;
+    struct end end = {.peer.manner = MUTE};
+    struct snib__tls_config config = {.ca_file = at("ca.crt")};
+    assert_int_equal(meet(&end, &config, "localhost"), -1);
+    part(&end);
+}
+
+/* TLS 1.3 says so after the handshake, 1.2 in it. */
+static void client_certificates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cert, *key, *password;
+        int outcome;
+    } tries[] = {{NULL, NULL, NULL, SNIB__TLS_CERT_WANTED},
+                 {"stranger.crt", "stranger.key", NULL, SNIB__TLS_CERT_REFUSED},
+                 {"client.crt", "client.key", NULL, SNIB__TLS_FINE},
+                 {"both.pem", NULL, NULL, SNIB__TLS_FINE},
+                 {"client.crt", "client.enc", "canary", SNIB__TLS_FINE}};
+    for (size_t i = 0; i < COUNT(tries); i++)
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+            char bytes[16];
+            struct end end = {.peer = {.version = version, .wants_certificate = true}};
+            struct snib__tls_config config = {.ca_file = at("ca.crt"),
+                                              .cert_file = tries[i].cert ? at(tries[i].cert) : NULL,
+                                              .key_file = tries[i].key ? at(tries[i].key) : NULL,
+                                              .key_password = (char *)tries[i].password};
+            int outcome = meet(&end, &config, "localhost");
+            if (outcome == SNIB__TLS_FINE && tries[i].outcome != SNIB__TLS_FINE) {
+                assert_int_equal(version, TLS1_3_VERSION);
+                assert_int_equal(receive(&end, bytes, sizeof bytes), -1);
+                assert_non_null(snib__tls_why(end.tls));
+                end.failure = *snib__tls_why(end.tls);
+                outcome = end.failure.outcome;
+            }
+            if (outcome)
+                print_message("          %s\n", end.failure.text);
+            assert_int_equal(outcome, tries[i].outcome);
+            if (outcome == SNIB__TLS_FINE)
+                exchange(&end, 100, 100);
+            part(&end);
+        }
+}
+
+static void files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ca_file, *ca_dir, *cert, *key, *password;
+        int outcome;
+        const char *says;
+    } tries[] = {
+        {"none.crt", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "No such file"},
+        {"secret.crt", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "Permission denied"},
+        {"pipe", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "no regular file"},
+        {"cas", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "no regular file"},
+        {"server.key", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "holds no certificate"},
+        {"empty", NULL, NULL, NULL, NULL, SNIB__TLS_CA, "holds no certificate"},
+        {NULL, "none", NULL, NULL, NULL, SNIB__TLS_CA, "No such file"},
+        {NULL, "ca.crt", NULL, NULL, NULL, SNIB__TLS_CA, "is no folder"},
+        {"ca.crt", NULL, "none", "client.key", NULL, SNIB__TLS_CERT, "No such file"},
+        {"ca.crt", NULL, "client.key", "client.key", NULL, SNIB__TLS_CERT, "no certificate in PEM"},
+        {"ca.crt", NULL, NULL, "client.key", NULL, SNIB__TLS_CERT, "give both"},
+        {"ca.crt", NULL, "client.crt", "none", NULL, SNIB__TLS_KEY, "No such file"},
+        {"ca.crt", NULL, "client.crt", "ca.crt", NULL, SNIB__TLS_KEY, "no private key"},
+        {"ca.crt", NULL, "client.crt", NULL, NULL, SNIB__TLS_KEY, "no private key"},
+        {"ca.crt", NULL, "client.crt", "server.key", NULL, SNIB__TLS_MISMATCH, "not the one"},
+        {"ca.crt", NULL, "client.crt", "client.enc", NULL, SNIB__TLS_PASSWORD, "give its password"},
+        {"ca.crt", NULL, "client.crt", "client.enc", "tweety", SNIB__TLS_PASSWORD, "does not open"},
+        {"ca.crt", "cas", "client.crt", "client.enc", "canary", SNIB__TLS_FINE, ""},
+    };
+    for (size_t i = 0; i < COUNT(tries); i++) {
+        struct snib__tls_failure failure = {0};
+        struct snib__tls_config config = {.ca_file = tries[i].ca_file ? at(tries[i].ca_file) : NULL,
+                                          .ca_dir = tries[i].ca_dir ? at(tries[i].ca_dir) : NULL,
+                                          .cert_file = tries[i].cert ? at(tries[i].cert) : NULL,
+                                          .key_file = tries[i].key ? at(tries[i].key) : NULL,
+                                          .key_password = (char *)tries[i].password};
+        if (strstr(tries[i].says, "Permission") && geteuid() == 0)
+            continue;
+        struct snib__tls_files *read = read_files(&config);
+        struct snib__tls *tls = snib__tls_new(read, "localhost", &failure);
+        assert_int_equal(tls ? SNIB__TLS_FINE : failure.outcome, tries[i].outcome);
+        if (!tls) {
+            print_message("          %s\n", failure.text);
+            assert_non_null(strstr(failure.text, tries[i].says));
+            assert_null(strstr(failure.text, "tweety"));
+            assert_int_equal(failure.code, SNIB_ETLS);
+        }
+        snib__tls_free(tls);
+        snib__tls_files_free(read);
+    }
+}
+
+/* The CA's folder, and the variables that OpenSSL knows. */
+static void stores(void **state)
+{
+    (void)state;
+    struct snib__tls_config config = {.ca_dir = at("cas")}, system = {0};
+    struct end end = {0};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    part(&end);
+    static const char *const names[] = {"SSL_CERT_FILE", "SSL_CERT_DIR"};
+    for (int i = 0; i < 2; i++) {
+        struct end other = {0};
+        setenv(names[i], at(i ? "cas" : "ca.crt"), 1);
+        assert_int_equal(meet(&other, &system, "localhost"), SNIB__TLS_FINE);
+        unsetenv(names[i]);
+        part(&other);
+    }
+}
+
+static void ends(void **state)
+{
+    (void)state;
+    static const struct {
+        enum manner manner;
+        int error, outcome;
+    } tries[] = {{CUTS, ECONNRESET, SNIB__TLS_CUT},
+                 {NO_GOODBYE, ECONNRESET, SNIB__TLS_CUT},
+                 {DAMAGES, EPROTO, SNIB__TLS_BROKEN}};
+    for (size_t i = 0; i < COUNT(tries); i++)
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+            char bytes[100];
+            struct end end = {.peer = {.manner = tries[i].manner, .version = version}};
+            struct snib__tls_config config = {.ca_file = at("ca.crt")};
+            assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+            for (int again = 0; again < 2; again++) { /* it stays so */
+                assert_int_equal(receive(&end, bytes, sizeof bytes), -1);
+                assert_int_equal(errno, tries[i].error);
+            }
+            print_message("          %s\n", snib__tls_why(end.tls)->text);
+            assert_int_equal(snib__tls_why(end.tls)->outcome, tries[i].outcome);
+            assert_int_equal(snib__tls_why(end.tls)->code, SNIB_EUNREACHABLE);
+            part(&end);
+        }
+    /* A goodbye is an end of file. */
+    char bytes[100];
+    struct end end = {0};
+    struct snib__tls_config config = {.ca_file = at("ca.crt")};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    snib__tls_goodbye(end.tls, end.fd);
+    assert_int_equal(receive(&end, bytes, sizeof bytes), 0);
+    assert_null(snib__tls_why(end.tls));
+    part(&end);
+}
+
+static void key_updates(void **state)
+{
+    (void)state;
+    struct end end = {.peer.manner = UPDATES};
+    struct snib__tls_config config = {.ca_file = at("ca.crt")};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    for (int i = 0; i < 200; i++)
+        exchange(&end, (size_t)i * 37 + 1, 1000);
+    part(&end);
+}
+
+/* One thread writes while another reads, and the socket takes little at a time. */
+static struct end both;
+static char stream[3000000];
+
+static void *writer(void *argument)
+{
+    size_t done = 0;
+    (void)argument;
+    while (done < sizeof stream) {
+        size_t n = done % 7 ? 40000 : 100;
+        n = n < sizeof stream - done ? n : sizeof stream - done;
+        ssize_t taken = snib__tls_send(both.tls, both.fd, stream + done, n);
+        done += taken > 0 ? (size_t)taken : 0;
+        if (taken < 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void both_ways(void **state)
+{
+    (void)state;
+    static char got[sizeof stream];
+    int little = 4096;
+    pthread_t thread;
+    struct snib__tls_config config = {.ca_file = at("ca.crt")};
+    both = (struct end){.peer.manner = UPDATES};
+    for (size_t i = 0; i < sizeof stream; i++)
+        stream[i] = (char)(i ^ i / 253);
+    assert_int_equal(meet(&both, &config, "localhost"), SNIB__TLS_FINE);
+    setsockopt(both.fd, SOL_SOCKET, SO_SNDBUF, &little, sizeof little);
+    assert_int_equal(pthread_create(&thread, NULL, writer, NULL), 0);
+    for (size_t in = 0; in < sizeof stream;) {
+        ssize_t n = receive(&both, got + in, sizeof stream - in < 9000 ? sizeof stream - in : 9000);
+        assert_true(n > 0);
+        in += (size_t)n;
+    }
+    pthread_join(thread, NULL);
+    assert_memory_equal(got, stream, sizeof stream);
+    part(&both);
+}
+
+/* ---- World ----------------------------------------------------------------------------------- */
+
+static int world_new(void **state)
+{
+    char command[512];
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(command, sizeof command,
+             "'%s' '%s' && cd '%s' && cat client.crt client.key >both.pem && : >empty && "
+             "mkfifo pipe && cp ca.crt secret.crt && chmod 0 secret.crt",
+             SNIB_CERTS, folder, folder);
+    return system(command);
+}
+
+static int world_free(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files),       cmocka_unit_test(proper),
+        cmocka_unit_test(refusals),    cmocka_unit_test(insecure),
+        cmocka_unit_test(a_mute_peer), cmocka_unit_test(client_certificates),
+        cmocka_unit_test(stores),      cmocka_unit_test(ends),
+        cmocka_unit_test(key_updates), cmocka_unit_test(both_ways),
+    };
+    return cmocka_run_group_tests(tests, world_new, world_free);
+}
