@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6710da67ee5d0206"
+#define SNIB_BUILD_ID "19d2bac1ae60e92f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -131,6 +131,7 @@ enum snib_code {
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
+    SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -1156,7 +1157,7 @@ size_t snib__decimal(char *out, int64_t number);
 
 #include <stddef.h>
 
-#define SNIB__WORDS_MAX 128 /* with the NUL */
+#define SNIB__WORDS_MAX 192 /* with the NUL */
 
 /* snib__words - copy n bytes of a server's error into out, ended by a NUL.
  *
@@ -2717,6 +2718,8 @@ X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and t
 X(EPROTOCOL, -32, MAYBE_APPLIED,
   "the peer does not speak the Redis protocol; look at the URL's host and port")
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; look at the certificates here and there")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -2780,6 +2783,8 @@ X(ERESOLVE, -31, RETRYABLE, "the host name has no address; look at the URL and t
 X(EPROTOCOL, -32, MAYBE_APPLIED,
   "the peer does not speak the Redis protocol; look at the URL's host and port")
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
+X(ETLS, -34, 0,
+  "no secure connection to the server could be made; look at the certificates here and there")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -8571,6 +8576,1260 @@ void *snib__thread_main(void *argument)
         free(watch.entries);
     }
     return NULL;
+}
+
+/* ---- driver/tls.c -----------------------------------------------------------------------------*/
+
+
+/* ---- driver/tls.h -----------------------------------------------------------------------------*/
+
+/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
+ * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
+ *
+ * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
+ * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
+ * it makes the connection silent, which the engine's time limits end, as they end any other.
+ *
+ * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
+ * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
+ */
+#ifndef SNIB__TLS_H
+#define SNIB__TLS_H
+
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All texts are the config's own; NULL: not given. */
+struct snib__tls_config {
+    char *ca_file, *ca_dir; /* what to trust; neither: the system's store */
+    char *cert_file;        /* the client's certificate, with its chain */
+    char *key_file;         /* its key; NULL: it is in cert_file */
+    char *key_password;     /* of the key file */
+    char *server_name;      /* to be verified and asked for instead of the host */
+    bool insecure;          /* verify nothing: who is in the way can read and change everything */
+};
+
+int snib__tls_config_copy(const struct snib__tls_config *from,
+                          struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
+void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
+
+enum snib__tls_outcome {
+    SNIB__TLS_FINE,
+    /* here */
+    SNIB__TLS_NO_LIBRARY,
+    SNIB__TLS_NO_MEMORY,
+    SNIB__TLS_CA,       /* its file or folder cannot be used */
+    SNIB__TLS_CERT,     /* the client's certificate file cannot */
+    SNIB__TLS_KEY,      /* the key file cannot */
+    SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
+    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
+    /* the server's certificate */
+    SNIB__TLS_EXPIRED,
+    SNIB__TLS_EARLY,
+    SNIB__TLS_SELF_SIGNED,
+    SNIB__TLS_UNKNOWN_CA,
+    SNIB__TLS_WRONG_HOST,
+    SNIB__TLS_BAD_CERTIFICATE,
+    /* the peer */
+    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
+    SNIB__TLS_NO_TLS,       /* it is no TLS server */
+    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
+    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
+    SNIB__TLS_REFUSED,      /* something else, final */
+    /* what another attempt may not meet */
+    SNIB__TLS_CUT,   /* the end came without a goodbye */
+    SNIB__TLS_BROKEN /* a record is damaged, or the peer has a trouble of its own */
+};
+
+struct snib__tls_failure {
+    int outcome;                /* enum snib__tls_outcome */
+    int32_t code;               /* the result code */
+    int os_error;               /* errno of the last two, else 0 */
+    char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
+};
+
+/* ---- Files, read on a thread of its own: that can take long ---- */
+
+struct snib__tls_files;
+
+/* Begin to read them; NULL with errno.  The config is copied. */
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
+void snib__tls_files_free(struct snib__tls_files *files);
+int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
+bool snib__tls_files_done(const struct snib__tls_files *files);
+
+/* ---- A connection ---- */
+
+struct snib__tls;
+
+/* With files that are read, to a host or address.  NULL with *out. */
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+                                struct snib__tls_failure *out);
+void snib__tls_free(struct snib__tls *tls);
+
+/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
+int snib__tls_handshake(struct snib__tls *tls, int fd);
+short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
+
+/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
+ * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
+bool snib__tls_pending(const struct snib__tls *tls);
+bool snib__tls_unsent(const struct snib__tls *tls);
+
+/* Why it failed; NULL if it did not.  For the thread that reads. */
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
+
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+
+bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
+
+/* ---- between the files of TLS ---- */
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+struct snib__tls_context {
+    struct ssl_ctx_st *ssl;
+    char *server_name;
+    bool insecure, has_cert, own_ca;
+};
+
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+                            struct snib__tls_failure *failure);
+void snib__tls_context_free(struct snib__tls_context *context);
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+                                                        struct snib__tls_failure *out);
+
+/* Write an outcome, its code and its sentence; returns false. */
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What OpenSSL's error of this thread means for a connection. */
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+                       const struct snib__tls_context *context);
+
+#endif
+
+
+/* ---- driver/tls_openssl.h ---------------------------------------------------------------------*/
+
+/* tls_openssl.h - the few functions of OpenSSL 3 that tls.c calls, as a table.
+ *
+ * With SNIB_OPENSSL_LINKED the table is filled by the linker, from the library's own headers; without, by
+ * dlopen() of libssl.so.3 at the first TLS connection, so that building needs neither headers nor library.
+ * The prototypes are written down once, here, and the linked build checks them.
+ *
+ * Nothing of OpenSSL runs before snib__openssl() is called for the first time.
+ */
+#ifndef SNIB__TLS_OPENSSL_H
+#define SNIB__TLS_OPENSSL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef SNIB_OPENSSL_LINKED
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
+#else
+typedef struct ssl_st SSL;
+typedef struct ssl_ctx_st SSL_CTX;
+typedef struct ssl_method_st SSL_METHOD;
+typedef struct bio_st BIO;
+typedef struct bio_method_st BIO_METHOD;
+typedef struct x509_store_ctx_st X509_STORE_CTX;
+typedef struct X509_VERIFY_PARAM_st X509_VERIFY_PARAM;
+typedef struct ossl_init_settings_st OPENSSL_INIT_SETTINGS;
+typedef int (*SSL_verify_cb)(int ok, X509_STORE_CTX *store);
+typedef int pem_password_cb(char *out, int cap, int writing, void *user);
+#endif
+
+/* Constants of OpenSSL's stable ABI, under names of our own because the headers have them as macros. */
+enum {
+    SNIB__SSL_NO_LOAD_CONFIG = 0x80,
+    SNIB__SSL_NO_ATEXIT = 0x00080000,
+    SNIB__SSL_BIO_SOURCE_SINK = 0x0400,
+    SNIB__SSL_BIO_READ = 1,
+    SNIB__SSL_BIO_WRITE = 2,
+    SNIB__SSL_BIO_RETRY = 8,
+    SNIB__SSL_BIO_CTRL_EOF = 2,
+    SNIB__SSL_BIO_CTRL_FLUSH = 11,
+    SNIB__SSL_SET_MODE = 33,
+    SNIB__SSL_SET_CACHE = 44,
+    SNIB__SSL_SET_SNI = 55,
+    SNIB__SSL_SET_MIN_VERSION = 123,
+    SNIB__SSL_MODE_MOVING = 2,
+    SNIB__SSL_TLS_1_2 = 0x0303,
+    SNIB__SSL_NO_COMPRESSION = 1 << 17,
+    SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
+    SNIB__SSL_VERIFY_PEER = 1,
+    SNIB__SSL_NO_PARTIAL_WILDCARDS = 4,
+    SNIB__SSL_PEM = 1,
+    SNIB__SSL_WANT_READ = 2,
+    SNIB__SSL_ZERO_RETURN = 6
+};
+
+/* X(result, name, arguments) */
+#define SNIB__OPENSSL_CRYPTO(X)                                                                    \
+    X(int, OPENSSL_init_crypto, (uint64_t options, const OPENSSL_INIT_SETTINGS *settings))         \
+    X(int, OPENSSL_atexit, (void (*handler)(void)))                                                \
+    X(BIO_METHOD *, BIO_meth_new, (int type, const char *name))                                    \
+    X(int, BIO_meth_set_read, (BIO_METHOD * method, int (*read)(BIO *, char *, int)))              \
+    X(int, BIO_meth_set_write, (BIO_METHOD * method, int (*write)(BIO *, const char *, int)))      \
+    X(int, BIO_meth_set_ctrl, (BIO_METHOD * method, long (*ctrl)(BIO *, int, long, void *)))       \
+    X(int, BIO_get_new_index, (void))                                                              \
+    X(BIO *, BIO_new, (const BIO_METHOD *method))                                                  \
+    X(void, BIO_set_data, (BIO * bio, void *data))                                                 \
+    X(void *, BIO_get_data, (BIO * bio))                                                           \
+    X(void, BIO_set_init, (BIO * bio, int init))                                                   \
+    X(void, BIO_set_flags, (BIO * bio, int flags))                                                 \
+    X(void, BIO_clear_flags, (BIO * bio, int flags))                                               \
+    X(void, ERR_clear_error, (void))                                                               \
+    X(unsigned long, ERR_peek_error, (void))                                                       \
+    X(unsigned long, ERR_peek_last_error, (void))                                                  \
+    X(const char *, ERR_reason_error_string, (unsigned long error))                                \
+    X(const char *, X509_verify_cert_error_string, (long error))                                   \
+    X(int, X509_VERIFY_PARAM_set1_ip_asc, (X509_VERIFY_PARAM * param, const char *address))        \
+    X(const char *, X509_get_default_cert_dir, (void))                                             \
+    X(const char *, X509_get_default_cert_file, (void))
+
+#define SNIB__OPENSSL_SSL(X)                                                                       \
+    X(const SSL_METHOD *, TLS_client_method, (void))                                               \
+    X(SSL_CTX *, SSL_CTX_new, (const SSL_METHOD *method))                                          \
+    X(void, SSL_CTX_free, (SSL_CTX * context))                                                     \
+    X(long, SSL_CTX_ctrl, (SSL_CTX * context, int command, long n, void *data))                    \
+    X(uint64_t, SSL_CTX_set_options, (SSL_CTX * context, uint64_t options))                        \
+    X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
+    X(int, SSL_CTX_set_default_verify_paths, (SSL_CTX * context))                                  \
+    X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
+    X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \
+    X(int, SSL_CTX_use_certificate_chain_file, (SSL_CTX * context, const char *file))              \
+    X(int, SSL_CTX_use_PrivateKey_file, (SSL_CTX * context, const char *file, int type))           \
+    X(int, SSL_CTX_check_private_key, (const SSL_CTX *context))                                    \
+    X(void, SSL_CTX_set_default_passwd_cb, (SSL_CTX * context, pem_password_cb * callback))        \
+    X(void, SSL_CTX_set_default_passwd_cb_userdata, (SSL_CTX * context, void *user))               \
+    X(SSL *, SSL_new, (SSL_CTX * context))                                                         \
+    X(void, SSL_free, (SSL * ssl))                                                                 \
+    X(long, SSL_ctrl, (SSL * ssl, int command, long n, void *data))                                \
+    X(void, SSL_set_bio, (SSL * ssl, BIO * read, BIO * write))                                     \
+    X(void, SSL_set_connect_state, (SSL * ssl))                                                    \
+    X(int, SSL_set1_host, (SSL * ssl, const char *name))                                           \
+    X(void, SSL_set_hostflags, (SSL * ssl, unsigned int flags))                                    \
+    X(X509_VERIFY_PARAM *, SSL_get0_param, (SSL * ssl))                                            \
+    X(int, SSL_do_handshake, (SSL * ssl))                                                          \
+    X(int, SSL_read, (SSL * ssl, void *out, int cap))                                              \
+    X(int, SSL_write, (SSL * ssl, const void *bytes, int n))                                       \
+    X(int, SSL_pending, (const SSL *ssl))                                                          \
+    X(int, SSL_get_error, (const SSL *ssl, int result))                                            \
+    X(long, SSL_get_verify_result, (const SSL *ssl))                                               \
+    X(int, SSL_shutdown, (SSL * ssl))
+
+struct snib__openssl {
+#define X(result, name, arguments) result(*name) arguments;
+    SNIB__OPENSSL_CRYPTO(X)
+    SNIB__OPENSSL_SSL(X)
+#undef X
+    BIO_METHOD *bio; /* of tls.c, made once */
+    bool own;        /* nobody else in the process has this copy of the library */
+};
+
+/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3 here, or it could not
+ * start.  Any thread; the first call may take some milliseconds. */
+const struct snib__openssl *snib__openssl(void);
+
+/* tls.c's side of the BIO. */
+int snib__tls_bio_read(BIO *bio, char *out, int cap);
+int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
+long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
+
+/* Called when somebody else's exit handler is about to take OpenSSL down, and connections still use it. */
+extern void (*_Atomic snib__openssl_ends)(void);
+
+#endif
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TLS_LOCK_LIMIT (50 * SNIB__MS)
+#define TLS_HOST_MAX 256
+#define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: what is encrypted is a second copy */
+
+enum tls_word { TLS_FREE, TLS_TAKEN, TLS_WANTED };
+
+/* The reader alone appends to `in`, and OpenSSL takes from it only in the reader's calls.  The sender, whoever
+ * set `sending`, alone has `wire`. */
+struct snib__tls {
+    _Atomic uint32_t word; /* the lock, of what OpenSSL touches and of `out` */
+    _Atomic bool pending, unsent;
+    SSL *ssl;
+    struct snib__buf in;   /* received, not yet decrypted */
+    struct snib__buf out;  /* encrypted, not yet taken by a sender */
+    struct snib__buf wire; /* being sent */
+    _Atomic bool sending;
+    bool reading, established;
+    bool eof;    /* the socket has ended */
+    bool closed; /* the peer said goodbye */
+    bool starved;
+    struct snib__tls_context about; /* what failures say; without the files */
+    struct snib__tls_failure failure;
+    char host[TLS_HOST_MAX]; /* that is verified */
+};
+
+/* ---- The lock ---- */
+
+static bool tls_lock(struct snib__tls *tls)
+{
+    uint32_t was = TLS_FREE;
+    if (atomic_compare_exchange_strong(&tls->word, &was, TLS_TAKEN))
+        return true;
+    snib__time until = snib__now() + TLS_LOCK_LIMIT;
+    while (atomic_exchange(&tls->word, TLS_WANTED) != TLS_FREE)
+        if (snib__park(&tls->word, TLS_WANTED, until) == SNIB__PARKED_TIMEOUT)
+            return atomic_exchange(&tls->word, TLS_WANTED) == TLS_FREE;
+    return true;
+}
+
+static void tls_unlock(struct snib__tls *tls)
+{
+    if (atomic_exchange(&tls->word, TLS_FREE) == TLS_WANTED)
+        snib__unpark(&tls->word);
+}
+
+/* Random numbers come by system calls that would be cancellation points. */
+static int tls_begin(void)
+{
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    snib__openssl()->ERR_clear_error();
+    return old;
+}
+
+static void tls_end(int old)
+{
+    pthread_setcancelstate(old, NULL);
+}
+
+/* ---- Memory instead of a socket ---- */
+
+int snib__tls_bio_read(BIO *bio, char *out, int cap)
+{
+    const struct snib__openssl *o = snib__openssl();
+    struct snib__tls *tls = o->BIO_get_data(bio);
+    size_t n = tls->reading ? snib__buf_size(&tls->in) : 0;
+    o->BIO_clear_flags(bio, SNIB__SSL_BIO_READ | SNIB__SSL_BIO_WRITE | SNIB__SSL_BIO_RETRY);
+    if (n == 0) {
+        if (tls->eof)
+            return 0;
+        o->BIO_set_flags(bio, SNIB__SSL_BIO_READ | SNIB__SSL_BIO_RETRY);
+        return -1;
+    }
+    n = n < (size_t)cap ? n : (size_t)cap;
+    memcpy(out, tls->in.data + tls->in.head, n);
+    snib__buf_consume(&tls->in, n);
+    return (int)n;
+}
+
+int snib__tls_bio_write(BIO *bio, const char *bytes, int n)
+{
+    const struct snib__openssl *o = snib__openssl();
+    struct snib__tls *tls = o->BIO_get_data(bio);
+    o->BIO_clear_flags(bio, SNIB__SSL_BIO_READ | SNIB__SSL_BIO_WRITE | SNIB__SSL_BIO_RETRY);
+    if (snib__buf_append(&tls->out, bytes, (size_t)n) == 0)
+        return n;
+    tls->starved = true;
+    return -1;
+}
+
+long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
+{
+    struct snib__tls *tls = snib__openssl()->BIO_get_data(bio);
+    (void)n;
+    (void)data;
+    if (command == SNIB__SSL_BIO_CTRL_EOF)
+        return tls->eof && snib__buf_size(&tls->in) == 0;
+    return command == SNIB__SSL_BIO_CTRL_FLUSH;
+}
+
+/* ---- Birth and end ---- */
+
+/* Whom to verify: a name, which is asked for by SNI too, or an address, which SNI has no place for. */
+static bool tls_expect(const struct snib__openssl *o, struct snib__tls *tls)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    size_t n = strlen(tls->host);
+    if (n > 1 && tls->host[n - 1] == '.') /* certificates have no dot there */
+        tls->host[n - 1] = 0;
+    if (inet_pton(AF_INET, tls->host, address) == 1 || inet_pton(AF_INET6, tls->host, address) == 1)
+        return o->X509_VERIFY_PARAM_set1_ip_asc(o->SSL_get0_param(tls->ssl), tls->host) == 1;
+    o->SSL_set_hostflags(tls->ssl, SNIB__SSL_NO_PARTIAL_WILDCARDS);
+    return o->SSL_set1_host(tls->ssl, tls->host) == 1 &&
+           o->SSL_ctrl(tls->ssl, SNIB__SSL_SET_SNI, 0, tls->host) == 1;
+}
+
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+                                struct snib__tls_failure *out)
+{
+    const struct snib__tls_context *context = snib__tls_files_context(files, out);
+    if (!context)
+        return NULL;
+    const struct snib__openssl *o = snib__openssl();
+    const char *name = context->server_name ? context->server_name : host;
+    struct snib__tls *tls = calloc(1, sizeof *tls);
+    snib__tls_fail(out, SNIB__TLS_NO_MEMORY, "out of memory");
+    if (!tls)
+        return NULL;
+    if (strlen(name) >= sizeof tls->host) {
+        snib__tls_fail(out, SNIB__TLS_WRONG_HOST, "the server name has more than 255 bytes");
+        free(tls);
+        return NULL;
+    }
+    strcpy(tls->host, name); /* fits */
+    tls->about = (struct snib__tls_context){
+        .insecure = context->insecure, .has_cert = context->has_cert, .own_ca = context->own_ca};
+    int old = tls_begin();
+    BIO *bio = o->BIO_new(o->bio);
+    tls->ssl = bio ? o->SSL_new(context->ssl) : NULL;
+    bool good = tls->ssl && tls_expect(o, tls);
+    if (bio) {
+        o->BIO_set_data(bio, tls);
+        o->BIO_set_init(bio, 1);
+    }
+    if (tls->ssl) {
+        o->SSL_set_bio(tls->ssl, bio, bio);
+        o->SSL_set_connect_state(tls->ssl);
+    }
+    tls_end(old);
+    if (good)
+        return tls;
+    snib__tls_free(tls);
+    return NULL;
+}
+
+void snib__tls_free(struct snib__tls *tls)
+{
+    if (!tls)
+        return;
+    if (tls->ssl)
+        snib__openssl()->SSL_free(tls->ssl); /* and its BIO */
+    snib__buf_free(&tls->in);
+    snib__buf_free(&tls->out);
+    snib__buf_free(&tls->wire);
+    free(tls);
+}
+
+/* ---- Encrypted bytes out ---- */
+
+/* Send what is encrypted, unless somebody is at it, who will see this too.  Under the lock, which is given up
+ * for the system call; false when it could not be had again. */
+static bool tls_flush(struct snib__tls *tls, int fd)
+{
+    bool full = false;
+    while (!full && !atomic_load(&tls->sending)) {
+        if (snib__buf_size(&tls->wire) == 0) {
+            struct snib__buf empty = tls->wire;
+            if (snib__buf_size(&tls->out) == 0)
+                break;
+            tls->wire = tls->out;
+            tls->out = empty;
+        }
+        atomic_store(&tls->sending, true);
+        tls_unlock(tls);
+        ssize_t n = snib__sys_send(fd, tls->wire.data + tls->wire.head, snib__buf_size(&tls->wire));
+        if (n > 0)
+            snib__buf_consume(&tls->wire, (size_t)n);
+        full = snib__buf_size(&tls->wire) > 0;
+        bool locked = tls_lock(tls);
+        if (!locked)
+            atomic_store(&tls->unsent, true);
+        atomic_store(&tls->sending, false);
+        if (!locked)
+            return false;
+    }
+    if (!atomic_load(&tls->sending))
+        atomic_store(&tls->unsent, snib__buf_size(&tls->wire) > 0 || snib__buf_size(&tls->out) > 0);
+    return true;
+}
+
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n)
+{
+    const struct snib__openssl *o = snib__openssl();
+    ssize_t sent = -1;
+    int error = EAGAIN;
+    if (!tls_lock(tls)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    bool locked = !atomic_load(&tls->unsent) || tls_flush(tls, fd);
+    if (locked && (!atomic_load(&tls->unsent) || atomic_load(&tls->sending))) {
+        n = n < TLS_SEND_MAX ? n : TLS_SEND_MAX;
+        sent = (ssize_t)n;
+        int old = tls_begin();
+        if (n > 0 && o->SSL_write(tls->ssl, bytes, (int)n) <= 0) {
+            sent = -1;
+            error = tls->starved ? ENOMEM : EPROTO;
+        }
+        tls_end(old);
+        locked = tls_flush(tls, fd);
+    }
+    if (locked)
+        tls_unlock(tls);
+    errno = error;
+    return sent;
+}
+
+/* ---- Encrypted bytes in ---- */
+
+/* Note why a call has failed, if it has, rather than waits for more.  Under the lock. */
+static void tls_judge(struct snib__tls *tls, int result)
+{
+    const struct snib__openssl *o = snib__openssl();
+    int error = o->SSL_get_error(tls->ssl, result);
+    if (error == SNIB__SSL_WANT_READ)
+        return;
+    if (error == SNIB__SSL_ZERO_RETURN)
+        tls->closed = true;
+    else if (tls->starved)
+        snib__tls_fail(&tls->failure, SNIB__TLS_NO_MEMORY, "out of memory");
+    else if (tls->eof && o->ERR_peek_error() == 0)
+        snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended the connection without ending TLS",
+                       tls->host);
+    else
+        snib__tls_explain(&tls->failure, tls->ssl, tls->host, &tls->about);
+}
+
+/* Whether there may be more without the socket. */
+static bool tls_more(const struct snib__tls *tls)
+{
+    return tls->eof || tls->closed || tls->failure.outcome || snib__buf_size(&tls->in) > 0 ||
+           snib__openssl()->SSL_pending(tls->ssl) > 0;
+}
+
+/* Decrypt what is there.  Under the lock. */
+static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
+{
+    const struct snib__openssl *o = snib__openssl();
+    size_t used = 0;
+    tls->reading = true;
+    while (used < cap && tls_more(tls) && !tls->closed && !tls->failure.outcome) {
+        size_t room = cap - used < INT_MAX ? cap - used : INT_MAX;
+        int n = o->SSL_read(tls->ssl, bytes + used, (int)room);
+        if (n > 0)
+            used += (size_t)n;
+        else
+            tls_judge(tls, n);
+        if (n <= 0 && snib__buf_size(&tls->in) == 0 && !tls->eof)
+            break;
+    }
+    tls->reading = false;
+    atomic_store(&tls->pending, tls_more(tls));
+    return used;
+}
+
+/* Receive into `in`; 1, or 0 with errno. */
+static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
+{
+    ssize_t n = snib__sys_recv(fd, bytes, cap, wait);
+    if (n > 0 && snib__buf_append(&tls->in, bytes, (size_t)n) < 0) {
+        errno = ENOMEM;
+        return false;
+    }
+    if (n == 0)
+        tls->eof = true;
+    return n >= 0;
+}
+
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait)
+{
+    if (!atomic_load(&tls->pending) && !tls_receive(tls, fd, bytes, cap, wait))
+        return -1;
+    if (!tls_lock(tls)) {
+        atomic_store(&tls->pending, true); /* it is in `in`, for the next call */
+        errno = EAGAIN;
+        return -1;
+    }
+    int old = tls_begin();
+    size_t used = tls_decrypt(tls, bytes, cap);
+    tls_end(old);
+    if (snib__buf_size(&tls->out) == 0 || tls_flush(tls, fd))
+        tls_unlock(tls);
+    if (used > 0)
+        return (ssize_t)used;
+    if (tls->closed)
+        return 0;
+    errno = !tls->failure.outcome                         ? EAGAIN
+            : tls->failure.outcome == SNIB__TLS_CUT       ? ECONNRESET
+            : tls->failure.outcome == SNIB__TLS_NO_MEMORY ? ENOMEM
+                                                          : EPROTO;
+    return -1;
+}
+
+/* ---- The handshake: one thread, nobody else knows the connection yet ---- */
+
+int snib__tls_handshake(struct snib__tls *tls, int fd)
+{
+    char bytes[4096];
+    int done, old;
+    do {
+        while (!tls_lock(tls))
+            ;
+        old = tls_begin();
+        tls->reading = true;
+        done = snib__openssl()->SSL_do_handshake(tls->ssl);
+        if (done != 1)
+            tls_judge(tls, done);
+        tls->reading = false;
+        tls->established = done == 1;
+        atomic_store(&tls->pending, tls->established && tls_more(tls));
+        tls_end(old);
+        if (tls_flush(tls, fd))
+            tls_unlock(tls);
+        if (tls->closed)
+            snib__tls_fail(&tls->failure, SNIB__TLS_CUT, "%s ended TLS while it began", tls->host);
+        if (done == 1 || tls->failure.outcome)
+            return done == 1 ? 1 : -1;
+    } while (tls_receive(tls, fd, bytes, sizeof bytes, false));
+    if (errno == EAGAIN || errno == EINTR)
+        return 0;
+    snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
+                   "%s ended the connection while TLS began", tls->host);
+    return -1;
+}
+
+short snib__tls_events(const struct snib__tls *tls)
+{
+    return atomic_load(&tls->unsent) ? POLLIN | POLLOUT : POLLIN;
+}
+
+bool snib__tls_pending(const struct snib__tls *tls)
+{
+    return atomic_load(&tls->pending);
+}
+
+bool snib__tls_unsent(const struct snib__tls *tls)
+{
+    return atomic_load(&tls->unsent);
+}
+
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls)
+{
+    return tls->failure.outcome ? &tls->failure : NULL;
+}
+
+void snib__tls_goodbye(struct snib__tls *tls, int fd)
+{
+    uint32_t was = TLS_FREE;
+    if (!atomic_compare_exchange_strong(&tls->word, &was, TLS_TAKEN))
+        return;
+    if (tls->established && !tls->failure.outcome && !atomic_load(&tls->sending) &&
+        !atomic_load(&tls->unsent)) {
+        int old = tls_begin();
+        snib__openssl()->SSL_shutdown(tls->ssl);
+        tls_end(old);
+        if (!tls_flush(tls, fd))
+            return;
+    }
+    tls_unlock(tls);
+}
+
+/* ---- driver/tls_files.c -----------------------------------------------------------------------*/
+
+/* tls_files.c - certificates, keys and what to trust: read anew for each connection, so that what was renewed
+ * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_QUOTED 80
+
+/* ---- The config ---- */
+
+int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
+{
+    char *const texts[] = {from->ca_file,  from->ca_dir,       from->cert_file,
+                           from->key_file, from->key_password, from->server_name};
+    char **const places[] = {&to->ca_file,  &to->ca_dir,       &to->cert_file,
+                             &to->key_file, &to->key_password, &to->server_name};
+    *to = (struct snib__tls_config){.insecure = from->insecure};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i] && !(*places[i] = strdup(texts[i]))) {
+            snib__tls_config_free(to);
+            return ENOMEM;
+        }
+    }
+    return 0;
+}
+
+void snib__tls_config_free(struct snib__tls_config *config)
+{
+    if (config->key_password)
+        explicit_bzero(config->key_password, strlen(config->key_password));
+    free(config->ca_file);
+    free(config->ca_dir);
+    free(config->cert_file);
+    free(config->key_file);
+    free(config->key_password);
+    free(config->server_name);
+    *config = (struct snib__tls_config){0};
+}
+
+/* ---- One context ---- */
+
+static const char *files_quote(char out[FILES_QUOTED], const char *path)
+{
+    return snib__quote(out, FILES_QUOTED, path, strlen(path));
+}
+
+/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before. */
+static bool files_readable(const char *path, bool folder, const char *what, int outcome,
+                           struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    if (fd < 0)
+        return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
+                              files_quote(quoted, path), strerror(errno));
+    bool right = fstat(fd, &info) == 0 && (folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode));
+    close(fd);
+    return right || snib__tls_fail(failure, outcome, "the %s %s is no %s", what,
+                                   files_quote(quoted, path), folder ? "folder" : "regular file");
+}
+
+/* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
+ * distribution looks where the others have theirs. */
+static void files_system_store(const struct snib__openssl *o, SSL_CTX *context)
+{
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* newer ones */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* Alpine without the package */
+    };
+    bool told = getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR");
+    o->SSL_CTX_set_default_verify_paths(context);
+    if (told || access(o->X509_get_default_cert_file(), R_OK) == 0)
+        return;
+    for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
+        if (access(bundles[i], R_OK) == 0 && o->SSL_CTX_load_verify_file(context, bundles[i]))
+            return;
+}
+
+static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
+                        const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    if (config->insecure)
+        return true;
+    if (!config->ca_file && !config->ca_dir)
+        files_system_store(o, context);
+    if (config->ca_file) {
+        if (!files_readable(config->ca_file, false, "CA file", SNIB__TLS_CA, failure))
+            return false;
+        if (!o->SSL_CTX_load_verify_file(context, config->ca_file))
+            return snib__tls_fail(failure, SNIB__TLS_CA,
+                                  "the CA file %s holds no certificate in PEM form",
+                                  files_quote(quoted, config->ca_file));
+    }
+    if (config->ca_dir) {
+        if (!files_readable(config->ca_dir, true, "CA folder", SNIB__TLS_CA, failure))
+            return false;
+        if (!o->SSL_CTX_load_verify_dir(context, config->ca_dir))
+            return snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used",
+                                  files_quote(quoted, config->ca_dir));
+    }
+    return true;
+}
+
+struct files_password {
+    const char *text;
+    bool asked;
+};
+
+/* Without an answer OpenSSL would ask at the terminal. */
+static int files_password(char *out, int cap, int writing, void *user)
+{
+    struct files_password *password = user;
+    size_t n = password->text ? strlen(password->text) : 0;
+    (void)writing;
+    password->asked = true;
+    if (n == 0 || n > (size_t)cap)
+        return -1;
+    memcpy(out, password->text, n);
+    return (int)n;
+}
+
+static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
+                      const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED], other[FILES_QUOTED];
+    const char *path = config->key_file ? config->key_file : config->cert_file;
+    struct files_password password = {.text = config->key_password};
+    if (!files_readable(path, false, "key file", SNIB__TLS_KEY, failure))
+        return false;
+    o->SSL_CTX_set_default_passwd_cb(context, files_password);
+    o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
+    bool good = o->SSL_CTX_use_PrivateKey_file(context, path, SNIB__SSL_PEM) == 1;
+    o->SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+    o->SSL_CTX_set_default_passwd_cb(context, NULL);
+    files_quote(quoted, path);
+    unsigned long error = o->ERR_peek_last_error();
+    int reason = (int)(error & 0x7fffff);
+    if ((!good && error >> 23 == 11 && (reason == 115 || reason == 116)) ||
+        (good && o->SSL_CTX_check_private_key(context) != 1))
+        return snib__tls_fail(failure, SNIB__TLS_MISMATCH,
+                              "the key in %s is not the one of the certificate in %s", quoted,
+                              files_quote(other, config->cert_file));
+    if (!good && password.asked)
+        return snib__tls_fail(failure, SNIB__TLS_PASSWORD,
+                              config->key_password
+                                  ? "the given password does not open the key file %s"
+                                  : "the key file %s is encrypted; give its password",
+                              quoted);
+    return good || snib__tls_fail(failure, SNIB__TLS_KEY,
+                                  "the key file %s holds no private key in PEM form", quoted);
+}
+
+static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
+                       const struct snib__tls_config *config, struct snib__tls_failure *failure)
+{
+    char quoted[FILES_QUOTED];
+    if (!config->cert_file)
+        return !config->key_file ||
+               snib__tls_fail(failure, SNIB__TLS_CERT,
+                              "there is a key file without a certificate file; give both");
+    if (!files_readable(config->cert_file, false, "certificate file", SNIB__TLS_CERT, failure))
+        return false;
+    if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
+        return files_key(o, context, config, failure);
+    files_quote(quoted, config->cert_file);
+    unsigned long error = o->ERR_peek_last_error();
+    int reason = (int)(error & 0x7fffff);
+    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, and is too weak */
+        const char *words = o->ERR_reason_error_string(error);
+        return snib__tls_fail(failure, SNIB__TLS_CERT, "the certificate in %s cannot be used: %s",
+                              quoted, words ? words : "no reason given");
+    }
+    return snib__tls_fail(failure, SNIB__TLS_CERT,
+                          "the certificate file %s holds no certificate in PEM form", quoted);
+}
+
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+                            struct snib__tls_failure *failure)
+{
+    const struct snib__openssl *o = snib__openssl();
+    *out = (struct snib__tls_context){.insecure = config->insecure};
+    *failure = (struct snib__tls_failure){0};
+    if (!o)
+        return snib__tls_fail(failure, SNIB__TLS_NO_LIBRARY,
+                              "TLS needs OpenSSL 3 (libssl.so.3), which is not here; install it");
+    o->ERR_clear_error();
+    out->ssl = o->SSL_CTX_new(o->TLS_client_method());
+    out->server_name = config->server_name ? strdup(config->server_name) : NULL;
+    out->has_cert = config->cert_file != NULL;
+    out->own_ca = config->ca_file || config->ca_dir;
+    bool good = out->ssl && (!config->server_name || out->server_name);
+    if (!good)
+        snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");
+    if (good) {
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MIN_VERSION, SNIB__SSL_TLS_1_2, NULL);
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_CACHE, 0, NULL);
+        o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MODE, SNIB__SSL_MODE_MOVING, NULL);
+        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_NO_COMPRESSION | SNIB__SSL_NO_RENEGOTIATION);
+        o->SSL_CTX_set_verify(out->ssl, config->insecure ? 0 : SNIB__SSL_VERIFY_PEER, NULL);
+        good =
+            files_trust(o, out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
+    }
+    o->ERR_clear_error();
+    if (!good)
+        snib__tls_context_free(out);
+    return good;
+}
+
+void snib__tls_context_free(struct snib__tls_context *context)
+{
+    if (context->ssl)
+        snib__openssl()->SSL_CTX_free(context->ssl);
+    free(context->server_name);
+    *context = (struct snib__tls_context){0};
+}
+
+/* ---- The thread ---- */
+
+/* Shared by the thread and the socket; the last one frees it. */
+struct snib__tls_files {
+    _Atomic int refs;
+    _Atomic bool done;
+    int bell;
+    struct snib__tls_config config; /* the thread's */
+    /* when done */
+    struct snib__tls_context context;
+    struct snib__tls_failure failure;
+};
+
+void snib__tls_files_free(struct snib__tls_files *files)
+{
+    if (!files || atomic_fetch_sub(&files->refs, 1) != 1)
+        return;
+    snib__tls_context_free(&files->context);
+    snib__tls_config_free(&files->config);
+    if (files->bell >= 0)
+        snib__sys_close(files->bell);
+    free(files);
+}
+
+static void *files_main(void *argument)
+{
+    struct snib__tls_files *files = argument;
+    snib__tls_context_load(&files->config, &files->context, &files->failure);
+    snib__tls_config_free(&files->config);
+    atomic_store(&files->done, true);
+    snib__sys_ring(files->bell);
+    snib__tls_files_free(files);
+    return NULL;
+}
+
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config)
+{
+    struct snib__tls_files *files = calloc(1, sizeof *files);
+    if (!files)
+        return NULL;
+    atomic_store(&files->refs, 2);
+    files->bell = snib__sys_bell();
+    int error = files->bell < 0 ? errno : snib__tls_config_copy(config, &files->config);
+    if (!error)
+        error = snib__sys_thread(files_main, files, 0, NULL);
+    if (!error)
+        return files;
+    atomic_store(&files->refs, 1);
+    snib__tls_files_free(files);
+    errno = error;
+    return NULL;
+}
+
+int snib__tls_files_bell(const struct snib__tls_files *files)
+{
+    return files->bell;
+}
+
+bool snib__tls_files_done(const struct snib__tls_files *files)
+{
+    return atomic_load(&files->done);
+}
+
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+                                                        struct snib__tls_failure *out)
+{
+    if (files->context.ssl)
+        return &files->context;
+    *out = files->failure;
+    return NULL;
+}
+
+bool snib__tls_available(void)
+{
+    return snib__openssl() != NULL;
+}
+
+/* ---- driver/tls_openssl.c ---------------------------------------------------------------------*/
+
+
+#include <pthread.h>
+#include <stdatomic.h>
+#ifndef SNIB_OPENSSL_LINKED
+#include <dlfcn.h>
+#endif
+
+static struct snib__openssl openssl_table;
+static bool openssl_works; /* written once, see openssl_once */
+static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
+
+void (*_Atomic snib__openssl_ends)(void);
+
+#ifdef SNIB_OPENSSL_LINKED
+
+static bool openssl_find(void)
+{
+#define X(result, name, arguments) openssl_table.name = name;
+    SNIB__OPENSSL_CRYPTO(X)
+    SNIB__OPENSSL_SSL(X)
+#undef X
+    return true;
+}
+
+#else
+
+/* Never closed: what it has registered lives as long as the process. */
+static bool openssl_find(void)
+{
+    void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
+    void *ssl = crypto ? dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL) : NULL;
+    bool all = ssl != NULL;
+    if (!all)
+        return false;
+        /* POSIX lets a pointer of dlsym() be a function's; the C language has no cast for it. */
+#define X(result, name, arguments)                                                                 \
+    *(void **)&openssl_table.name = dlsym(library, #name);                                         \
+    all = all && openssl_table.name;
+    void *library = crypto;
+    SNIB__OPENSSL_CRYPTO(X)
+    library = ssl;
+    SNIB__OPENSSL_SSL(X)
+#undef X
+    return all;
+}
+
+#endif
+
+static void openssl_ending(void)
+{
+    void (*ends)(void) = atomic_load(&snib__openssl_ends);
+    if (ends)
+        ends();
+}
+
+/* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,
+ * and before locks are given back.  We ask for none; where somebody else has been first, we hear of it. */
+static void openssl_start(void)
+{
+    struct snib__openssl *o = &openssl_table;
+    uint64_t options = SNIB__SSL_NO_ATEXIT;
+#ifdef SNIB_OPENSSL_OWN
+    options |= SNIB__SSL_NO_LOAD_CONFIG; /* the system's is for the system's library */
+    o->own = true;
+#endif
+    if (!openssl_find() || !o->OPENSSL_init_crypto(options, NULL))
+        return;
+    if (!o->own)
+        o->OPENSSL_atexit(openssl_ending);
+    o->bio = o->BIO_meth_new(o->BIO_get_new_index() | SNIB__SSL_BIO_SOURCE_SINK, "snib");
+    openssl_works = o->bio && o->BIO_meth_set_read(o->bio, snib__tls_bio_read) &&
+                    o->BIO_meth_set_write(o->bio, snib__tls_bio_write) &&
+                    o->BIO_meth_set_ctrl(o->bio, snib__tls_bio_ctrl);
+}
+
+const struct snib__openssl *snib__openssl(void)
+{
+    pthread_once(&openssl_once, openssl_start);
+    return openssl_works ? &openssl_table : NULL;
+}
+
+/* ---- driver/tls_why.c -------------------------------------------------------------------------*/
+
+/* tls_why.c - what a failure of TLS means, in one sentence that says what to do. */
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WHY_LIB_SSL 20
+#define WHY_ALERT 1000 /* + the alert's number: reasons that the peer has told */
+
+/* Numbers of OpenSSL's stable ABI: reasons, and results of a verification. */
+enum {
+    WHY_NO_PROTOCOLS = 191,
+    WHY_PACKET_TOO_LONG = 198,
+    WHY_UNEXPECTED_MESSAGE = 244,
+    WHY_UNKNOWN_PROTOCOL = 252,
+    WHY_UNSUPPORTED_PROTOCOL = 258,
+    WHY_WRONG_SSL_VERSION = 266,
+    WHY_WRONG_VERSION_NUMBER = 267,
+    WHY_BAD_RECORD = 281,
+    WHY_UNEXPECTED_EOF = 294,
+    WHY_VERSION_TOO_LOW = 396,
+    WHY_BAD_RECORD_TYPE = 443,
+    WHY_X_ISSUER = 2,
+    WHY_X_EARLY = 9,
+    WHY_X_EXPIRED = 10,
+    WHY_X_SELF_SIGNED = 18,
+    WHY_X_SELF_SIGNED_CA = 19,
+    WHY_X_ISSUER_HERE = 20,
+    WHY_X_LEAF = 21,
+    WHY_X_UNTRUSTED = 27,
+    WHY_X_HOST = 62,
+    WHY_X_ADDRESS = 64
+};
+
+static int32_t why_code(int outcome)
+{
+    switch (outcome) {
+    case SNIB__TLS_FINE:
+        return SNIB_OK;
+    case SNIB__TLS_NO_LIBRARY:
+        return SNIB_ENOTSUP;
+    case SNIB__TLS_NO_MEMORY:
+        return SNIB_ENOMEM;
+    case SNIB__TLS_CUT:
+    case SNIB__TLS_BROKEN:
+        return SNIB_EUNREACHABLE;
+    default:
+        return SNIB_ETLS;
+    }
+}
+
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+{
+    snib_error clean;
+    char text[sizeof clean.text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    *out = (struct snib__tls_failure){.outcome = outcome, .code = why_code(outcome)};
+    out->os_error = outcome == SNIB__TLS_CUT      ? ECONNRESET
+                    : outcome == SNIB__TLS_BROKEN ? EPROTO
+                                                  : 0;
+    snib__fail(&clean, out->code, 0, "%s", text);
+    snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, clean.text);
+    return false;
+}
+
+static void why_certificate(struct snib__tls_failure *out, long verdict, const char *host,
+                            const struct snib__tls_context *context)
+{
+    const char *store = context->own_ca ? "the given CA" : "the system's CAs";
+    switch (verdict) {
+    case WHY_X_EXPIRED:
+        snib__tls_fail(out, SNIB__TLS_EXPIRED,
+                       "the certificate of %s, or of its CA, has expired; renew it on the server",
+                       host);
+        return;
+    case WHY_X_EARLY:
+        snib__tls_fail(out, SNIB__TLS_EARLY,
+                       "the certificate of %s is not valid yet; look at the clocks here and there",
+                       host);
+        return;
+    case WHY_X_SELF_SIGNED:
+        snib__tls_fail(out, SNIB__TLS_SELF_SIGNED,
+                       "the certificate of %s is self-signed; to trust it, give it as CA file",
+                       host);
+        return;
+    case WHY_X_SELF_SIGNED_CA:
+    case WHY_X_ISSUER:
+    case WHY_X_ISSUER_HERE:
+    case WHY_X_LEAF:
+    case WHY_X_UNTRUSTED:
+        snib__tls_fail(out, SNIB__TLS_UNKNOWN_CA,
+                       "the certificate of %s is not signed by %s; give its CA as CA file", host,
+                       store);
+        return;
+    case WHY_X_HOST:
+    case WHY_X_ADDRESS:
+        snib__tls_fail(out, SNIB__TLS_WRONG_HOST,
+                       "the server's certificate is not for %s; connect by a name that it has, or "
+                       "give one as server name",
+                       host);
+        return;
+    default:
+        snib__tls_fail(out, SNIB__TLS_BAD_CERTIFICATE, "the certificate of %s is refused: %s", host,
+                       snib__openssl()->X509_verify_cert_error_string(verdict));
+    }
+}
+
+/* An alert that the peer has sent. */
+static void why_alert(struct snib__tls_failure *out, int alert, const char *words, const char *host,
+                      const struct snib__tls_context *context)
+{
+    switch (alert) {
+    case 70: /* protocol_version */
+        snib__tls_fail(out, SNIB__TLS_VERSION,
+                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+        return;
+    case 20: /* bad_record_mac */
+    case 80: /* internal_error */
+    case 90: /* user_canceled */
+        snib__tls_fail(out, SNIB__TLS_BROKEN, "%s ended TLS: %s", host, words);
+        return;
+    case 40:  /* handshake_failure: before 1.3 also for want of a certificate */
+    case 41:  /* no_certificate */
+    case 42:  /* bad_certificate */
+    case 43:  /* unsupported_certificate */
+    case 44:  /* certificate_revoked */
+    case 45:  /* certificate_expired */
+    case 46:  /* certificate_unknown */
+    case 48:  /* unknown_ca */
+    case 49:  /* access_denied */
+    case 116: /* certificate_required */
+        if (context->has_cert && alert != 40)
+            snib__tls_fail(out, SNIB__TLS_CERT_REFUSED,
+                           "%s refuses the client certificate (%s); look at it and at the CA there",
+                           host, words);
+        else if (!context->has_cert)
+            snib__tls_fail(out, SNIB__TLS_CERT_WANTED,
+                           "%s wants a client certificate (%s); give certificate and key file",
+                           host, words);
+        else
+            snib__tls_fail(out, SNIB__TLS_REFUSED,
+                           "%s has no TLS parameters in common, or refuses the client certificate",
+                           host);
+        return;
+    default:
+        snib__tls_fail(out, SNIB__TLS_REFUSED, "%s refused TLS: %s", host, words);
+    }
+}
+
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+                       const struct snib__tls_context *context)
+{
+    const struct snib__openssl *o = snib__openssl();
+    unsigned long error = o->ERR_peek_last_error(); /* of TLS: what is below speaks first */
+    int library = (int)(error >> 23 & 0xff), reason = (int)(error & 0x7fffff);
+    long verdict = o->SSL_get_verify_result(ssl);
+    const char *words = error ? o->ERR_reason_error_string(error) : NULL;
+    words = words ? words : "no reason given";
+    if (error & 0x80000000u) /* the system's */
+        library = reason = 0;
+    if (!context->insecure && verdict != 0) {
+        why_certificate(out, verdict, host, context);
+        return;
+    }
+    if (library == WHY_LIB_SSL && reason >= WHY_ALERT && reason < WHY_ALERT + 256) {
+        why_alert(out, reason - WHY_ALERT, words, host, context);
+        return;
+    }
+    switch (library == WHY_LIB_SSL ? reason : 0) {
+    case WHY_UNEXPECTED_EOF:
+        snib__tls_fail(out, SNIB__TLS_CUT, "%s ended the connection without ending TLS", host);
+        return;
+    case WHY_BAD_RECORD:
+        snib__tls_fail(out, SNIB__TLS_BROKEN, "a record of %s is damaged", host);
+        return;
+    case WHY_NO_PROTOCOLS:
+    case WHY_UNSUPPORTED_PROTOCOL:
+    case WHY_WRONG_SSL_VERSION:
+    case WHY_VERSION_TOO_LOW:
+        snib__tls_fail(out, SNIB__TLS_VERSION,
+                       "%s offers no TLS from 1.2 on; allow it on the server", host);
+        return;
+    case WHY_WRONG_VERSION_NUMBER:
+    case WHY_PACKET_TOO_LONG:
+    case WHY_UNEXPECTED_MESSAGE:
+    case WHY_UNKNOWN_PROTOCOL:
+    case WHY_BAD_RECORD_TYPE:
+        snib__tls_fail(
+            out, SNIB__TLS_NO_TLS,
+            "%s does not speak TLS; take its TLS port, or redis:// in a network of trust", host);
+        return;
+    default:
+        snib__tls_fail(out, SNIB__TLS_REFUSED, "TLS with %s failed: %s", host, words);
+    }
 }
 
 /* ---- engine/ask.c -----------------------------------------------------------------------------*/
