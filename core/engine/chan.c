@@ -181,15 +181,34 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 /* ---- asking ---- */
 
+/* Another node tells about the channel from now on. */
+void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+                     snib__time now)
+{
+    struct snib__chan *chan = wait->chan;
+    if (!chan || chan->node == node)
+        return;
+    if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
+        (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
+        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len);
+    chan->state = SNIB__CHAN_OFF;
+    chan->node = node;
+    for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
+        other->own_messages = 0;
+    if (snib__chan_wanted(chan))
+        snib__chan_subscribe(e, chan, now);
+    if (wait->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
+        snib__place_relisten(e, wait->gate);
+}
+
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
     ep->wanted = true;
-    (void)e;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
     if (ep->conn.state != SNIB__CONN_READY)
-        snib__link_want(ep, now);
+        snib__link_want(e, ep, now);
     else if (ep->owed < CHAN_OWED_MAX &&
              snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
@@ -248,7 +267,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
                 if (!wait->head && !wait->incoming)
                     snib__wait_free(e, wait);
                 else
-                    snib__link_want(chan_link(node), now);
+                    snib__link_want(e, chan_link(node), now);
                 if (last)
                     break;
             }
@@ -256,6 +275,16 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
 }
 
 /* ---- messages and confirmations ---- */
+
+/* On the pub/sub link of a sentinel. */
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
+                   strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
+    chan_heard(link, !message, now);
+    snib__route_heard(e, link, reply, n, now);
+}
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
@@ -329,6 +358,8 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *what = snib__resp_text(resp, &reply[1]);
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
+    if (chan && chan->node != link->node && !message)
+        return; /* it was left there when its names were moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
             snib__chan_say(link->node, "UNSUBSCRIBE", text,

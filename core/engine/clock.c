@@ -49,8 +49,10 @@ void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__ti
 
 static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)
 {
-    return snib__node_ready(node) && e->stats.held > 0 && !node->clock.refused ? node->clock.next
-                                                                               : SNIB__NEVER;
+    return node->kind == SNIB__SERVER && snib__node_ready(node) && e->stats.held > 0 &&
+                   !node->clock.refused
+               ? node->clock.next
+               : SNIB__NEVER;
 }
 
 snib__time snib__clock_deadline(const struct snib__engine *e)

@@ -35,8 +35,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
     e->memory = sizeof *e;
-    e->home = snib__node_new(e);
-    if (!e->home) {
+    if (snib__route_begin(e) < 0) {
         snib__engine_free(e);
         return NULL;
     }
@@ -63,6 +62,7 @@ void snib__engine_free(struct snib__engine *e)
         snib__asked_free(op->asked);
         free(op->words);
     }
+    snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);
     free(e->gates);
@@ -97,6 +97,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
+    snib__route_tick(e, now);
     snib__link_tick(e, now);
 }
 
@@ -104,7 +105,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__link_deadline(e), snib__clock_deadline(e)};
+                           snib__link_deadline(e), snib__clock_deadline(e),
+                           snib__route_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;

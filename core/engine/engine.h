@@ -15,6 +15,7 @@
 #ifndef SNIB__ENGINE_H
 #define SNIB__ENGINE_H
 
+#include "net/address.h"
 #include "net/conn.h"
 #include "snib.h"
 
@@ -32,12 +33,20 @@ struct snib__link; /* one connection to it */
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
 struct snib__config {
+    int topology;             /* enum snib__topology */
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
-    const char *where;        /* the server's address, for people; the same; NULL: not said */
-    char uuid[37];            /* the client id */
-    uint64_t seed;            /* for jitter */
-    uint64_t first_number;    /* of the first owner */
+    struct snib__login sentinel_login; /* SENTINEL: the same, to the sentinels */
+    /* The server, the sentinels, or nodes of the cluster: the caller's, too.  0: the driver knows the one there is. */
+    const struct snib__address *seeds;
+    uint32_t seeds_n;
+    const char *service;   /* SENTINEL: the name that the sentinels know */
+    const char *where;     /* the server's address, for people; the same; NULL: not said */
+    char uuid[37];         /* the client id */
+    uint64_t seed;         /* for jitter */
+    uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
@@ -53,6 +62,10 @@ void snib__engine_free(struct snib__engine *engine);
 struct snib__link *snib__engine_links(const struct snib__engine *engine);
 struct snib__link *snib__link_next(const struct snib__link *link);
 int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* Where it goes, until its next wish to connect; NULL: the engine was not told. */
+const struct snib__address *snib__link_address(const struct snib__link *link);
+/* A pointer that the driver keeps with the link's node: the way to it; kept until the engine is freed. */
+void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link: its socket. */
 void *snib__link_carrier(const struct snib__link *link);
 void snib__link_set_carrier(struct snib__link *link, void *carrier);

@@ -7,6 +7,7 @@
  * operation, it is released at once (or handed to the next in the queue).
  */
 #include "engine/internal.h"
+#include "engine/route.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (!gate)
         return NULL;
     *gate = (struct snib__gate){.kind = snib__kind_of(kind),
-                                .node = e->home,
+                                .node = e->route->serves(e, name, n),
                                 .home = e->config.home,
                                 .hash = hash,
                                 .refs = 1,

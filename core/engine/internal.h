@@ -17,6 +17,7 @@
  * op.c        operations: birth, completion, patience
  * node.c      one server: what is sent to it and what it answers, its identity
  * link.c      one connection to it: connect, back-off, silence
+ * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -67,8 +68,12 @@ enum {
     SNIB__REQ_TRANSFER,
     SNIB__REQ_RENEW,
     SNIB__REQ_TIME,
-    SNIB__REQ_ASK
+    SNIB__REQ_ASK,
+    SNIB__REQ_ROUTE
 };
+
+/* node->kind */
+enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
 
 enum snib__channel_state {
     SNIB__CHAN_OFF,
@@ -212,6 +217,12 @@ struct snib__clock {
 struct snib__node { /* one server */
     struct snib__node *next;
     struct snib__link links[2]; /* by kind */
+    struct snib__address address;
+    bool addressed; /* it has one */
+    uint8_t kind;   /* enum snib__node_kind */
+    void *way;      /* the driver's */
+    char where[SNIB__ADDRESS_TEXT];
+    snib__time failed_over_at;  /* another server took its part; 0: never */
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
@@ -248,6 +259,8 @@ struct
 
 struct snib__engine {
     struct snib__config config;
+    const struct snib__route *route;
+    void *map; /* the route's */
     struct snib__node *nodes;
     struct snib__node *home;       /* the one that serves every name */
     struct snib__link *links;      /* of all nodes */
@@ -305,7 +318,6 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 void snib__node_forget(struct snib__node *node, void *subject);
-struct snib__node *snib__node_new(struct snib__engine *e);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
 bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
@@ -322,10 +334,25 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
 
+/* route.c */
+int snib__route_begin(struct snib__engine *e);
+void snib__route_end(struct snib__engine *e);
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                      snib__time now);
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__route_tick(struct snib__engine *e, snib__time now);
+snib__time snib__route_deadline(const struct snib__engine *e);
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+                            struct snib__request *request, const char *text, uint32_t n,
+                            snib__time now);
+
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
-void snib__link_want(struct snib__link *link, snib__time now);
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
 void snib__link_tick(struct snib__engine *e, snib__time now);
@@ -431,6 +458,8 @@ bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+                     snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* of the silence of the link */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
@@ -439,6 +468,8 @@ bool snib__chan_wanted(const struct snib__chan *chan);
 bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
 void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now);
 void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 

@@ -39,6 +39,16 @@ struct snib__link *snib__link_next(const struct snib__link *link)
     return link->next;
 }
 
+const struct snib__address *snib__link_address(const struct snib__link *link)
+{
+    return link->node->addressed ? &link->node->address : NULL;
+}
+
+void **snib__link_way(struct snib__link *link)
+{
+    return &link->node->way;
+}
+
 int snib__link_kind(const struct snib__link *link)
 {
     return link->kind;
@@ -91,20 +101,33 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 
 /* ---- its life ---- */
 
-void snib__link_want(struct snib__link *link, snib__time now)
+/* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
+ * the driver. */
+static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
+{
+    return link->node->addressed || e->config.seeds_n == 0;
+}
+
+static const struct snib__login *link_login(const struct snib__engine *e,
+                                            const struct snib__link *link)
+{
+    return link->node->kind == SNIB__A_SENTINEL ? &e->config.sentinel_login : &e->config.login;
+}
+
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->wanted = true;
     if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
         return;
     if (link->next_try > now + LINK_EAGER)
         link->next_try = now + LINK_EAGER;
-    link->connect = link->next_try <= now;
+    link->connect = link->next_try <= now && link_has_way(e, link);
 }
 
 void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->connecting = false;
-    if (snib__conn_begin(&link->conn, &e->config.login, now) < 0)
+    if (snib__conn_begin(&link->conn, link_login(e, link), now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
 }
 
@@ -116,6 +139,7 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
         snib__node_link_ready(e, link, now);
     else
         snib__chan_pubsub_ready(e, link->node, now);
+    snib__route_ready(e, link, now);
 }
 
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
@@ -145,6 +169,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    snib__route_down(e, link, code, now);
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -194,8 +219,10 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
         snib__node_answer(e, link, request, reply, n, now);
     else if (disowns)
         snib__link_close(e, link, snib__link_error(link, reply), now);
-    else
+    else if (link->node->kind == SNIB__SERVER)
         snib__chan_pubsub(e, link, reply, n, now);
+    else
+        snib__chan_heard_else(e, link, reply, n, now);
 }
 
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
@@ -244,7 +271,7 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
-            link->next_try <= now)
+            link->next_try <= now && link_has_way(e, link))
             link->connect = true;
     }
 }
@@ -256,7 +283,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
         if (link->connect || link->close)
             return 0; /* a wish is there to be taken */
         snib__time at = link_overdue(e, link);
-        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting)
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
+            link_has_way(e, link))
             at = link->next_try;
         if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
             at = snib__chan_deadline(e, link);

@@ -6,19 +6,31 @@
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
+#include "engine/route.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct snib__node *snib__node_new(struct snib__engine *e)
+static void node_set_address(struct snib__node *node, const struct snib__address *address)
+{
+    node->address = *address;
+    node->addressed = true;
+    snib__address_text(address, node->where);
+}
+
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+                                  const struct snib__address *address)
 {
     struct snib__node *node = calloc(1, sizeof *node);
     if (!node)
         return NULL;
+    node->kind = (uint8_t)kind;
+    if (address)
+        node_set_address(node, address);
     node->down_since = node->dull_since = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
-    for (int kind = 0; kind < 2; kind++)
-        if (snib__link_init(e, &node->links[kind], node, kind) < 0) {
+    for (int link = 0; link < 2; link++)
+        if (snib__link_init(e, &node->links[link], node, link) < 0) {
             snib__node_free(e, node);
             return NULL;
         }
@@ -67,8 +79,7 @@ bool snib__node_listens(const struct snib__node *node)
 /* Its address, for people. */
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
-    (void)node;
-    return snib__engine_where(e);
+    return node->where[0] ? node->where : snib__engine_where(e);
 }
 
 /* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
@@ -84,11 +95,13 @@ bool snib__node_silent(const struct snib__engine *e, const struct snib__node *no
 
 /* ---- sending ---- */
 
-static int node_encode(struct snib__engine *e, int kind, void *subject, struct snib__buf *out)
+static int node_encode(struct snib__engine *e, const struct snib__request *request,
+                       struct snib__buf *out)
 {
+    void *subject = request->subject;
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
-    switch (kind) {
+    switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
     case SNIB__REQ_RELEASE:
@@ -97,6 +110,8 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
         return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+    case SNIB__REQ_ROUTE:
+        return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_TIME:
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -116,13 +131,13 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
-    int script = node_encode(e, request->kind, request->subject, &conn->out);
+    int script = node_encode(e, request, &conn->out);
     if (script >= 0 && !snib__conn_loaded(conn, script)) {
         node_unwrite(conn, size);
         if (snib__conn_load(conn, script, now) < 0)
             return -1;
         size = snib__buf_size(&conn->out);
-        script = node_encode(e, request->kind, request->subject, &conn->out);
+        script = node_encode(e, request, &conn->out);
     }
     if (script == -1)
         node_unwrite(conn, size);
@@ -135,8 +150,9 @@ static struct snib__op *node_op(const struct snib__request *request)
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
         return request->subject;
-    return hold && request->kind != SNIB__REQ_RENEW && request->kind != SNIB__REQ_TIME ? hold->op
-                                                                                       : NULL;
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held && hold ? hold->op : NULL;
 }
 
 /* Who waits for it reads on this link. */
@@ -211,7 +227,7 @@ static struct snib__node *node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }
@@ -224,7 +240,7 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(node))
         return node_write(e, node, &request, now);
-    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
+    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
         return -1; /* it is asked again when the link is ready */
     if (node_later(node, &request) < 0)
         return -1;
@@ -292,14 +308,55 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
 
 /* ---- coming and going ---- */
 
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
+{
+    return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
+}
+
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__request *todo = node->todo;
+    uint32_t n = node->todo_n;
+    node->todo = NULL;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__request *request = &todo[i];
+        if (!request->subject)
+            continue;
+        if (snib__node_send(e, request->kind, request->subject, request->number, now) == 0)
+            continue;
+        if (request->kind == SNIB__REQ_ASK)
+            snib__op_done(e, request->subject, SNIB_ENOMEM);
+        else
+            snib__gate_unanswered(e, request, now);
+    }
+    free(todo);
+}
+
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+                          const struct snib__address *address, snib__time now)
+{
+    node->failed_over_at = node->addressed ? now : 0;
+    node_set_address(node, address);
+    for (int kind = 0; kind < 2; kind++) {
+        struct snib__link *link = &node->links[kind];
+        if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        link->backoff = 0;
+        link->next_try = now;
+        link->connect = link->wanted;
+    }
+}
+
 void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
-    (void)e;
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
-    snib__link_want(link, now);
+    snib__link_want(e, link, now);
     if (idle && node->down_since == SNIB__NEVER)
         node->down_since = now;
+    if (!node->addressed)
+        snib__route_wanted(e, node, now);
 }
 
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
@@ -352,7 +409,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         if (!request.subject)
             continue;
         node_note_link(&request, NULL);
-        if (request.kind == SNIB__REQ_TIME) {
+        if (request.kind == SNIB__REQ_TIME || request.kind == SNIB__REQ_ROUTE) {
             continue;
         } else if (request.kind == SNIB__REQ_RENEW) {
             snib__watchdog_unanswered(e, request.subject, now);
@@ -412,7 +469,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && request->kind != SNIB__REQ_TIME &&
-             node_later(link->node, request) < 0)
+             request->kind != SNIB__REQ_ROUTE && node_later(link->node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
     snib__link_close(e, link, error, now);
 }
@@ -425,6 +482,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     struct snib__conn *conn = &link->conn;
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (error && snib__route_redirected(e, link, request, text, reply->count, now))
+        return;
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;
@@ -460,6 +519,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_ROUTE:
+        e->route->answer(e, node, request->number, reply, n, error, now);
         break;
     case SNIB__REQ_TIME:
         snib__clock_answer(e, node, request->sent_at, reply, n, now);

@@ -1,0 +1,95 @@
+/* route.c - the engine's side of route.h: what a route has no function for is not its business. */
+#include "engine/route.h"
+
+int snib__route_begin(struct snib__engine *e)
+{
+    static const struct snib__route *const routes[] = {
+        [SNIB__SINGLE] = &snib__single,
+    };
+    e->route = routes[e->config.topology];
+    return e->route->begin(e);
+}
+
+void snib__route_end(struct snib__engine *e)
+{
+    if (e->route && e->route->end)
+        e->route->end(e);
+}
+
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    if (e->route->wanted)
+        e->route->wanted(e, node, now);
+}
+
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    if (e->route->ready)
+        e->route->ready(e, link, now);
+}
+
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+{
+    if (e->route->down)
+        e->route->down(e, link, code, now);
+}
+
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    if (e->route->heard)
+        e->route->heard(e, link, reply, n, now);
+}
+
+void snib__route_tick(struct snib__engine *e, snib__time now)
+{
+    if (e->route->tick)
+        e->route->tick(e, now);
+}
+
+snib__time snib__route_deadline(const struct snib__engine *e)
+{
+    return e->route->deadline ? e->route->deadline(e) : SNIB__NEVER;
+}
+
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+                            struct snib__request *request, const char *text, uint32_t n,
+                            snib__time now)
+{
+    return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
+}
+
+/* ---- gates that move ---- */
+
+static void route_move_holds(struct snib__engine *e, struct snib__gate *gate,
+                             struct snib__node *node, snib__time now)
+{
+    bool ask = !snib__node_ready(gate->node); /* what it had is not known to be there */
+    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
+        if (hold->flags & SNIB__LISTED) {
+            snib__watchdog_remove(e, hold);
+            hold->flags |= SNIB__LISTED; /* until it is in the other list, below */
+        }
+    gate->node = node;
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        if (hold->flags & SNIB__LISTED)
+            snib__watchdog_add(e, hold);
+        if (ask && hold->phase == SNIB__HELD && hold->gate->kind->renew &&
+            hold->deadline != SNIB__NEVER && snib__node_ready(node))
+            snib__watchdog_single(e, hold, 0, now);
+    }
+}
+
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now)
+{
+    if (gate->node == node)
+        return;
+    route_move_holds(e, gate, node, now);
+    if (gate->wait)
+        snib__chan_move(e, gate->wait, node, now);
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (op->gate == gate)
+            snib__op_arm(e, op);
+}
