@@ -9,8 +9,6 @@
 #define SNIB__URL_ADDRESSES_MAX 32
 #define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
 
-enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
-
 /* All strings are owned, decoded, without control characters; NULL: not said. */
 struct snib__url {
     int topology; /* enum snib__topology */

@@ -33,8 +33,6 @@ struct snib__link; /* one connection to it */
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
-enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
-
 struct snib__config {
     int topology;             /* enum snib__topology */
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */

@@ -9,6 +9,9 @@
 #define SNIB__PATH_MAX 107 /* bytes of a unix socket's path: sockaddr_un without the NUL */
 #define SNIB__ADDRESS_TEXT 112
 
+/* What kind of deployment an address belongs to. */
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
     char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host */
