@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "19d2bac1ae60e92f"
+#define SNIB_BUILD_ID "19bcced19d9a5cda"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -964,6 +964,9 @@ int snib__fork_init(void);
 #define SNIB__PATH_MAX 107 /* bytes of a unix socket's path: sockaddr_un without the NUL */
 #define SNIB__ADDRESS_TEXT 112
 
+/* What kind of deployment an address belongs to. */
+enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
+
 struct snib__address {
     char host[SNIB__HOST_MAX + 1]; /* name or address, without brackets; "" for a unix socket */
     char path[SNIB__PATH_MAX + 1]; /* absolute; "" for a host */
@@ -994,8 +997,6 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 #define SNIB__URL_DEFAULT "redis://127.0.0.1:6379"
 #define SNIB__URL_ADDRESSES_MAX 32
 #define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
-
-enum snib__topology { SNIB__SINGLE, SNIB__SENTINEL, SNIB__CLUSTER };
 
 /* All strings are owned, decoded, without control characters; NULL: not said. */
 struct snib__url {
@@ -1462,11 +1463,17 @@ enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
 struct snib__config {
+    int topology;             /* enum snib__topology */
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
-    const char *where;        /* the server's address, for people; the same; NULL: not said */
-    char uuid[37];            /* the client id */
-    uint64_t seed;            /* for jitter */
-    uint64_t first_number;    /* of the first owner */
+    struct snib__login sentinel_login; /* SENTINEL: the same, to the sentinels */
+    /* The server, the sentinels, or nodes of the cluster: the caller's, too.  0: the driver knows the one there is. */
+    const struct snib__address *seeds;
+    uint32_t seeds_n;
+    const char *service;   /* SENTINEL: the name that the sentinels know */
+    const char *where;     /* the server's address, for people; the same; NULL: not said */
+    char uuid[37];         /* the client id */
+    uint64_t seed;         /* for jitter */
+    uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
@@ -1482,6 +1489,10 @@ void snib__engine_free(struct snib__engine *engine);
 struct snib__link *snib__engine_links(const struct snib__engine *engine);
 struct snib__link *snib__link_next(const struct snib__link *link);
 int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* Where it goes, until its next wish to connect; NULL: the engine was not told. */
+const struct snib__address *snib__link_address(const struct snib__link *link);
+/* A pointer that the driver keeps with the link's node: the way to it; kept until the engine is freed. */
+void **snib__link_way(struct snib__link *link);
 /* A pointer that the driver keeps with the link: its socket. */
 void *snib__link_carrier(const struct snib__link *link);
 void snib__link_set_carrier(struct snib__link *link, void *carrier);
@@ -9857,6 +9868,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * op.c        operations: birth, completion, patience
  * node.c      one server: what is sent to it and what it answers, its identity
  * link.c      one connection to it: connect, back-off, silence
+ * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -9904,8 +9916,12 @@ enum {
     SNIB__REQ_TRANSFER,
     SNIB__REQ_RENEW,
     SNIB__REQ_TIME,
-    SNIB__REQ_ASK
+    SNIB__REQ_ASK,
+    SNIB__REQ_ROUTE
 };
+
+/* node->kind */
+enum snib__node_kind { SNIB__SERVER, SNIB__A_SENTINEL };
 
 enum snib__channel_state {
     SNIB__CHAN_OFF,
@@ -10049,6 +10065,12 @@ struct snib__clock {
 struct snib__node { /* one server */
     struct snib__node *next;
     struct snib__link links[2]; /* by kind */
+    struct snib__address address;
+    bool addressed; /* it has one */
+    uint8_t kind;   /* enum snib__node_kind */
+    void *way;      /* the driver's */
+    char where[SNIB__ADDRESS_TEXT];
+    snib__time failed_over_at;  /* another server took its part; 0: never */
     struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
@@ -10085,6 +10107,8 @@ struct
 
 struct snib__engine {
     struct snib__config config;
+    const struct snib__route *route;
+    void *map; /* the route's */
     struct snib__node *nodes;
     struct snib__node *home;       /* the one that serves every name */
     struct snib__link *links;      /* of all nodes */
@@ -10142,7 +10166,6 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 void snib__node_forget(struct snib__node *node, void *subject);
-struct snib__node *snib__node_new(struct snib__engine *e);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
 bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
@@ -10159,10 +10182,25 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
 
+/* route.c */
+int snib__route_begin(struct snib__engine *e);
+void snib__route_end(struct snib__engine *e);
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                      snib__time now);
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__route_tick(struct snib__engine *e, snib__time now);
+snib__time snib__route_deadline(const struct snib__engine *e);
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+                            struct snib__request *request, const char *text, uint32_t n,
+                            snib__time now);
+
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
-void snib__link_want(struct snib__link *link, snib__time now);
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
 void snib__link_tick(struct snib__engine *e, snib__time now);
@@ -10268,6 +10306,8 @@ bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now);
+void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+                     snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
 /* of the silence of the link */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
@@ -10276,6 +10316,8 @@ bool snib__chan_wanted(const struct snib__chan *chan);
 bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node);
 void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now);
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now);
 void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now);
 
@@ -12585,15 +12627,34 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
 
 /* ---- asking ---- */
 
+/* Another node tells about the channel from now on. */
+void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
+                     snib__time now)
+{
+    struct snib__chan *chan = wait->chan;
+    if (!chan || chan->node == node)
+        return;
+    if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
+        (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
+        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len);
+    chan->state = SNIB__CHAN_OFF;
+    chan->node = node;
+    for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
+        other->own_messages = 0;
+    if (snib__chan_wanted(chan))
+        snib__chan_subscribe(e, chan, now);
+    if (wait->gate->kind->discipline == SNIB__QUEUED && snib__node_listens(node))
+        snib__place_relisten(e, wait->gate);
+}
+
 void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
     struct snib__link *ep = chan_link(chan->node);
     ep->wanted = true;
-    (void)e;
     if (chan->state != SNIB__CHAN_OFF)
         return; /* the confirmation of leaving will turn it round */
     if (ep->conn.state != SNIB__CONN_READY)
-        snib__link_want(ep, now);
+        snib__link_want(e, ep, now);
     else if (ep->owed < CHAN_OWED_MAX &&
              snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
@@ -12652,7 +12713,7 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
                 if (!wait->head && !wait->incoming)
                     snib__wait_free(e, wait);
                 else
-                    snib__link_want(chan_link(node), now);
+                    snib__link_want(e, chan_link(node), now);
                 if (last)
                     break;
             }
@@ -12660,6 +12721,16 @@ void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, sni
 }
 
 /* ---- messages and confirmations ---- */
+
+/* On the pub/sub link of a sentinel. */
+void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
+                   strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
+    chan_heard(link, !message, now);
+    snib__route_heard(e, link, reply, n, now);
+}
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
 {
@@ -12733,6 +12804,8 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *what = snib__resp_text(resp, &reply[1]);
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
+    if (chan && chan->node != link->node && !message)
+        return; /* it was left there when its names were moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
             snib__chan_say(link->node, "UNSUBSCRIBE", text,
@@ -12810,8 +12883,10 @@ void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__ti
 
 static snib__time clock_due(const struct snib__engine *e, const struct snib__node *node)
 {
-    return snib__node_ready(node) && e->stats.held > 0 && !node->clock.refused ? node->clock.next
-                                                                               : SNIB__NEVER;
+    return node->kind == SNIB__SERVER && snib__node_ready(node) && e->stats.held > 0 &&
+                   !node->clock.refused
+               ? node->clock.next
+               : SNIB__NEVER;
 }
 
 snib__time snib__clock_deadline(const struct snib__engine *e)
@@ -12943,8 +13018,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
     e->memory = sizeof *e;
-    e->home = snib__node_new(e);
-    if (!e->home) {
+    if (snib__route_begin(e) < 0) {
         snib__engine_free(e);
         return NULL;
     }
@@ -12971,6 +13045,7 @@ void snib__engine_free(struct snib__engine *e)
         snib__asked_free(op->asked);
         free(op->words);
     }
+    snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);
     free(e->gates);
@@ -13005,6 +13080,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
     snib__watchdog_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
+    snib__route_tick(e, now);
     snib__link_tick(e, now);
 }
 
@@ -13012,7 +13088,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__link_deadline(e), snib__clock_deadline(e)};
+                           snib__link_deadline(e), snib__clock_deadline(e),
+                           snib__route_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -13163,6 +13240,68 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
  * operation, it is released at once (or handed to the next in the queue).
  */
 
+/* ---- engine/route.h ---------------------------------------------------------------------------*/
+
+/* route.h - which node serves a name, and what happens when that changes.
+ *
+ * single.c    one server, for ever
+ * sentinel.c  one server at a time, as the sentinels tell
+ * cluster.c   a server for each slot, as the servers tell
+ *
+ * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
+ * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
+ */
+#ifndef SNIB__ROUTE_H
+#define SNIB__ROUTE_H
+
+
+struct snib__route {
+    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
+    int (*begin)(struct snib__engine *e);
+    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
+    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
+    struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
+    /* A node is wanted that has no address (yet). */
+    void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
+    /* A link of a node is ready, or down (code: why; it is set back already). */
+    void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
+    void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
+    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
+    int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                  uint64_t what);
+    void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                   const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
+    /* A message on the pub/sub link of a node that is no server. */
+    void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
+                  uint32_t n, snib__time now);
+    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
+    bool (*redirected)(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const char *text, uint32_t n, snib__time now);
+    void (*tick)(struct snib__engine *e, snib__time now);
+    snib__time (*deadline)(const struct snib__engine *e);
+};
+
+extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
+
+/* for the routes, in node.c */
+
+/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
+ * the engine: what serves nothing any more is idle, and may be given another address. */
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+                                  const struct snib__address *address);
+/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+                          const struct snib__address *address, snib__time now);
+/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+/* Requests that wait for a node whose gates were moved go to where they are now. */
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+/* Another node serves the gate's name now. */
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now);
+
+#endif
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13213,7 +13352,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (!gate)
         return NULL;
     *gate = (struct snib__gate){.kind = snib__kind_of(kind),
-                                .node = e->home,
+                                .node = e->route->serves(e, name, n),
                                 .home = e->config.home,
                                 .hash = hash,
                                 .refs = 1,
@@ -13967,6 +14106,16 @@ struct snib__link *snib__link_next(const struct snib__link *link)
     return link->next;
 }
 
+const struct snib__address *snib__link_address(const struct snib__link *link)
+{
+    return link->node->addressed ? &link->node->address : NULL;
+}
+
+void **snib__link_way(struct snib__link *link)
+{
+    return &link->node->way;
+}
+
 int snib__link_kind(const struct snib__link *link)
 {
     return link->kind;
@@ -14019,20 +14168,33 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 
 /* ---- its life ---- */
 
-void snib__link_want(struct snib__link *link, snib__time now)
+/* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
+ * the driver. */
+static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
+{
+    return link->node->addressed || e->config.seeds_n == 0;
+}
+
+static const struct snib__login *link_login(const struct snib__engine *e,
+                                            const struct snib__link *link)
+{
+    return link->node->kind == SNIB__A_SENTINEL ? &e->config.sentinel_login : &e->config.login;
+}
+
+void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->wanted = true;
     if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
         return;
     if (link->next_try > now + LINK_EAGER)
         link->next_try = now + LINK_EAGER;
-    link->connect = link->next_try <= now;
+    link->connect = link->next_try <= now && link_has_way(e, link);
 }
 
 void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->connecting = false;
-    if (snib__conn_begin(&link->conn, &e->config.login, now) < 0)
+    if (snib__conn_begin(&link->conn, link_login(e, link), now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
 }
 
@@ -14044,6 +14206,7 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
         snib__node_link_ready(e, link, now);
     else
         snib__chan_pubsub_ready(e, link->node, now);
+    snib__route_ready(e, link, now);
 }
 
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
@@ -14073,6 +14236,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    snib__route_down(e, link, code, now);
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -14122,8 +14286,10 @@ static void link_answer(struct snib__engine *e, struct snib__link *link,
         snib__node_answer(e, link, request, reply, n, now);
     else if (disowns)
         snib__link_close(e, link, snib__link_error(link, reply), now);
-    else
+    else if (link->node->kind == SNIB__SERVER)
         snib__chan_pubsub(e, link, reply, n, now);
+    else
+        snib__chan_heard_else(e, link, reply, n, now);
 }
 
 void snib__engine_input(struct snib__engine *e, struct snib__link *link, const char *bytes,
@@ -14172,7 +14338,7 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
-            link->next_try <= now)
+            link->next_try <= now && link_has_way(e, link))
             link->connect = true;
     }
 }
@@ -14184,7 +14350,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
         if (link->connect || link->close)
             return 0; /* a wish is there to be taken */
         snib__time at = link_overdue(e, link);
-        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting)
+        if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
+            link_has_way(e, link))
             at = link->next_try;
         if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
             at = snib__chan_deadline(e, link);
@@ -14205,15 +14372,26 @@ snib__time snib__link_deadline(const struct snib__engine *e)
 #include <stdlib.h>
 #include <string.h>
 
-struct snib__node *snib__node_new(struct snib__engine *e)
+static void node_set_address(struct snib__node *node, const struct snib__address *address)
+{
+    node->address = *address;
+    node->addressed = true;
+    snib__address_text(address, node->where);
+}
+
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+                                  const struct snib__address *address)
 {
     struct snib__node *node = calloc(1, sizeof *node);
     if (!node)
         return NULL;
+    node->kind = (uint8_t)kind;
+    if (address)
+        node_set_address(node, address);
     node->down_since = node->dull_since = SNIB__NEVER;
     node->failure = SNIB_EUNREACHABLE;
-    for (int kind = 0; kind < 2; kind++)
-        if (snib__link_init(e, &node->links[kind], node, kind) < 0) {
+    for (int link = 0; link < 2; link++)
+        if (snib__link_init(e, &node->links[link], node, link) < 0) {
             snib__node_free(e, node);
             return NULL;
         }
@@ -14262,8 +14440,7 @@ bool snib__node_listens(const struct snib__node *node)
 /* Its address, for people. */
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
-    (void)node;
-    return snib__engine_where(e);
+    return node->where[0] ? node->where : snib__engine_where(e);
 }
 
 /* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
@@ -14279,11 +14456,13 @@ bool snib__node_silent(const struct snib__engine *e, const struct snib__node *no
 
 /* ---- sending ---- */
 
-static int node_encode(struct snib__engine *e, int kind, void *subject, struct snib__buf *out)
+static int node_encode(struct snib__engine *e, const struct snib__request *request,
+                       struct snib__buf *out)
 {
+    void *subject = request->subject;
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
-    switch (kind) {
+    switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
     case SNIB__REQ_RELEASE:
@@ -14292,6 +14471,8 @@ static int node_encode(struct snib__engine *e, int kind, void *subject, struct s
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
         return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+    case SNIB__REQ_ROUTE:
+        return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_TIME:
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -14311,13 +14492,13 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
-    int script = node_encode(e, request->kind, request->subject, &conn->out);
+    int script = node_encode(e, request, &conn->out);
     if (script >= 0 && !snib__conn_loaded(conn, script)) {
         node_unwrite(conn, size);
         if (snib__conn_load(conn, script, now) < 0)
             return -1;
         size = snib__buf_size(&conn->out);
-        script = node_encode(e, request->kind, request->subject, &conn->out);
+        script = node_encode(e, request, &conn->out);
     }
     if (script == -1)
         node_unwrite(conn, size);
@@ -14330,8 +14511,9 @@ static struct snib__op *node_op(const struct snib__request *request)
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
         return request->subject;
-    return hold && request->kind != SNIB__REQ_RENEW && request->kind != SNIB__REQ_TIME ? hold->op
-                                                                                       : NULL;
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held && hold ? hold->op : NULL;
 }
 
 /* Who waits for it reads on this link. */
@@ -14406,7 +14588,7 @@ static struct snib__node *node_of(int kind, void *subject)
         return snib__op_node(subject);
     if (kind == SNIB__REQ_RENEW)
         return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME)
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
         return subject;
     return ((struct snib__hold *)subject)->gate->node;
 }
@@ -14419,7 +14601,7 @@ int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t nu
         .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
     if (snib__node_ready(node))
         return node_write(e, node, &request, now);
-    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME)
+    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
         return -1; /* it is asked again when the link is ready */
     if (node_later(node, &request) < 0)
         return -1;
@@ -14487,14 +14669,55 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
 
 /* ---- coming and going ---- */
 
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
+{
+    return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
+}
+
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__request *todo = node->todo;
+    uint32_t n = node->todo_n;
+    node->todo = NULL;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__request *request = &todo[i];
+        if (!request->subject)
+            continue;
+        if (snib__node_send(e, request->kind, request->subject, request->number, now) == 0)
+            continue;
+        if (request->kind == SNIB__REQ_ASK)
+            snib__op_done(e, request->subject, SNIB_ENOMEM);
+        else
+            snib__gate_unanswered(e, request, now);
+    }
+    free(todo);
+}
+
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+                          const struct snib__address *address, snib__time now)
+{
+    node->failed_over_at = node->addressed ? now : 0;
+    node_set_address(node, address);
+    for (int kind = 0; kind < 2; kind++) {
+        struct snib__link *link = &node->links[kind];
+        if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        link->backoff = 0;
+        link->next_try = now;
+        link->connect = link->wanted;
+    }
+}
+
 void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = &node->links[SNIB__COMMAND];
-    (void)e;
     bool idle = link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect;
-    snib__link_want(link, now);
+    snib__link_want(e, link, now);
     if (idle && node->down_since == SNIB__NEVER)
         node->down_since = now;
+    if (!node->addressed)
+        snib__route_wanted(e, node, now);
 }
 
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
@@ -14547,7 +14770,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         if (!request.subject)
             continue;
         node_note_link(&request, NULL);
-        if (request.kind == SNIB__REQ_TIME) {
+        if (request.kind == SNIB__REQ_TIME || request.kind == SNIB__REQ_ROUTE) {
             continue;
         } else if (request.kind == SNIB__REQ_RENEW) {
             snib__watchdog_unanswered(e, request.subject, now);
@@ -14607,7 +14830,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && request->kind != SNIB__REQ_TIME &&
-             node_later(link->node, request) < 0)
+             request->kind != SNIB__REQ_ROUTE && node_later(link->node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
     snib__link_close(e, link, error, now);
 }
@@ -14620,6 +14843,8 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     struct snib__conn *conn = &link->conn;
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
+    if (error && snib__route_redirected(e, link, request, text, reply->count, now))
+        return;
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;
@@ -14655,6 +14880,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_ROUTE:
+        e->route->answer(e, node, request->number, reply, n, error, now);
         break;
     case SNIB__REQ_TIME:
         snib__clock_answer(e, node, request->sent_at, reply, n, now);
@@ -15771,6 +15999,103 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
         release_no_memory(e, hold, kind, request->sent_at, now);
 }
 
+/* ---- engine/route.c ---------------------------------------------------------------------------*/
+
+/* route.c - the engine's side of route.h: what a route has no function for is not its business. */
+
+int snib__route_begin(struct snib__engine *e)
+{
+    static const struct snib__route *const routes[] = {
+        [SNIB__SINGLE] = &snib__single,
+    };
+    e->route = routes[e->config.topology];
+    return e->route->begin(e);
+}
+
+void snib__route_end(struct snib__engine *e)
+{
+    if (e->route && e->route->end)
+        e->route->end(e);
+}
+
+void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    if (e->route->wanted)
+        e->route->wanted(e, node, now);
+}
+
+void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    if (e->route->ready)
+        e->route->ready(e, link, now);
+}
+
+void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
+{
+    if (e->route->down)
+        e->route->down(e, link, code, now);
+}
+
+void snib__route_heard(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    if (e->route->heard)
+        e->route->heard(e, link, reply, n, now);
+}
+
+void snib__route_tick(struct snib__engine *e, snib__time now)
+{
+    if (e->route->tick)
+        e->route->tick(e, now);
+}
+
+snib__time snib__route_deadline(const struct snib__engine *e)
+{
+    return e->route->deadline ? e->route->deadline(e) : SNIB__NEVER;
+}
+
+bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
+                            struct snib__request *request, const char *text, uint32_t n,
+                            snib__time now)
+{
+    return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
+}
+
+/* ---- gates that move ---- */
+
+static void route_move_holds(struct snib__engine *e, struct snib__gate *gate,
+                             struct snib__node *node, snib__time now)
+{
+    bool ask = !snib__node_ready(gate->node); /* what it had is not known to be there */
+    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
+        if (hold->flags & SNIB__LISTED) {
+            snib__watchdog_remove(e, hold);
+            hold->flags |= SNIB__LISTED; /* until it is in the other list, below */
+        }
+    gate->node = node;
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        if (hold->flags & SNIB__LISTED)
+            snib__watchdog_add(e, hold);
+        if (ask && hold->phase == SNIB__HELD && hold->gate->kind->renew &&
+            hold->deadline != SNIB__NEVER && snib__node_ready(node))
+            snib__watchdog_single(e, hold, 0, now);
+    }
+}
+
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now)
+{
+    if (gate->node == node)
+        return;
+    route_move_holds(e, gate, node, now);
+    if (gate->wait)
+        snib__chan_move(e, gate->wait, node, now);
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (op->gate == gate)
+            snib__op_arm(e, op);
+}
+
 /* ---- engine/share.c ---------------------------------------------------------------------------*/
 
 /* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
@@ -15912,6 +16237,24 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
+
+/* ---- engine/single.c --------------------------------------------------------------------------*/
+
+/* single.c - the route of a deployment that is one server. */
+
+static int single_begin(struct snib__engine *e)
+{
+    e->home = snib__node_new(e, SNIB__SERVER, e->config.seeds_n ? &e->config.seeds[0] : NULL);
+    return e->home ? 0 : -1;
+}
+
+static struct snib__node *single_serves(struct snib__engine *e, const char *name, size_t n)
+{
+    (void)name, (void)n;
+    return e->home;
+}
+
+const struct snib__route snib__single = {.begin = single_begin, .serves = single_serves};
 
 /* ---- engine/sole.c ----------------------------------------------------------------------------*/
 
