@@ -18,11 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void server_find(struct server *server)
+void server_binary(char out[256])
 {
     const char *given = getenv("SNIB_TEST_SERVER");
     if (given && *given) {
-        snprintf(server->binary, sizeof server->binary, "%s", given);
+        snprintf(out, 256, "%s", given);
         return;
     }
     static const char *const names[] = {"redis-server", "valkey-server"};
@@ -31,8 +31,8 @@ static void server_find(struct server *server)
         snprintf(path, sizeof path, "%s", getenv("PATH") ? getenv("PATH") : "/usr/bin");
         char *rest = path;
         for (char *dir; (dir = strsep(&rest, ":"));) {
-            snprintf(server->binary, sizeof server->binary, "%s/%s", dir, names[i]);
-            if (access(server->binary, X_OK) == 0)
+            snprintf(out, 256, "%s/%s", dir, names[i]);
+            if (access(out, X_OK) == 0)
                 return;
         }
     }
@@ -81,7 +81,7 @@ static void server_launch(struct server *server)
 void server_start(struct server *server, ...)
 {
     memset(server, 0, sizeof *server);
-    server_find(server);
+    server_binary(server->binary);
     snprintf(server->dir, sizeof server->dir, "/tmp/snib-test-XXXXXX");
     if (!mkdtemp(server->dir))
         fail_msg("mkdtemp: %s", strerror(errno));

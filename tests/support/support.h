@@ -59,6 +59,8 @@ struct server {
     redisContext *admin;
 };
 
+/* The program: $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH. */
+void server_binary(char out[256]);
 /* Start a server of its own on a unix socket in a new folder.  Arguments end with NULL. */
 void server_start(struct server *server, ...);
 void server_stop(struct server *server);
