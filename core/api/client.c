@@ -144,10 +144,14 @@ static int client_build(struct snib__client *client, const snib_client_options *
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    snib__address_text(client->driver.way.url.addresses, client->where);
+    snib__address_text(client->url.addresses, client->where);
     struct snib__config config = {
-        .login = {client->driver.way.url.username, client->driver.way.url.password,
-                  client->driver.way.url.database},
+        .login = {client->url.username, client->url.password, client->url.database},
+        .topology = client->url.topology,
+        .seeds = client->url.addresses,
+        .seeds_n = client->url.addresses_n,
+        .service = client->url.service,
+        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -164,7 +168,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
-    client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
     client->driver.lost = client_lost;
@@ -177,8 +181,10 @@ static int client_build(struct snib__client *client, const snib_client_options *
 
 static void client_free(struct snib__client *client)
 {
+    if (client->driver.engine)
+        snib__driver_free_ways(&client->driver);
     snib__engine_free(client->driver.engine);
-    snib__way_free(&client->driver.way);
+    snib__url_free(&client->url);
     free(client);
 }
 
@@ -194,7 +200,7 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     }
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
-    client->driver.way.url = *where;
+    client->url = *where;
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
@@ -318,7 +324,7 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
                                         int32_t *out_code)
 {
     struct snib__url where;
-    *out_code = snib__url_copy(&from->driver.way.url, &where);
+    *out_code = snib__url_copy(&from->url, &where);
     if (*out_code) {
         snib__fail(err, *out_code, 0, NULL);
         return NULL;

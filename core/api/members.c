@@ -73,8 +73,8 @@ static void members_server(struct member *member, const struct snib__url *url)
 /* One address in common is enough: URLs need not name all servers of a deployment. */
 static bool members_same_node(const struct member *one, const struct member *other)
 {
-    const struct snib__url *a = &one->lock->client->driver.way.url;
-    const struct snib__url *b = &other->lock->client->driver.way.url;
+    const struct snib__url *a = &one->lock->client->url;
+    const struct snib__url *b = &other->lock->client->url;
     if (a->topology != b->topology || (a->service && strcmp(a->service, b->service) != 0))
         return false;
     for (uint32_t i = 0; i < a->addresses_n; i++)
@@ -86,7 +86,7 @@ static bool members_same_node(const struct member *one, const struct member *oth
 
 static int members_database(const struct member *member)
 {
-    return member->lock->client->driver.way.url.database;
+    return member->lock->client->url.database;
 }
 
 static void members_leave(struct member *members, uint32_t n)
@@ -115,7 +115,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        members_server(&members[i], &lock->client->driver.way.url);
+        members_server(&members[i], &lock->client->url);
     }
     return members;
 }

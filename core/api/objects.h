@@ -11,10 +11,12 @@
 
 #include "api/error.h"
 #include "api/handle.h"
+#include "api/url.h"
 #include "driver/driver.h"
 
 struct snib__client {
     struct snib__driver driver;
+    struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */

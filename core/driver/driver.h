@@ -26,7 +26,6 @@
 #ifndef SNIB__DRIVER_H
 #define SNIB__DRIVER_H
 
-#include "api/url.h"
 #include "driver/park.h"
 #include "driver/sock.h"
 #include "engine/engine.h"
@@ -83,7 +82,7 @@ struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded b
 struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
-    struct snib__way way;
+    snib__time connect_timeout;
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
@@ -136,6 +135,9 @@ void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
 
 /* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
 void snib__driver_forked(struct snib__driver *driver);
+
+/* The ways to the servers are not needed any more: before the engine is freed. */
+void snib__driver_free_ways(struct snib__driver *driver);
 
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);

@@ -81,9 +81,9 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
 
 void snib__way_free(struct snib__way *way)
 {
-    sock_resolve_put(way->resolving);
-    way->resolving = NULL;
-    snib__url_free(&way->url);
+    if (way)
+        sock_resolve_put(way->resolving);
+    free(way);
 }
 
 /* ---- connecting ---- */
@@ -262,7 +262,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     }
     sock_resolve_put(resolve);
     way->resolving = NULL;
-    resolve = sock->resolve = sock_resolve_new(way->url.addresses);
+    resolve = sock->resolve = sock_resolve_new(&way->address);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
@@ -303,7 +303,7 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->fd = -1;
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    const char *path = way->url.addresses->path;
+    const char *path = way->address.path;
     *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;

@@ -14,9 +14,11 @@
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
 
-#include "api/url.h"
 #include "driver/sys.h"
+#include "net/address.h"
 #include "net/buf.h"
+#include "net/conn.h"
+#include "snib.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,9 +28,9 @@
 
 struct snib__resolve;
 
-/* The way to the server, for all sockets of a client. */
+/* The way to one server, for all sockets to it. */
 struct snib__way {
-    struct snib__url url;
+    struct snib__address address;
     snib__time timeout; /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
@@ -71,7 +73,7 @@ struct snib__sock {
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-void snib__way_free(struct snib__way *way);
+void snib__way_free(struct snib__way *way); /* NULL is fine */
 
 /* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
 struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,

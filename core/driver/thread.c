@@ -42,15 +42,47 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
+/* The way to the link's server, which begins anew when another server has taken the node's part.  NULL when
+ * out of memory. */
+static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
+{
+    void **at = snib__link_way(link);
+    struct snib__way *way = *at;
+    if (way && !snib__address_equal(&way->address, snib__link_address(link))) {
+        for (struct snib__link *other = snib__engine_links(d->engine); other;
+             other = snib__link_next(other))
+            if (snib__link_way(other) == at)
+                snib__driver_drop_sock(other); /* a socket on its way there looks at it */
+        snib__way_free(way);
+        way = NULL;
+    }
+    if (!way && (way = calloc(1, sizeof *way))) {
+        way->address = *snib__link_address(link);
+        way->timeout = d->connect_timeout;
+    }
+    *at = way;
+    return way;
+}
+
+void snib__driver_free_ways(struct snib__driver *d)
+{
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        snib__way_free(*snib__link_way(link));
+        *snib__link_way(link) = NULL; /* of the node's other link, too */
+    }
+}
+
 static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
         snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
-        int32_t code = 0;
+        int32_t code = SNIB_ENOMEM;
         int os_error = 0;
-        struct snib__sock *sock = snib__sock_new(&d->way, snib__now(), &code, &os_error);
+        struct snib__way *way = thread_way(d, link);
+        struct snib__sock *sock = way ? snib__sock_new(way, snib__now(), &code, &os_error) : NULL;
         snib__link_set_carrier(link, sock);
         if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
