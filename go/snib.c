@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "19bcced19d9a5cda"
+#define SNIB_BUILD_ID "8d00510b13065483"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -913,37 +913,6 @@ int snib__fork_init(void);
 
 #endif
 
-/* ---- driver/driver.h --------------------------------------------------------------------------*/
-
-/* driver.h - threads, sockets and the clock under one engine.
- *
- * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
- * command link has its reader's role:
- *
- *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
- *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
- *
- * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
- * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
- * and reads a command link only while asynchronous work is in flight and no caller reads.
- *
- * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
- * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
- * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
- * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
- * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
- * caller, whatever its signal handlers do.
- *
- * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
- * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
- * come back, that is while answers are outstanding.
- *
- * Measured on a prototype: one thread as fast as a private socket, 64 threads twice as fast as 64.
- */
-#ifndef SNIB__DRIVER_H
-#define SNIB__DRIVER_H
-
-
 /* ---- api/url.h --------------------------------------------------------------------------------*/
 
 /* url.h - the URLs of snib_client_open(): where the servers are, and as whom to come. */
@@ -1031,6 +1000,37 @@ void snib__url_free(struct snib__url *url);
 void snib__url_wipe(char *text);
 
 #endif
+
+/* ---- driver/driver.h --------------------------------------------------------------------------*/
+
+/* driver.h - threads, sockets and the clock under one engine.
+ *
+ * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
+ * command link has its reader's role:
+ *
+ *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
+ *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
+ *
+ * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
+ * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
+ * and reads a command link only while asynchronous work is in flight and no caller reads.
+ *
+ * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
+ * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
+ * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
+ * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
+ * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
+ * caller, whatever its signal handlers do.
+ *
+ * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
+ * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
+ * come back, that is while answers are outstanding.
+ *
+ * Measured on a prototype: one thread as fast as a private socket, 64 threads twice as fast as 64.
+ */
+#ifndef SNIB__DRIVER_H
+#define SNIB__DRIVER_H
+
 
 /* ---- driver/park.h ----------------------------------------------------------------------------*/
 
@@ -1365,9 +1365,9 @@ void snib__sys_resolve_free(struct addrinfo *addresses);
 
 struct snib__resolve;
 
-/* The way to the server, for all sockets of a client. */
+/* The way to one server, for all sockets to it. */
 struct snib__way {
-    struct snib__url url;
+    struct snib__address address;
     snib__time timeout; /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
@@ -1410,7 +1410,7 @@ struct snib__sock {
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
-void snib__way_free(struct snib__way *way);
+void snib__way_free(struct snib__way *way); /* NULL is fine */
 
 /* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
 struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
@@ -1815,7 +1815,7 @@ struct snib__waiter { /* a thread in snib__driver_run(), on its stack; guarded b
 struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
-    struct snib__way way;
+    snib__time connect_timeout;
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
@@ -1869,6 +1869,9 @@ void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
 /* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
 void snib__driver_forked(struct snib__driver *driver);
 
+/* The ways to the servers are not needed any more: before the engine is freed. */
+void snib__driver_free_ways(struct snib__driver *driver);
+
 /* Outside: end the thread and close the sockets. */
 void snib__driver_stop(struct snib__driver *driver);
 
@@ -1896,6 +1899,7 @@ void snib__driver_do_wakes(struct snib__driver *driver,
 
 struct snib__client {
     struct snib__driver driver;
+    struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
     _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
@@ -2259,10 +2263,14 @@ static int client_build(struct snib__client *client, const snib_client_options *
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    snib__address_text(client->driver.way.url.addresses, client->where);
+    snib__address_text(client->url.addresses, client->where);
     struct snib__config config = {
-        .login = {client->driver.way.url.username, client->driver.way.url.password,
-                  client->driver.way.url.database},
+        .login = {client->url.username, client->url.password, client->url.database},
+        .topology = client->url.topology,
+        .seeds = client->url.addresses,
+        .seeds_n = client->url.addresses_n,
+        .service = client->url.service,
+        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -2279,7 +2287,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->patience = config.patience;
     client->lease_ms = o->lease_ms;
     client->max_hold_ms = o->max_hold_ms < 0 ? 0 : o->max_hold_ms;
-    client->driver.way.timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
+    client->driver.connect_timeout = (snib__time)o->connect_timeout_ms * SNIB__MS;
     client->driver.nap = client_nap(config.lease);
     client->driver.done = client_done;
     client->driver.lost = client_lost;
@@ -2292,8 +2300,10 @@ static int client_build(struct snib__client *client, const snib_client_options *
 
 static void client_free(struct snib__client *client)
 {
+    if (client->driver.engine)
+        snib__driver_free_ways(&client->driver);
     snib__engine_free(client->driver.engine);
-    snib__way_free(&client->driver.way);
+    snib__url_free(&client->url);
     free(client);
 }
 
@@ -2309,7 +2319,7 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     }
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
-    client->driver.way.url = *where;
+    client->url = *where;
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
@@ -2433,7 +2443,7 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
                                         int32_t *out_code)
 {
     struct snib__url where;
-    *out_code = snib__url_copy(&from->driver.way.url, &where);
+    *out_code = snib__url_copy(&from->url, &where);
     if (*out_code) {
         snib__fail(err, *out_code, 0, NULL);
         return NULL;
@@ -4906,8 +4916,8 @@ static void members_server(struct member *member, const struct snib__url *url)
 /* One address in common is enough: URLs need not name all servers of a deployment. */
 static bool members_same_node(const struct member *one, const struct member *other)
 {
-    const struct snib__url *a = &one->lock->client->driver.way.url;
-    const struct snib__url *b = &other->lock->client->driver.way.url;
+    const struct snib__url *a = &one->lock->client->url;
+    const struct snib__url *b = &other->lock->client->url;
     if (a->topology != b->topology || (a->service && strcmp(a->service, b->service) != 0))
         return false;
     for (uint32_t i = 0; i < a->addresses_n; i++)
@@ -4919,7 +4929,7 @@ static bool members_same_node(const struct member *one, const struct member *oth
 
 static int members_database(const struct member *member)
 {
-    return member->lock->client->driver.way.url.database;
+    return member->lock->client->url.database;
 }
 
 static void members_leave(struct member *members, uint32_t n)
@@ -4948,7 +4958,7 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
-        members_server(&members[i], &lock->client->driver.way.url);
+        members_server(&members[i], &lock->client->url);
     }
     return members;
 }
@@ -7829,9 +7839,9 @@ static bool sock_to_come(const struct snib__resolve *resolve, snib__time now)
 
 void snib__way_free(struct snib__way *way)
 {
-    sock_resolve_put(way->resolving);
-    way->resolving = NULL;
-    snib__url_free(&way->url);
+    if (way)
+        sock_resolve_put(way->resolving);
+    free(way);
 }
 
 /* ---- connecting ---- */
@@ -8010,7 +8020,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
     }
     sock_resolve_put(resolve);
     way->resolving = NULL;
-    resolve = sock->resolve = sock_resolve_new(way->url.addresses);
+    resolve = sock->resolve = sock_resolve_new(&way->address);
     if (!resolve) {
         *out_code = SNIB_ENOMEM;
         return ENOMEM;
@@ -8051,7 +8061,7 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->fd = -1;
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
-    const char *path = way->url.addresses->path;
+    const char *path = way->address.path;
     *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
@@ -8297,15 +8307,47 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
+/* The way to the link's server, which begins anew when another server has taken the node's part.  NULL when
+ * out of memory. */
+static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
+{
+    void **at = snib__link_way(link);
+    struct snib__way *way = *at;
+    if (way && !snib__address_equal(&way->address, snib__link_address(link))) {
+        for (struct snib__link *other = snib__engine_links(d->engine); other;
+             other = snib__link_next(other))
+            if (snib__link_way(other) == at)
+                snib__driver_drop_sock(other); /* a socket on its way there looks at it */
+        snib__way_free(way);
+        way = NULL;
+    }
+    if (!way && (way = calloc(1, sizeof *way))) {
+        way->address = *snib__link_address(link);
+        way->timeout = d->connect_timeout;
+    }
+    *at = way;
+    return way;
+}
+
+void snib__driver_free_ways(struct snib__driver *d)
+{
+    for (struct snib__link *link = snib__engine_links(d->engine); link;
+         link = snib__link_next(link)) {
+        snib__way_free(*snib__link_way(link));
+        *snib__link_way(link) = NULL; /* of the node's other link, too */
+    }
+}
+
 static void thread_wishes(struct snib__driver *d, struct snib__link *link)
 {
     for (int wish; (wish = snib__engine_take_wish(d->engine, link)) != SNIB__WISH_NOTHING;) {
         snib__driver_drop_sock(link);
         if (wish == SNIB__WISH_CLOSE)
             continue;
-        int32_t code = 0;
+        int32_t code = SNIB_ENOMEM;
         int os_error = 0;
-        struct snib__sock *sock = snib__sock_new(&d->way, snib__now(), &code, &os_error);
+        struct snib__way *way = thread_way(d, link);
+        struct snib__sock *sock = way ? snib__sock_new(way, snib__now(), &code, &os_error) : NULL;
         snib__link_set_carrier(link, sock);
         if (!sock) {
             snib__driver_link_down(d, link, code, os_error);
