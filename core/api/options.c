@@ -12,6 +12,7 @@ enum option_kind {
     OPTION_COUNT,
     OPTION_CHOICE,
     OPTION_TEXT,
+    OPTION_PATH,
     OPTION_SECRET,
 };
 
@@ -32,6 +33,7 @@ struct option {
 #define OPTION_TEXT_AT_COUNT(field) 0
 #define OPTION_TEXT_AT_CHOICE(field) 0
 #define OPTION_TEXT_AT_TEXT(field) offsetof(struct snib__url, field)
+#define OPTION_TEXT_AT_PATH(field) offsetof(struct snib__url, field)
 #define OPTION_TEXT_AT_SECRET(field) offsetof(struct snib__url, field)
 
 static const struct option options_table[] = {
@@ -51,9 +53,22 @@ static const struct option options_table[] = {
 #define OPTION_WORDS_MAX 8
 #define OPTIONS_N (sizeof options_table / sizeof options_table[0])
 
+/* The table's kinds are the header's types. */
+#define OPTION_TYPE_DURATION int64_t
+#define OPTION_TYPE_COUNT int32_t
+#define OPTION_TYPE_CHOICE int32_t
+#define OPTION_TYPE_TEXT const char *
+#define OPTION_TYPE_PATH const char *
+#define OPTION_TYPE_SECRET const char *
+#define X(name, field, kind, state, min, max, standard, words, text)                               \
+    _Static_assert(                                                                                \
+        _Generic(((snib_client_options *)0)->field, OPTION_TYPE_##kind : 1, default : 0), #name);
+#include "api/options.def"
+#undef X
+
 static bool option_is_text(const struct option *option)
 {
-    return option->kind == OPTION_TEXT || option->kind == OPTION_SECRET;
+    return option->kind >= OPTION_TEXT;
 }
 
 static int64_t option_get(const struct option *option, const snib_client_options *from)
@@ -325,6 +340,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
                               options_table[i].name);
+    url->tls_insecure = o->tls_insecure > 0;
     for (size_t i = 0; i < OPTIONS_N; i++)
         if (option_is_text(&options_table[i]))
             *option_given_text(&options_table[i], o) = NULL;

@@ -18,10 +18,11 @@ struct snib__url {
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
     char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
     int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
-    /* the options that are texts, see options.def */
+    /* the options that say how to come in, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
+    bool tls_insecure;
 };
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
