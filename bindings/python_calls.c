@@ -213,6 +213,45 @@ int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text)
     return 0;
 }
 
+/* ---- Options --------------------------------------------------------------------------------- */
+
+static int option_number(PyObject *value, int64_t *out)
+{
+    *out = PyLong_AsLongLong(value);
+    return *out == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+int snib__py_client_options(PyObject *values, snib_client_options *out)
+{
+    Py_ssize_t at = 0;
+    int64_t number;
+
+    snib_client_options_init(out, sizeof *out);
+    if (!PyTuple_Check(values)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of options");
+        return -1;
+    }
+    /* Beyond the end PyTuple_GetItem() has set the exception. */
+#define NUMBER(field, type)                                                                        \
+    (!(value = PyTuple_GetItem(values, at++)) || option_number(value, &number) ||                  \
+     (out->field = (type)number, 0))
+#define TEXT_OF(field)                                                                             \
+    (!(value = PyTuple_GetItem(values, at++)) ||                                                   \
+     snib__py_text_nul(value, SNIB_EOPTION, &out->field))
+#define DURATION_OF(field) NUMBER(field, int64_t)
+#define COUNT_OF(field) NUMBER(field, int32_t)
+#define CHOICE_OF(field) NUMBER(field, int32_t)
+#define PATH_OF(field) TEXT_OF(field)
+#define SECRET_OF(field) TEXT_OF(field)
+#define X(name, field, kind, state, min, max, standard, words, text)                               \
+    if (kind##_OF(field))                                                                          \
+        return -1;
+    PyObject *value;
+#include "../core/api/options.def"
+#undef X
+    return 0;
+}
+
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
 static int64_t slice_ms(void)

@@ -36,6 +36,9 @@ int snib__py_text(PyObject *object, int32_t code, const char **out_text, size_t 
 /* The same for what C takes up to a NUL; None gives NULL. */
 int snib__py_text_nul(PyObject *object, int32_t code, const char **out_text);
 
+/* A client's options: a tuple of numbers and of texts or None, in the order of core/api/options.def. */
+int snib__py_client_options(PyObject *values, snib_client_options *out);
+
 /* A str of what the core says; never a UnicodeDecodeError. */
 PyObject *snib__py_str(const char *text);
 

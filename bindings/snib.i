@@ -107,16 +107,13 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 %typemap(in) const char *url {
     if (snib__py_text_nul($input, SNIB_EURL, &$1))
         SWIG_fail;
-    if (!$1) {
-        PyErr_SetString(PyExc_TypeError, "expected a str");
-        SWIG_fail;
-    }
 }
-%typemap(in) const char *username, const char *password {
-    if (snib__py_text_nul($input, SNIB_EOPTION, &$1))
+%typemap(freearg) const char *url "";
+%typemap(in) const snib_client_options *options (snib_client_options given) {
+    if (snib__py_client_options($input, &given))
         SWIG_fail;
+    $1 = &given;
 }
-%typemap(freearg) const char *url, const char *username, const char *password "";
 
 /* Text that the core writes into a buffer of the caller. */
 %typemap(in, numinputs=0) char out[ANY] (char buffer[$1_dim0]) { $1 = buffer; }
@@ -144,36 +141,12 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 
 /* ---- What is wrapped ------------------------------------------------------------------------ */
 
-/* Options cross as arguments; 0 and NULL take the core's defaults. */
-%rename("client_open") snib__py_client_open;
+/* A lock's options cross as arguments, a client's as a tuple; 0 and None take the core's defaults. */
+%wrap(client_open)
 %rename("lock_new") snib__py_lock_new_named;
 %rename("multi_new") snib__py_multi_new;
 %rename("quorum_new") snib__py_quorum_new;
 %inline %{
-static int snib__py_client_open(const char *url, int64_t lease_ms, int64_t connect_timeout_ms,
-                                int64_t reply_timeout_ms, int64_t patience_ms,
-                                int64_t try_timeout_ms, int64_t recheck_ms,
-                                int64_t max_hold_ms, int32_t handover_max, int32_t waiters_max,
-                                const char *username, const char *password,
-                                snib_client **out_client, snib_error *err)
-{
-    snib_client_options options;
-
-    snib_client_options_init(&options, sizeof options);
-    options.lease_ms = lease_ms;
-    options.connect_timeout_ms = connect_timeout_ms;
-    options.reply_timeout_ms = reply_timeout_ms;
-    options.patience_ms = patience_ms;
-    options.try_timeout_ms = try_timeout_ms;
-    options.recheck_ms = recheck_ms;
-    options.max_hold_ms = max_hold_ms;
-    options.handover_max = handover_max;
-    options.waiters_max = waiters_max;
-    options.username = username;
-    options.password = password;
-    return snib_client_open(url, &options, out_client, err);
-}
-
 static int snib__py_lock_new_named(snib_client *client, int32_t kind, const char *name,
                                    size_t name_len, int64_t lease_ms, int64_t max_hold_ms,
                                    uint32_t flags, snib_lock **out_lock, snib_error *err)

@@ -87,27 +87,25 @@ func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData
 func openClient(url string, o *clientOptions) (uint64, error) {
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
-	setMillis(&raw.lease_ms, o.lease)
-	setMillis(&raw.connect_timeout_ms, o.connectTimeout)
-	setMillis(&raw.reply_timeout_ms, o.replyTimeout)
-	setMillis(&raw.patience_ms, o.patience)
-	setMillis(&raw.try_timeout_ms, o.tryTimeout)
-	setMillis(&raw.recheck_ms, o.recheck)
-	setMillis(&raw.max_hold_ms, o.maxHold)
-	raw.handover_max = C.int32_t(o.handoverMax)
-	raw.waiters_max = C.int32_t(o.waitersMax)
-	if strings.Contains(url+o.username+o.password, "\x00") {
-		return 0, makeError(ErrInvalidArgument, "a URL, user name or password has a zero byte", 0)
+	var texts []*C.char
+	hasZero := false
+	text := func(s string) *C.char {
+		if s == "" {
+			return nil
+		}
+		hasZero = hasZero || strings.Contains(s, "\x00")
+		texts = append(texts, C.CString(s))
+		return texts[len(texts)-1]
 	}
-	cURL := C.CString(url)
-	defer wipe(cURL)
-	if o.username != "" {
-		raw.username = C.CString(o.username)
-		defer wipe(raw.username)
-	}
-	if o.password != "" {
-		raw.password = C.CString(o.password)
-		defer wipe(raw.password)
+	defer func() {
+		for _, text := range texts {
+			wipe(text)
+		}
+	}()
+	o.fill(&raw, text)
+	cURL := text(url)
+	if hasZero {
+		return 0, makeError(ErrInvalidArgument, "a URL or an option's text has a zero byte", 0)
 	}
 	var client C.uint64_t
 	var err C.snib_error
@@ -128,6 +126,14 @@ func setMillis(field *C.int64_t, d time.Duration) {
 func wipe(text *C.char) {
 	clear(unsafe.Slice((*byte)(unsafe.Pointer(text)), C.strlen(text)))
 	C.free(unsafe.Pointer(text))
+}
+
+// clientPatience asks for what the options, the URL and the defaults have come to.
+func clientPatience(client uint64) time.Duration {
+	raw := C.snib_client_options{}
+	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
+	C.bridge_client_get_options(C.uint64_t(client), &raw, nil)
+	return time.Duration(raw.patience_ms) * time.Millisecond
 }
 
 func clientID(client uint64) string {

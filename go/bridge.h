@@ -46,6 +46,11 @@ static inline void bridge_client_free(uint64_t client)
     snib_client_free(BRIDGE_AS(snib_client, client));
 }
 
+static inline int32_t bridge_client_get_options(uint64_t client, snib_client_options *out, snib_error *err)
+{
+    return snib_client_get_options(BRIDGE_AS(snib_client, client), out, err);
+}
+
 static inline int32_t bridge_client_id(uint64_t client, char out[37], snib_error *err)
 {
     return snib_client_id(BRIDGE_AS(snib_client, client), out, err);

@@ -31,7 +31,9 @@ type Client struct {
 }
 
 // Open makes a client and asks the server for a sign of life, so that a wrong address or password shows
-// here. The URL is redis://[user[:password]@]host[:port][/database] or unix://[user[:password]@]/path[?db=n].
+// here. The URL is redis://[user[:password]@]host[:port][/database] or unix://[user[:password]@]/path, with
+// ?name=value&name=value behind it for options, and db=n for the database; "" takes SNIB_URL from the
+// environment, with SNIB_PASSWORD if there is one, else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	var o clientOptions
 	for _, option := range options {
@@ -41,10 +43,7 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.patience == 0 {
-		o.patience = 5 * time.Second // the core's default
-	}
-	c := &Client{handle: handle, patience: o.patience, calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
+	c := &Client{handle: handle, patience: clientPatience(handle), calls: map[uint64]*call{}, watches: map[uint64][]*watch{}}
 	c.idle = sync.NewCond(&c.mu)
 	if c.events, err = newPump(handle); err != nil {
 		freeClient(handle)

@@ -8,54 +8,17 @@ import (
 )
 
 type clientOptions struct {
-	lease, connectTimeout, replyTimeout, patience, tryTimeout, recheck, maxHold time.Duration
-	handoverMax, waitersMax                                                     int32
-	username, password                                                          string
-	logger                                                                      *slog.Logger
-	logs                                                                        bool // logger was given
+	optionValues
+	logger *slog.Logger
+	logs   bool // logger was given
 }
 
-// An Option changes how [Open] makes a client.
+// An Option changes how [Open] makes a client. Most can also stand in the URL's query, ?lease=10s&recheck=500ms,
+// by the names that their comments have; one that is given here goes before the URL's.
 type Option func(*clientOptions)
 
-// WatchdogLease sets the lease of renewed holds, 100 ms to 24 h; it is 30 s otherwise.
-func WatchdogLease(d time.Duration) Option {
-	return func(o *clientOptions) { o.lease = atLeastTick(d) }
-}
-
-// ConnectTimeout limits one attempt to connect; it is 3 s otherwise.
-func ConnectTimeout(d time.Duration) Option {
-	return func(o *clientOptions) { o.connectTimeout = atLeastTick(d) }
-}
-
-// ReplyTimeout ends a connection whose reply takes longer; it is 3 s otherwise.
-func ReplyTimeout(d time.Duration) Option {
-	return func(o *clientOptions) { o.replyTimeout = atLeastTick(d) }
-}
-
-// Patience is how long an operation endures an unreachable server; it is 5 s otherwise.
-func Patience(d time.Duration) Option { return func(o *clientOptions) { o.patience = atLeastTick(d) } }
-
-// TryTimeout is how long a call that does not wait does: one round trip's patience; it is 1 s otherwise.
-func TryTimeout(d time.Duration) Option {
-	return func(o *clientOptions) { o.tryTimeout = atLeastTick(d) }
-}
-
-// Recheck is how long a waiter sleeps at most before it asks again; it is 3 s otherwise.
-func Recheck(d time.Duration) Option { return func(o *clientOptions) { o.recheck = atLeastTick(d) } }
-
-// DefaultMaxHold is the [MaxHold] of locks that name none.
-func DefaultMaxHold(d time.Duration) Option {
-	return func(o *clientOptions) { o.maxHold = atLeastTick(d) }
-}
-
-// Handovers is how often in a row a lock may pass between waiters of this process; 16 otherwise, -1 never.
-func Handovers(n int32) Option { return func(o *clientOptions) { o.handoverMax = n } }
-
-// Waiters limits the operations of the client at once; it is 200000 otherwise.
-func Waiters(n int32) Option { return func(o *clientOptions) { o.waitersMax = n } }
-
-// Credentials are taken instead of those in the URL. An empty user name means a password alone.
+// Credentials are the options username and password, taken instead of those in the URL. An empty user name
+// means a password alone.
 func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
 }
@@ -111,4 +74,31 @@ func atLeastTick(d time.Duration) time.Duration {
 		return -time.Millisecond
 	}
 	return d
+}
+
+// optionalTick is atLeastTick for what -1 switches off.
+func optionalTick(d time.Duration) time.Duration {
+	if d == -1 {
+		return -time.Millisecond
+	}
+	if d < time.Millisecond {
+		return -2 * time.Millisecond
+	}
+	return d
+}
+
+// given keeps 0, which the core takes for its default, from hiding a number that was given.
+func given(n, zero int32) int32 {
+	if n == 0 {
+		return zero
+	}
+	return n
+}
+
+// flag is what the core takes for yes and no.
+func flag(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return -1
 }

@@ -210,6 +210,14 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
 
+/* snib_client_get_options - the options in force: what was given, the URL's, and the defaults.
+ *
+ * out      its size was set by snib_client_options_init().  Texts are NULL.
+ * Returns  SNIB_OK, SNIB_EINVAL, SNIB_EHANDLE.
+ */
+SNIB_API int snib_client_get_options(snib_client *client, snib_client_options *out,
+                                     snib_error *err);
+
 /* snib_client_ping - connect if need be and ask the server for an answer.
  *
  * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).

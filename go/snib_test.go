@@ -363,7 +363,6 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("max hold: %v", err)
 	}
 	for url, want := range map[string]snib.Code{
-		"":                               snib.ErrInvalidURL,
 		"http://localhost":               snib.ErrInvalidURL,
 		"redis://localhost:99999":        snib.ErrInvalidURL,
 		"redis://:canary@h/x":            snib.ErrInvalidURL,

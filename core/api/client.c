@@ -388,6 +388,23 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
 }
 
+int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!out || out->size < 8 || out->size > sizeof *out) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    snib_client_options options = client->options;
+    options.size = out->size;
+    memcpy(out, &options, out->size);
+    snib__handle_put(handle);
+    return SNIB_OK;
+}
+
 int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_error *err)
 {
     int32_t code;

@@ -3,12 +3,33 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Cut ":password" out of scheme://user:password@... */
+/* Cut "password=..." and the sentinels' out of ?name=value&name=value. */
+static void cut_options(char *query)
+{
+    static const char *const secrets[] = {"password=", "sentinel_password="};
+    char *item = query;
+    while (item && *item) { /* at its ? or & */
+        char *end = item + 1 + strcspn(item + 1, "&");
+        bool is_secret = false;
+        for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)
+            is_secret = is_secret || strncmp(item + 1, secrets[i], strlen(secrets[i])) == 0;
+        if (!is_secret) {
+            item = end;
+            continue;
+        }
+        memmove(item, end, strlen(end) + 1);
+        if (item == query && *item == '&')
+            *item = '?';
+    }
+}
+
+/* Cut the password out of scheme://user:password@... and out of the options. */
 static void cut_password(char *url)
 {
     char *user = strstr(url, "://");
@@ -22,6 +43,7 @@ static void cut_password(char *url)
     char *colon = memchr(user, ':', (size_t)(at - user));
     if (*at == '@' && colon)
         memmove(colon, at, strlen(at) + 1);
+    cut_options(strchr(user, '?'));
 }
 
 /* COMMAND's variables in place of inherited ones, and no password.  Returns 0 or errno. */

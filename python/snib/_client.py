@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from . import _core, _kept, _log
-from ._codes import InvalidOption
-from ._times import lease_ms, option_ms
+from ._options import Options
 
 T = TypeVar("T")
 
@@ -72,65 +71,11 @@ class Stats:
     hold_time: tuple[int, ...]
 
 
-def _option_count(name: str, value: int | None) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if not 0 <= value < 2**31:
-        raise InvalidOption(f"{name} must be 0 or more and fit in 31 bits, not {value!r:.40}")
-    return value
+class BaseClient(Options):
+    __doc__ = Options.__doc__
 
-
-class BaseClient:
-    """One deployment of Redis or Valkey; thread-safe.
-
-    Times are seconds.  Nothing is sent and no thread is started before the first operation.
-
-    lease            of renewed holds
-    max_hold         renewal ends and the hold is lost after this time; a lock may have its own
-    connect_timeout  one attempt to connect
-    reply_timeout    a reply that takes longer ends the connection
-    patience         how long an operation endures an unreachable server
-    try_timeout      how long one that does not wait does: one round trip
-    recheck          a waiter asks again after this time at most
-    handover_max     hand-overs in a row inside this process; 0 none
-    waiters_max      operations at once
-    username, password  instead of the URL's
-    """
-
-    def __init__(
-        self,
-        url: str = "redis://127.0.0.1:6379",
-        *,
-        lease: float | None = None,
-        max_hold: float | None = None,
-        connect_timeout: float | None = None,
-        reply_timeout: float | None = None,
-        patience: float | None = None,
-        try_timeout: float | None = None,
-        recheck: float | None = None,
-        handover_max: int | None = None,
-        waiters_max: int | None = None,
-        username: str | None = None,
-        password: str | None = None,
-    ) -> None:
-        if waiters_max == 0:
-            raise InvalidOption("waiters_max must be more than 0")
-        self._handle = _core.client_open(
-            url,
-            lease_ms(lease),
-            option_ms("connect_timeout", connect_timeout),
-            option_ms("reply_timeout", reply_timeout),
-            option_ms("patience", patience),
-            option_ms("try_timeout", try_timeout),
-            option_ms("recheck", recheck),
-            option_ms("max_hold", max_hold),
-            -1 if handover_max == 0 else _option_count("handover_max", handover_max),
-            _option_count("waiters_max", waiters_max),
-            username,
-            password,
-        )
+    def _open(self, url: str | None, values: tuple[int | str | None, ...]) -> None:
+        self._handle = _core.client_open(url, values)
         self._number = _new_number()
         self._logs = False
         self._log_queue: _core.QueueHandle | None = None

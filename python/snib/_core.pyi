@@ -32,19 +32,7 @@ def version_string() -> str: ...
 def build_id() -> str: ...
 def features() -> int: ...
 def client_open(
-    url: str,
-    lease_ms: int,
-    connect_timeout_ms: int,
-    reply_timeout_ms: int,
-    patience_ms: int,
-    try_timeout_ms: int,
-    recheck_ms: int,
-    max_hold_ms: int,
-    handover_max: int,
-    waiters_max: int,
-    username: str | None,
-    password: str | None,
-    /,
+    url: str | None, options: tuple[int | str | None, ...], /
 ) -> ClientHandle: ...
 def client_id(client: ClientHandle, /) -> str: ...
 def client_close(client: ClientHandle, timeout_ms: int, /) -> None: ...

@@ -18,7 +18,7 @@ class TimeoutOverflow(InvalidArgument, OverflowError):
     """A wait that is longer than any clock goes; the threading module has OverflowError for it."""
 
 
-def _seconds(value: object, what: str, error: type[Exception]) -> float:
+def seconds(value: object, what: str, error: type[Exception]) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
     if not -_SECONDS_MAX < value < _SECONDS_MAX:
@@ -32,14 +32,14 @@ def wait_ms(timeout: float | None) -> int:
         return -1
     if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:
         raise TimeoutOverflow(f"timeout must be a finite number of seconds, not {timeout!r:.40}")
-    seconds = _seconds(timeout, "timeout", InvalidArgument)
-    if seconds == -1:
+    limit = seconds(timeout, "timeout", InvalidArgument)
+    if limit == -1:
         return -1
-    if seconds == TIMEOUT_MAX:  # as programs write "no limit" for threading's locks
+    if limit == TIMEOUT_MAX:  # as programs write "no limit" for threading's locks
         return -1
-    if seconds < 0:
+    if limit < 0:
         raise InvalidArgument(f"timeout must be 0 or more, or -1 for no limit, not {timeout!r}")
-    return math.ceil(seconds * 1000)
+    return math.ceil(limit * 1000)
 
 
 def acquire_ms(blocking: bool, timeout: float | None) -> int:
@@ -60,14 +60,14 @@ def lease_ms(lease: float | None) -> int:
     """None is the core's 0, its default; therefore no number may become 0."""
     if lease is None:
         return 0
-    return round(_seconds(lease, "lease", InvalidLease) * 1000) or -1
+    return round(seconds(lease, "lease", InvalidLease) * 1000) or -1
 
 
 def option_ms(name: str, value: float | None) -> int:
-    """As lease_ms(), for the other options."""
+    """As lease_ms(), for another time of a lock."""
     if value is None:
         return 0
-    milliseconds = round(_seconds(value, name, InvalidOption) * 1000)
+    milliseconds = round(seconds(value, name, InvalidOption) * 1000)
     if milliseconds <= 0:
         raise InvalidOption(f"{name} must be more than 0 seconds, not {value!r}")
     return milliseconds

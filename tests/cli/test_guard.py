@@ -218,6 +218,16 @@ class Guard(CommandCase):
         env = {"SNIB_URL": "redis://no:canary@host", "SNIB_PASSWORD": "canary"}
         done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
         self.assertEqual(done.stdout, "redis://no@host/none\n")
+        cut = {
+            "?password=canary": "",
+            "?password=canary&lease=5s": "?lease=5s",
+            "?lease=5s&password=canary": "?lease=5s",
+            "?lease=5s&sentinel_password=canary&password=canary&patience=1s": "?lease=5s&patience=1s",
+        }
+        for query, rest in cut.items():
+            env = {"SNIB_URL": "redis://host" + query}
+            done = self.snib("run", "a", "--url", url, "--", "sh", "-c", script, env=env)
+            self.assertEqual(done.stdout, f"redis://host{rest}/none\n")
 
     # ---- the log ---------------------------------------------------------------------------------
 

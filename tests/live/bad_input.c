@@ -162,6 +162,13 @@ static void client_options(void **state)
     options.flags = 4;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "flags");
     snib_client_options_init(&options, sizeof options);
+    options.reserved = 1;
+    refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
+            "reserved");
+    snib_client_options_init(&options, sizeof options);
+    options.lanes = 2;
+    refused(snib_client_open(server.url, &options, &other, &error), SNIB_ENOTSUP, &error, "lanes");
+    snib_client_options_init(&options, sizeof options);
     options.size = 5;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "size");
     assert_null(other);
@@ -208,6 +215,38 @@ static void urls(void **state)
         refused(snib_client_open(bad[i].url, NULL, &other, &error), bad[i].want, &error,
                 bad[i].url);
     assert_null(other);
+}
+
+/* What the options, the URL and the defaults have come to. */
+static void options_in_force(void **state)
+{
+    (void)state;
+    snib_client_options options;
+    snib_error error;
+    snib_client *other = NULL;
+    char url[300];
+    snprintf(url, sizeof url, "%s?lease=5s&recheck=100ms&handover_max=none", server.url);
+    snib_client_options_init(&options, sizeof options);
+    options.recheck_ms = 200;
+    options.password = NULL;
+    assert_int_equal(snib_client_open(url, &options, &other, &error), SNIB_OK);
+    assert_int_equal(snib_client_get_options(other, &options, &error), SNIB_OK);
+    assert_int_equal(options.size, sizeof options);
+    assert_int_equal(options.lease_ms, 5000);
+    assert_int_equal(options.recheck_ms, 200);
+    assert_int_equal(options.patience_ms, 5000);
+    assert_int_equal(options.handover_max, -1);
+    snib_client_options_init(&options, offsetof(snib_client_options, connect_timeout_ms));
+    options.connect_timeout_ms = 77; /* an older program has no such field */
+    assert_int_equal(snib_client_get_options(other, &options, &error), SNIB_OK);
+    assert_int_equal(options.lease_ms, 5000);
+    assert_int_equal(options.connect_timeout_ms, 77);
+    options.size = 7;
+    refused(snib_client_get_options(other, &options, &error), SNIB_EINVAL, &error, "size");
+    refused(snib_client_get_options(other, NULL, &error), SNIB_EINVAL, &error, "NULL");
+    snib_client_free(other);
+    options.size = sizeof options;
+    refused(snib_client_get_options(other, &options, &error), SNIB_EHANDLE, &error, "freed");
 }
 
 /* Without a URL the environment's is taken, and its password. */
@@ -399,12 +438,19 @@ static void nothing_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),           cmocka_unit_test(lock_options),
-        cmocka_unit_test(client_options),  cmocka_unit_test(urls),
-        cmocka_unit_test(no_url),          cmocka_unit_test(waits_and_outputs),
-        cmocka_unit_test(null_handles),    cmocka_unit_test(freed_handles),
-        cmocka_unit_test(foreign_handles), cmocka_unit_test(orphaned_handles),
-        cmocka_unit_test(second_consumer), cmocka_unit_test(nothing_changed),
+        cmocka_unit_test(names),
+        cmocka_unit_test(lock_options),
+        cmocka_unit_test(client_options),
+        cmocka_unit_test(urls),
+        cmocka_unit_test(options_in_force),
+        cmocka_unit_test(no_url),
+        cmocka_unit_test(waits_and_outputs),
+        cmocka_unit_test(null_handles),
+        cmocka_unit_test(freed_handles),
+        cmocka_unit_test(foreign_handles),
+        cmocka_unit_test(orphaned_handles),
+        cmocka_unit_test(second_consumer),
+        cmocka_unit_test(nothing_changed),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -136,7 +136,7 @@ def test_urls_of_the_future(url: str) -> None:
         snib.connect(url)
 
 
-@pytest.mark.parametrize("url", [None, 1, b"redis://host"])
+@pytest.mark.parametrize("url", [1, b"redis://host", ()])
 def test_urls_of_another_type(url) -> None:
     with pytest.raises(TypeError):
         snib.connect(url)
