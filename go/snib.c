@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "8d00510b13065483"
+#define SNIB_BUILD_ID "fec79c24033acb67"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -252,6 +252,14 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  */
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
+
+/* snib_client_get_options - the options in force: what was given, the URL's, and the defaults.
+ *
+ * out      its size was set by snib_client_options_init().  Texts are NULL.
+ * Returns  SNIB_OK, SNIB_EINVAL, SNIB_EHANDLE.
+ */
+SNIB_API int snib_client_get_options(snib_client *client, snib_client_options *out,
+                                     snib_error *err);
 
 /* snib_client_ping - connect if need be and ask the server for an answer.
  *
@@ -976,10 +984,11 @@ struct snib__url {
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
     char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
     int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
-    /* the options that are texts, see options.def */
+    /* the options that say how to come in, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
+    bool tls_insecure;
 };
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
@@ -2505,6 +2514,23 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
         memcpy(out, client->uuid, sizeof client->uuid);
     snib__handle_put(handle);
     return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
+}
+
+int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (!out || out->size < 8 || out->size > sizeof *out) {
+        snib__handle_put(handle);
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    }
+    snib_client_options options = client->options;
+    options.size = out->size;
+    memcpy(out, &options, out->size);
+    snib__handle_put(handle);
+    return SNIB_OK;
 }
 
 int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_error *err)
@@ -5228,6 +5254,7 @@ enum option_kind {
     OPTION_COUNT,
     OPTION_CHOICE,
     OPTION_TEXT,
+    OPTION_PATH,
     OPTION_SECRET,
 };
 
@@ -5248,6 +5275,7 @@ struct option {
 #define OPTION_TEXT_AT_COUNT(field) 0
 #define OPTION_TEXT_AT_CHOICE(field) 0
 #define OPTION_TEXT_AT_TEXT(field) offsetof(struct snib__url, field)
+#define OPTION_TEXT_AT_PATH(field) offsetof(struct snib__url, field)
 #define OPTION_TEXT_AT_SECRET(field) offsetof(struct snib__url, field)
 
 static const struct option options_table[] = {
@@ -5271,7 +5299,7 @@ static const struct option options_table[] = {
  * the tables of the documents; bindings/tables.py writes the last three.  The name is the same everywhere.
  *
  * field     of snib_client_options; 0 or NULL there: not given
- * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, or SECRET: a text that is never shown
+ * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, PATH, or SECRET: a text that is never shown
  * state     READY, or LATER: whoever gives it gets SNIB_ENOTSUP, and no document or package has it
  * min, max  of a DURATION or COUNT
  * standard  what 0 stands for
@@ -5279,7 +5307,7 @@ static const struct option options_table[] = {
  *           is the one to show
  */
 X(lease, lease_ms, DURATION, READY, 100, 86400000, 30000, "", "lease of renewed holds")
-X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1 0:-1",
+X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
   "renewal ends and the hold is lost after this time; a lock may have its own")
 X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
   "one attempt to connect, with all addresses of the name, and as long again to resolve it")
@@ -5288,23 +5316,23 @@ X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
   "how long an operation endures an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait does: one round trip")
+  "how long a call that does not wait does, which is one round trip")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
   "a waiter asks again after this time at most")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
   "hand-overs in a row inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
-  "operations at once; more get SNIB_ELIMIT")
-X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the one before the @")
-X(password, password, SECRET, READY, 0, 0, 0, "", "its password, instead of the one before the @")
-X(password_file, password_file, TEXT, LATER, 0, 0, 0, "",
-  "file with the password, read at each connect; a line end after it is cut off")
+  "operations at once; what is more is refused")
+X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the URL's")
+X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
+X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
+  "file with the password, read at each connect; a line's end is not part of it")
 X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
-X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "its password")
-X(tls_ca, tls_ca, TEXT, LATER, 0, 0, 0, "",
+X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
+X(tls_ca, tls_ca, PATH, LATER, 0, 0, 0, "",
   "file or folder of the authorities that are trusted, instead of the system's")
-X(tls_cert, tls_cert, TEXT, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
-X(tls_key, tls_key, TEXT, LATER, 0, 0, 0, "",
+X(tls_cert, tls_cert, PATH, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
+X(tls_key, tls_key, PATH, LATER, 0, 0, 0, "",
   "file with the certificate's private key; without it the certificate's file has the key")
 X(tls_server_name, tls_server_name, TEXT, LATER, 0, 0, 0, "",
   "name that the server's certificate must have, instead of the host's")
@@ -5324,9 +5352,79 @@ X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each ser
 #define OPTION_WORDS_MAX 8
 #define OPTIONS_N (sizeof options_table / sizeof options_table[0])
 
+/* The table's kinds are the header's types. */
+#define OPTION_TYPE_DURATION int64_t
+#define OPTION_TYPE_COUNT int32_t
+#define OPTION_TYPE_CHOICE int32_t
+#define OPTION_TYPE_TEXT const char *
+#define OPTION_TYPE_PATH const char *
+#define OPTION_TYPE_SECRET const char *
+#define X(name, field, kind, state, min, max, standard, words, text)                               \
+    _Static_assert(                                                                                \
+        _Generic(((snib_client_options *)0)->field, OPTION_TYPE_##kind : 1, default : 0), #name);
+
+/* ---- api/options.def --------------------------------------------------------------------------*/
+
+/* options.def - the one table of a client's options:
+ * X(name, field, kind, state, min, max, standard, words, text).
+ *
+ * Behind the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
+ * the tables of the documents; bindings/tables.py writes the last three.  The name is the same everywhere.
+ *
+ * field     of snib_client_options; 0 or NULL there: not given
+ * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, PATH, or SECRET: a text that is never shown
+ * state     READY, or LATER: whoever gives it gets SNIB_ENOTSUP, and no document or package has it
+ * min, max  of a DURATION or COUNT
+ * standard  what 0 stands for
+ * words     what a text may say in place of a number, and the field's value then; the first word for a value
+ *           is the one to show
+ */
+X(lease, lease_ms, DURATION, READY, 100, 86400000, 30000, "", "lease of renewed holds")
+X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
+  "renewal ends and the hold is lost after this time; a lock may have its own")
+X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
+  "one attempt to connect, with all addresses of the name, and as long again to resolve it")
+X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
+  "a reply that takes longer ends the connection")
+X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
+  "how long an operation endures an unreachable server")
+X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
+  "how long a call that does not wait does, which is one round trip")
+X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
+  "a waiter asks again after this time at most")
+X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
+  "hand-overs in a row inside this process")
+X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
+  "operations at once; what is more is refused")
+X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the URL's")
+X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
+X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
+  "file with the password, read at each connect; a line's end is not part of it")
+X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
+X(tls_ca, tls_ca, PATH, LATER, 0, 0, 0, "",
+  "file or folder of the authorities that are trusted, instead of the system's")
+X(tls_cert, tls_cert, PATH, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
+X(tls_key, tls_key, PATH, LATER, 0, 0, 0, "",
+  "file with the certificate's private key; without it the certificate's file has the key")
+X(tls_server_name, tls_server_name, TEXT, LATER, 0, 0, 0, "",
+  "name that the server's certificate must have, instead of the host's")
+X(tls_insecure, tls_insecure, CHOICE, LATER, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+  "believe any certificate: whoever is on the way can read and change everything")
+X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
+  "replicas that must have a grant before it counts")
+X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
+  "how long the replicas may take for it")
+X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
+  "what happens when too few have it in time: the grant is undone, or the hold says how many")
+X(publish, publish, CHOICE, LATER, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
+  "how releases are told in a cluster; auto is Redisson's rule")
+X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
+#undef X
+
 static bool option_is_text(const struct option *option)
 {
-    return option->kind == OPTION_TEXT || option->kind == OPTION_SECRET;
+    return option->kind >= OPTION_TEXT;
 }
 
 static int64_t option_get(const struct option *option, const snib_client_options *from)
@@ -5598,6 +5696,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
         if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))
             code = snib__fail(err, SNIB_ENOTSUP, 0, "this build cannot do the option %s yet",
                               options_table[i].name);
+    url->tls_insecure = o->tls_insecure > 0;
     for (size_t i = 0; i < OPTIONS_N; i++)
         if (option_is_text(&options_table[i]))
             *option_given_text(&options_table[i], o) = NULL;
