@@ -14,7 +14,8 @@
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
-    if (snib__op_arm(e, op) < 0 || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+    snib__op_arm(e, op);
+    if (snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
         snib__op_done(e, op, SNIB_ENOMEM);
     return op;
 }

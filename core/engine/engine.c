@@ -57,11 +57,10 @@ void snib__engine_free(struct snib__engine *e)
             free(gate->wait);
             free(gate);
         }
-    for (struct snib__op *op = e->live; op; op = op->live_next) {
-        free(op->answer);
-        snib__asked_free(op->asked);
-        free(op->words);
-    }
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        snib__op_empty(op);
+    for (struct snib__op *op = e->done_head; op; op = op->next)
+        snib__op_empty(op);
     snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);

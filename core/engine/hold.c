@@ -82,8 +82,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         ends = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
     if (ends == SNIB__NEVER)
         snib__timer_cancel(e, &hold->timer_at);
-    else if (snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
-        hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
+    else
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends);
 }
 
 /* A hold under the watchdog gets a fixed lease from now on. */

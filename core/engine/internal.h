@@ -284,6 +284,7 @@ struct snib__engine {
     uint64_t moves;             /* steps of holds towards their end */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
+    uint32_t heap_owed;               /* subjects that may want a timer */
     struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches;
@@ -294,7 +295,10 @@ struct snib__engine {
 };
 
 /* timer.c */
-int snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when);
+/* Room for n more subjects.  0, or -1 when out of memory. */
+int snib__timer_reserve(struct snib__engine *e, uint32_t n);
+void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at,
+                     snib__time when);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
@@ -309,7 +313,8 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-int snib__op_arm(struct snib__engine *e, struct snib__op *op);
+void snib__op_empty(struct snib__op *op); /* of what it has been told */
+void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -370,6 +375,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+                       snib__time sent_at, snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -448,7 +455,7 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
                          snib__time now);
 void snib__turn_heard(struct snib__wait *wait, snib__time now);
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
-bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__turn_refused(struct snib__wait *wait);
 void snib__turn_granted(struct snib__wait *wait, snib__time now);
 

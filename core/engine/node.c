@@ -183,6 +183,7 @@ static int node_write(struct snib__engine *e, struct snib__node *node,
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
         return -1;
     }
@@ -209,7 +210,7 @@ static int node_later(struct snib__node *node, const struct snib__request *reque
     if (node->todo_n == node->todo_cap)
         node_pack(node);
     if (node->todo_n == node->todo_cap) {
-        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : 16;
+        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : SNIB__ROOM(16);
         struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
         if (!todo)
             return -1;
@@ -295,13 +296,14 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
         if (!hold)
             continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
-        bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
-        if (undo || node_write(e, node, &todo[i], now) < 0) {
-            if (todo[i].kind == SNIB__REQ_ASK)
-                snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
-            else
-                snib__gate_unanswered(e, &todo[i], now);
-        }
+        if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
+            snib__gate_unanswered(e, &todo[i], now);
+        else if (node_write(e, node, &todo[i], now) == 0)
+            continue;
+        else if (todo[i].kind == SNIB__REQ_ASK)
+            snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
+        else
+            snib__gate_unsent(e, hold, todo[i].kind, todo[i].sent_at, now);
     }
     free(todo);
 }

@@ -15,12 +15,16 @@ struct snib__slab {
     max_align_t objects[];
 };
 
-/* A fresh run of n objects of a size, linked into the engine; NULL when out of memory. */
-static void *op_slab(struct snib__engine *e, size_t size, size_t n)
+/* A fresh run of n objects of a size, with room for their timers, linked into the engine; NULL when out of memory. */
+static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t timers)
 {
-    struct snib__slab *slab = calloc(1, sizeof *slab + size * n);
-    if (!slab)
+    if (timers > 0 && snib__timer_reserve(e, timers) < 0)
         return NULL;
+    struct snib__slab *slab = calloc(1, sizeof *slab + size * n);
+    if (!slab) {
+        e->heap_owed -= timers;
+        return NULL;
+    }
     slab->next = e->slabs;
     e->slabs = slab;
     e->memory += sizeof *slab + size * n;
@@ -48,10 +52,10 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     size_t size = op_hold_size(gate);
     if (!*free_list) {
-        char *holds = op_slab(e, size, 64);
+        char *holds = op_slab(e, size, SNIB__ROOM(64), SNIB__ROOM(64));
         if (!holds)
             return NULL;
-        for (size_t i = 0; i < 64; i++) {
+        for (size_t i = 0; i < SNIB__ROOM(64); i++) {
             struct snib__hold *hold = (struct snib__hold *)(holds + i * size);
             hold->next = *free_list;
             *free_list = hold;
@@ -100,7 +104,7 @@ struct snib__batch *snib__batch_new(struct snib__engine *e)
     if (batch)
         e->free_batches = batch->next;
     else
-        batch = op_slab(e, sizeof *batch, 1);
+        batch = op_slab(e, sizeof *batch, 1, 0);
     if (batch)
         batch->n = 0;
     return batch;
@@ -121,10 +125,10 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {
-        struct snib__op *ops = op_slab(e, sizeof *ops, 32);
+        struct snib__op *ops = op_slab(e, sizeof *ops, SNIB__ROOM(32), SNIB__ROOM(32));
         if (!ops)
             return NULL;
-        for (int i = 0; i < 32; i++) {
+        for (int i = 0; i < SNIB__ROOM(32); i++) {
             ops[i].home = e->config.home;
             ops[i].next = e->free_ops;
             e->free_ops = &ops[i];
@@ -160,16 +164,21 @@ struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, in
     return op;
 }
 
-void snib__op_free(struct snib__engine *e, struct snib__op *op)
+void snib__op_empty(struct snib__op *op)
 {
-    if (op->gate)
-        snib__gate_put(e, op->gate);
     free(op->answer);
     snib__asked_free(op->asked);
     free(op->words);
     op->words = NULL;
     op->answer = NULL;
     op->asked = NULL;
+}
+
+void snib__op_free(struct snib__engine *e, struct snib__op *op)
+{
+    if (op->gate)
+        snib__gate_put(e, op->gate);
+    snib__op_empty(op);
     op->gate = NULL;
     op->next = e->free_ops;
     e->free_ops = op;
@@ -261,16 +270,15 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
     return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
 }
 
-/* Put the operation's next deadline into the heap: of its wait, or of its patience.  0 or -1. */
-int snib__op_arm(struct snib__engine *e, struct snib__op *op)
+/* Put the operation's next deadline into the heap: of its wait, or of its patience. */
+void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_patience(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
-    if (op->timer == SNIB__NEVER) {
+    if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
-        return 0;
-    }
-    return snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
+    else
+        snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
 }
 
 /* Its wait is over.  That somebody holds the lock may only be said while the server answers. */

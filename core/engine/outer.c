@@ -39,14 +39,6 @@ struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
-/* The operation ends without the hold; its carrier is told and ends the hold. */
-static void outer_fail(struct snib__engine *e, struct snib__op *op, int32_t code)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_end_op(e, op, code);
-    snib__outer_tell(e, hold);
-}
-
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
@@ -57,8 +49,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     op->place = SNIB__PLACE_OUTER;
     op->waited = true;
     snib__outer_tell(e, hold);
-    if (snib__op_arm(e, op) < 0)
-        outer_fail(e, op, SNIB_ENOMEM);
+    snib__op_arm(e, op);
 }
 
 bool snib__outer_wanted(const struct snib__outer *outer)
@@ -133,7 +124,6 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__TRYING &&
-        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when) < 0)
-        snib__outer_tell(e, outer->hold); /* at once, then */
+    if (!outer->ended && outer->hold->phase == SNIB__TRYING)
+        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when);
 }

@@ -203,13 +203,12 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__op *op = hold->op;
     struct snib__wait *wait = snib__wait_get(e, hold->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
-        if (op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(wait, op);
+    if (!wait) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_undo(e, hold, now, now);
         return false;
     }
+    snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
@@ -236,11 +235,9 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_forget_hold(e, hold);
     } else if (behind) {
         place_queue(e, hold, now, now);
-    } else if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-               snib__op_arm(e, op) < 0) {
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
     } else {
+        if (!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER)
+            snib__op_arm(e, op);
         place_ask(e, hold, now);
     }
 }

@@ -38,6 +38,14 @@ static uint32_t release_messages(const struct snib__gate *gate)
     return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
 }
 
+/* There is no memory to send it: whoever waits is told, and it is tried again. */
+static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->op)
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
@@ -54,7 +62,7 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        release_no_memory(e, hold, now);
 }
 
 /* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
@@ -130,11 +138,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         return NULL;
     op->hold = hold;
     op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
-    if (!snib__node_ready(hold->gate->node) && snib__op_arm(e, op) < 0) {
-        op->hold = NULL;
-        snib__op_done(e, op, SNIB_ENOMEM);
-        return op;
-    }
+    if (!snib__node_ready(hold->gate->node))
+        snib__op_arm(e, op);
     hold->op = op;
     snib__gate_release(e, hold, now);
     return op;
@@ -238,16 +243,27 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
     release_untry(e, hold, now);
 }
 
-static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
-                              snib__time sent_at, snib__time now)
+/* There is no memory to send a request.  Whoever waits for it is told; what an earlier try of it may have left at
+ * the server is taken back when there is. */
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+                       snib__time sent_at, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op->place == SNIB__PLACE_QUEUE)
+        if (hold->op && hold->op->place == SNIB__PLACE_QUEUE)
             snib__wait_remove(gate->wait, hold->op);
-        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
             gate->trying--;
+        bool tried = hold->flags & (SNIB__RESENT | SNIB__SEATED);
+        if (!tried || (gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))) {
+            snib__gate_ref(gate);
+            snib__gate_forget_hold(e, hold);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
     }
     if (kind == SNIB__REQ_TRANSFER) {
         struct snib__hold *next = gate->wait->incoming;
@@ -261,7 +277,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, i
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         e->releasing++;
     }
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+    release_no_memory(e, hold, now);
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
@@ -292,5 +308,5 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
             gate->trying--;
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
-        release_no_memory(e, hold, kind, request->sent_at, now);
+        snib__gate_unsent(e, hold, kind, request->sent_at, now);
 }

@@ -62,11 +62,12 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
 {
     struct snib__hold *hold = op->hold;
     struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
+    if (!wait) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
+    snib__op_arm(e, op);
     hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_insert(wait, op);
@@ -80,13 +81,8 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         share_queue(e, op);
         return;
     }
-    if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-        snib__op_arm(e, op) < 0) {
-        struct snib__hold *hold = op->hold;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
+    if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
+        snib__op_arm(e, op);
     share_try(e, op, now);
 }
 

@@ -26,9 +26,11 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
-        struct snib__op *op = hold->op;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
+            snib__gate_undo(e, hold, now, now);
+        else
+            snib__gate_forget_hold(e, hold);
     }
 }
 
@@ -37,8 +39,10 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
     struct snib__wait *wait = gate->wait;
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
-        if (snib__turn_is_theirs(wait, op, now) && snib__turn_give_way(e, wait, now))
+        if (snib__turn_is_theirs(wait, op, now)) {
+            snib__turn_give_way(e, wait, now);
             return;
+        }
         snib__timer_cancel(e, &wait->timer_at);
         snib__wait_remove(wait, op);
         sole_try(e, op->hold, now);
@@ -51,12 +55,13 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
+    if (!wait) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
+    snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_push(wait, op, front);
@@ -68,12 +73,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     struct snib__hold *hold = op->hold;
     bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
-        if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-            snib__op_arm(e, op) < 0) {
-            snib__gate_end_op(e, op, SNIB_ENOMEM);
-            snib__gate_forget_hold(e, hold);
-            return;
-        }
+        if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
+            snib__op_arm(e, op);
         sole_try(e, hold, now);
         return;
     }

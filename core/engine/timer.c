@@ -2,6 +2,8 @@
  *
  * Each subject stores its place, so that it can be moved or taken out; place 0 means "not in here".
  * Renewals are not in here: with one lease length they are a sorted list (watchdog.c).
+ * A subject's room is reserved when its memory is, so to set a timer cannot fail: what has been begun, the retry
+ * of a release above all, never ends for want of memory.
  */
 #include "engine/internal.h"
 
@@ -33,23 +35,29 @@ static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer 
     timer_place(e, i, timer);
 }
 
-int snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
+int snib__timer_reserve(struct snib__engine *e, uint32_t n)
+{
+    uint32_t cap = e->heap_cap ? e->heap_cap : SNIB__ROOM(64);
+    while (cap <= e->heap_owed + n) /* the first place is not used */
+        cap *= 2;
+    if (cap > e->heap_cap) {
+        struct snib__timer *heap = realloc(e->heap, cap * sizeof *heap);
+        if (!heap)
+            return -1;
+        e->memory += (cap - e->heap_cap) * sizeof *heap;
+        e->heap = heap;
+        e->heap_cap = cap;
+    }
+    e->heap_owed += n;
+    return 0;
+}
+
+void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
 {
     struct snib__timer timer = {.when = when, .subject = subject, .at = at, .what = what};
-    if (*at == 0) {
-        if (e->heap_n + 1 >= e->heap_cap) {
-            uint32_t cap = e->heap_cap ? e->heap_cap * 2 : 64;
-            struct snib__timer *heap = realloc(e->heap, cap * sizeof *heap);
-            if (!heap)
-                return -1;
-            e->memory += (cap - e->heap_cap) * sizeof *heap;
-            e->heap = heap;
-            e->heap_cap = cap;
-        }
+    if (*at == 0)
         *at = ++e->heap_n;
-    }
     timer_settle(e, *at, timer);
-    return 0;
 }
 
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at)

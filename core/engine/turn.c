@@ -112,13 +112,13 @@ bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *
            !op->once;
 }
 
-/* Sleep while it is a stranger's turn.  False: out of memory. */
-bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+/* Sleep while it is a stranger's turn. */
+void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     wait->waited_out = true;
-    return snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until) == 0;
+    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until);
 }
 
 /* An attempt was refused: somebody has taken the turn. */

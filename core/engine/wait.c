@@ -39,12 +39,15 @@ struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gat
         return gate->wait;
     }
     struct snib__wait *wait = calloc(1, sizeof *wait);
-    if (!wait)
+    if (!wait || snib__timer_reserve(e, 1) < 0) {
+        free(wait);
         return NULL;
+    }
     wait->gate = gate;
     wait->idle_since = SNIB__NEVER;
     wait->burst = 1;
     if (snib__chan_attach(e, wait) < 0) {
+        e->heap_owed--;
         free(wait);
         return NULL;
     }
@@ -60,6 +63,7 @@ void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
     snib__chan_detach(e, wait);
     e->memory -= sizeof *wait;
     snib__timer_cancel(e, &wait->timer_at);
+    e->heap_owed--;
     wait->gate->wait = NULL;
     snib__gate_put(e, wait->gate);
     free(wait);
@@ -252,8 +256,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     snib__time sleep = wait_duration(e, wait, left_ms, foreign);
-    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)
-        snib__gate_advance(e, gate, now);
+    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);
 }
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)

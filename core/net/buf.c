@@ -14,7 +14,7 @@ char *snib__buf_reserve(struct snib__buf *buf, size_t n)
         if (buf->cap - buf->len >= n)
             return buf->data + buf->len;
     }
-    size_t cap = buf->cap ? buf->cap : 1024;
+    size_t cap = buf->cap ? buf->cap : SNIB__ROOM(1024);
     while (cap - buf->len < n) {
         if (cap > SIZE_MAX / 2)
             return NULL;

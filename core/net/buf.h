@@ -12,6 +12,11 @@ struct snib__buf {
     size_t cap;
 };
 
+/* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
+#ifndef SNIB__ROOM
+#define SNIB__ROOM(n) (n)
+#endif
+
 /* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
 char *snib__buf_reserve(struct snib__buf *buf, size_t n);
 

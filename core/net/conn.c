@@ -77,7 +77,7 @@ void snib__conn_free(struct snib__conn *conn)
 int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
 {
     if (conn->ring_count == conn->ring_cap) {
-        uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : 64;
+        uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : SNIB__ROOM(64);
         struct snib__request *ring = malloc(cap * sizeof *ring);
         if (!ring)
             return -1;

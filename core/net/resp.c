@@ -27,7 +27,7 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
 {
     struct snib__resp *resp = task->privdata;
     if (resp->n == resp->cap) {
-        uint32_t cap = resp->cap ? resp->cap * 2 : 16;
+        uint32_t cap = resp->cap ? resp->cap * 2 : SNIB__ROOM(16);
         if (cap > SNIB__RESP_VALUES_MAX)
             return NULL;
         struct snib__value *values = realloc(resp->values, cap * sizeof *values);

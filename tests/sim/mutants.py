@@ -356,8 +356,8 @@ MUTANTS = [
     Mutant(
         "a timed wait is not timed while its try is under way",
         "engine/sole.c",
-        "if ((!snib__node_ready(e) || op->deadline != SNIB__NEVER) && snib__op_arm(e, op) < 0) {",
-        "if (!snib__node_ready(e) && snib__op_arm(e, op) < 0) {",
+        "if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)",
+        "if (!snib__node_ready(gate->node))",
     ),
     # Waiting
     Mutant(
@@ -369,8 +369,8 @@ MUTANTS = [
     Mutant(
         "no timer beside the messages",
         "engine/wait.c",
-        "if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)",
-        "if (sleep == 0)",
+        "    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);\n",
+        "    (void)sleep;\n",
     ),
     Mutant(
         "no new subscription after a reconnect",
@@ -383,8 +383,9 @@ MUTANTS = [
     Mutant(
         "waiters ask without pause",
         "engine/wait.c",
-        "    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,",
-        "    sleep = SNIB__MS;\n    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait,",
+        "    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);\n",
+        "    sleep = SNIB__MS;\n"
+        "    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);\n",
     ),
     Mutant(
         "the last waiter's subscription stays",

@@ -210,6 +210,17 @@ static void end(void)
     model_free(sim.model);
 }
 
+/* Everything that the engines have asked for. */
+static void check_memory(void)
+{
+    for (uint32_t i = 0; i < sim.process_count; i++) {
+        process_end(sim.processes[i]);
+    }
+    if (sim.objects != 0) {
+        sim_fail("at the end %lld objects are left in memory", (long long)sim.objects);
+    }
+}
+
 /* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
 static void step(snib__time until)
 {
@@ -283,6 +294,18 @@ static bool all_idle(void)
     return true;
 }
 
+/* Half a queue lives as long as its last place and a private key; places behind a Redisson's are a chain, 4 s each. */
+static void outlive_queue(const struct sim_name *name)
+{
+    model_key key;
+    for (int i = 0; i < (name->alien ? SIM_CHAIN : name->queue_torn); i++) {
+        if (model_key_find(sim.model, sim.database, name->places, strlen(name->places), &key) ||
+            name->queue_torn) {
+            run_until(sim.now + SIM_PRIVATE);
+        }
+    }
+}
+
 static void live(void)
 {
     run_until(sim.calm_at);
@@ -315,11 +338,10 @@ static void live(void)
     }
     run_until(sim.now + sim.lease + 1000 * SNIB__MS + SIM_PRIVATE);
     for (int i = 0; i < sim.name_count; i++) {
-        if (sim.names[i].queue_torn) { /* half a queue lives as long as its last place and that */
-            run_until(sim.now + SIM_PRIVATE);
-        }
+        outlive_queue(&sim.names[i]);
     }
     check_end();
+    check_memory();
 }
 
 /* Returns whether the world was as it must be. */
@@ -378,6 +400,7 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_NO_COMMAND] = "no-command",
         [FAULT_PASSWORD] = "password",
         [FAULT_RESTART_AOF] = "restart-aof",
+        [FAULT_MEMORY] = "memory",
     };
     static const char *const families[FAMILY_COUNT] = {
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};

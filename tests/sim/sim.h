@@ -6,6 +6,7 @@
  * sim.c          the loop over seeds, the life of one world
  * sim_net.c      connections: delay, slices, cuts, stalls, what becomes of bytes in flight
  * sim_fault.c    what goes wrong, and when
+ * sim_memory.c   the clients' memory, of which there may be none
  * sim_clock.c    the server's wall clock, which may be set, and what clients make of it
  * sim_process.c  processes: an engine each, its driver, and what becomes of its results
  * sim_task.c     the tasks in them, which use locks of every kind as programs do
@@ -40,7 +41,9 @@
 #define SIM_MARK (5000 * SNIB__MS)  /* the TTL of a waiting writer's mark */
 #define SIM_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
 #define SIM_PRIVATE (10000 * SNIB__MS) /* no private key lives longer */
-#define SIM_RETRY (500 * SNIB__MS)     /* the engine's, between releases that the server refuses */
+#define SIM_CHAIN                                                                                  \
+    (4 * (SIM_SLOTS * SIM_TASKS + SIM_PEERS * PEER_THREADS) / 10) /* of those, a full queue */
+#define SIM_RETRY (500 * SNIB__MS) /* the engine's, between releases that the server refuses */
 #define SIM_FIRST_NUMBER 100000000000ULL
 #define SIM_START (3600000 * SNIB__MS)
 
@@ -78,6 +81,7 @@ enum sim_fault {
     FAULT_NO_COMMAND,  /* the user may not run one of the commands that clients use */
     FAULT_PASSWORD,    /* the password is changed, and changed back */
     FAULT_RESTART_AOF, /* with all keys */
+    FAULT_MEMORY,      /* the clients have none */
     FAULT_COUNT
 };
 
@@ -304,6 +308,9 @@ struct sim {
     snib__time unused;             /* ... how long it was free although somebody waited */
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
     snib__time next_fault, disturbed_until;
+    snib__time memory_short_until;
+    bool memory_spared; /* whoever asks for memory now gets it */
+    int64_t objects;    /* that the engines have */
     snib__time server_paused_until, refuse_until, server_faults_until;
     unsigned server_faults;
     struct sim_name names[SIM_NAMES];
@@ -378,6 +385,10 @@ void fault_end_all(void);
 bool fault_is_overwritten(const struct sim_name *name); /* by something that is no lock */
 void fault_until(snib__time until); /* the world is disturbed at least until then */
 snib__time fault_for_a_while(void); /* the end of a disturbance that begins now */
+
+/* sim_memory.c */
+void memory_strike(void);
+bool memory_is_short(void);
 
 /* sim_clock.c */
 void clock_step(void);

@@ -222,6 +222,9 @@ static void strike(int fault)
     case FAULT_STEP:
         clock_step();
         break;
+    case FAULT_MEMORY:
+        memory_strike();
+        break;
     case FAULT_CLIENT_PAUSE:
     case FAULT_LATE_TICK:
     case FAULT_CLOSE:
@@ -231,7 +234,7 @@ static void strike(int fault)
     default:
         return; /* happens elsewhere: DELAY, SLICE, LATE, CLOCK, FORCE, STOP */
     }
-    if (fault != FAULT_CUT) {
+    if (fault != FAULT_CUT && fault != FAULT_MEMORY) {
         totals.faults[fault]++;
     }
     sim_trace("fault %d", fault);
@@ -271,7 +274,7 @@ void fault_end_all(void)
 {
     sim.next_fault = SNIB__NEVER;
     sim.server_faults = 0;
-    sim.server_paused_until = sim.refuse_until = 0;
+    sim.server_paused_until = sim.refuse_until = sim.memory_short_until = 0;
     model_set_faults(sim.model, 0);
     for (int i = 0; i < sim.name_count; i++) {
         struct sim_name *name = &sim.names[i];

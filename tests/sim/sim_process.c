@@ -85,9 +85,11 @@ struct sim_process *process_new(int slot)
                                                       : sim.handover_max,
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
+    sim.memory_spared = true;
     process->engine = snib__engine_new(&config);
     get_gates(process);
     get_multis(process);
+    sim.memory_spared = false;
     for (int i = 0; i < SIM_TASKS; i++) {
         process->tasks[i].wake = i < sim.task_count ? sim.now + sim_draw(sim.think) : SNIB__NEVER;
     }

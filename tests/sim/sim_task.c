@@ -112,6 +112,10 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     }
     task->op =
         snib__engine_acquire(process->engine, task->use.gate, &how, sim_clock(process), &code);
+    if (task->op == NULL && code == SNIB_ENOMEM && memory_is_short()) {
+        task_rest(task);
+        return;
+    }
     if (task->op == NULL) {
         sim_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
@@ -182,6 +186,10 @@ static void begin_question(struct sim_process *process, struct sim_task *task)
     } else {
         task->op = snib__engine_info(process->engine, gate, sim_clock(process), &code);
     }
+    if (task->op == NULL && code == SNIB_ENOMEM && memory_is_short()) {
+        task_rest(task);
+        return;
+    }
     if (task->op == NULL) {
         sim_fail("%u: a question was not started: %s", process->id, snib_code_name(code));
     }
@@ -211,7 +219,8 @@ static void release(struct sim_process *process, struct sim_task *task)
               (unsigned long long)hold->number, snib_code_name(code));
     /* The engine tells a loss that the release itself has found in the same breath. */
     process_pump(process);
-    if (code == SNIB_LOST ? !hold->told : code != SNIB_OK) {
+    bool no_memory = code == SNIB_ENOMEM && memory_is_short();
+    if (code == SNIB_LOST ? !hold->told : code != SNIB_OK && !no_memory) {
         sim_fail("%u:%llu: release without an operation gave %s", process->id,
                  (unsigned long long)hold->number, snib_code_name(code));
     }
