@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "fec79c24033acb67"
+#define SNIB_BUILD_ID "0ff747361c7363a6"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1080,6 +1080,11 @@ struct snib__buf {
     size_t len;  /* end of the bytes */
     size_t cap;
 };
+
+/* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
+#ifndef SNIB__ROOM
+#define SNIB__ROOM(n) (n)
+#endif
 
 /* snib__buf_reserve - make room for n more bytes; the place to write them, or NULL when out of memory. */
 char *snib__buf_reserve(struct snib__buf *buf, size_t n);
@@ -10273,6 +10278,7 @@ struct snib__engine {
     uint64_t moves;             /* steps of holds towards their end */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
+    uint32_t heap_owed;               /* subjects that may want a timer */
     struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches;
@@ -10283,7 +10289,10 @@ struct snib__engine {
 };
 
 /* timer.c */
-int snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when);
+/* Room for n more subjects.  0, or -1 when out of memory. */
+int snib__timer_reserve(struct snib__engine *e, uint32_t n);
+void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at,
+                     snib__time when);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
@@ -10298,7 +10307,8 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-int snib__op_arm(struct snib__engine *e, struct snib__op *op);
+void snib__op_empty(struct snib__op *op); /* of what it has been told */
+void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
@@ -10359,6 +10369,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, 
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+                       snib__time sent_at, snib__time now);
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -10437,7 +10449,7 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
                          snib__time now);
 void snib__turn_heard(struct snib__wait *wait, snib__time now);
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now);
-bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
+void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now);
 void snib__turn_refused(struct snib__wait *wait);
 void snib__turn_granted(struct snib__wait *wait, snib__time now);
 
@@ -12336,7 +12348,8 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
-    if (snib__op_arm(e, op) < 0 || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+    snib__op_arm(e, op);
+    if (snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
         snib__op_done(e, op, SNIB_ENOMEM);
     return op;
 }
@@ -13181,11 +13194,10 @@ void snib__engine_free(struct snib__engine *e)
             free(gate->wait);
             free(gate);
         }
-    for (struct snib__op *op = e->live; op; op = op->live_next) {
-        free(op->answer);
-        snib__asked_free(op->asked);
-        free(op->words);
-    }
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        snib__op_empty(op);
+    for (struct snib__op *op = e->done_head; op; op = op->next)
+        snib__op_empty(op);
     snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);
@@ -13971,8 +13983,8 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         ends = hold->acquired_at + hold->max_hold_ms * SNIB__MS;
     if (ends == SNIB__NEVER)
         snib__timer_cancel(e, &hold->timer_at);
-    else if (snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends) < 0)
-        hold->deadline = now; /* a hold whose end nobody watches is not given out as safe */
+    else
+        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends);
 }
 
 /* A hold under the watchdog gets a fixed lease from now on. */
@@ -14685,6 +14697,7 @@ static int node_write(struct snib__engine *e, struct snib__node *node,
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
         node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
         return -1;
     }
@@ -14711,7 +14724,7 @@ static int node_later(struct snib__node *node, const struct snib__request *reque
     if (node->todo_n == node->todo_cap)
         node_pack(node);
     if (node->todo_n == node->todo_cap) {
-        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : 16;
+        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : SNIB__ROOM(16);
         struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
         if (!todo)
             return -1;
@@ -14797,13 +14810,14 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
         if (!hold)
             continue;
         /* An acquire that may have worked and that nobody waits for any more becomes a release. */
-        bool undo = todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op;
-        if (undo || node_write(e, node, &todo[i], now) < 0) {
-            if (todo[i].kind == SNIB__REQ_ASK)
-                snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
-            else
-                snib__gate_unanswered(e, &todo[i], now);
-        }
+        if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
+            snib__gate_unanswered(e, &todo[i], now);
+        else if (node_write(e, node, &todo[i], now) == 0)
+            continue;
+        else if (todo[i].kind == SNIB__REQ_ASK)
+            snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
+        else
+            snib__gate_unsent(e, hold, todo[i].kind, todo[i].sent_at, now);
     }
     free(todo);
 }
@@ -15064,12 +15078,16 @@ struct snib__slab {
     max_align_t objects[];
 };
 
-/* A fresh run of n objects of a size, linked into the engine; NULL when out of memory. */
-static void *op_slab(struct snib__engine *e, size_t size, size_t n)
+/* A fresh run of n objects of a size, with room for their timers, linked into the engine; NULL when out of memory. */
+static void *op_slab(struct snib__engine *e, size_t size, uint32_t n, uint32_t timers)
 {
-    struct snib__slab *slab = calloc(1, sizeof *slab + size * n);
-    if (!slab)
+    if (timers > 0 && snib__timer_reserve(e, timers) < 0)
         return NULL;
+    struct snib__slab *slab = calloc(1, sizeof *slab + size * n);
+    if (!slab) {
+        e->heap_owed -= timers;
+        return NULL;
+    }
     slab->next = e->slabs;
     e->slabs = slab;
     e->memory += sizeof *slab + size * n;
@@ -15097,10 +15115,10 @@ struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gat
     struct snib__hold **free_list = &e->free_holds[!snib__gate_sole(gate)];
     size_t size = op_hold_size(gate);
     if (!*free_list) {
-        char *holds = op_slab(e, size, 64);
+        char *holds = op_slab(e, size, SNIB__ROOM(64), SNIB__ROOM(64));
         if (!holds)
             return NULL;
-        for (size_t i = 0; i < 64; i++) {
+        for (size_t i = 0; i < SNIB__ROOM(64); i++) {
             struct snib__hold *hold = (struct snib__hold *)(holds + i * size);
             hold->next = *free_list;
             *free_list = hold;
@@ -15149,7 +15167,7 @@ struct snib__batch *snib__batch_new(struct snib__engine *e)
     if (batch)
         e->free_batches = batch->next;
     else
-        batch = op_slab(e, sizeof *batch, 1);
+        batch = op_slab(e, sizeof *batch, 1, 0);
     if (batch)
         batch->n = 0;
     return batch;
@@ -15170,10 +15188,10 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
     if (*out_code != SNIB_ENOMEM)
         return NULL;
     if (!e->free_ops) {
-        struct snib__op *ops = op_slab(e, sizeof *ops, 32);
+        struct snib__op *ops = op_slab(e, sizeof *ops, SNIB__ROOM(32), SNIB__ROOM(32));
         if (!ops)
             return NULL;
-        for (int i = 0; i < 32; i++) {
+        for (int i = 0; i < SNIB__ROOM(32); i++) {
             ops[i].home = e->config.home;
             ops[i].next = e->free_ops;
             e->free_ops = &ops[i];
@@ -15209,16 +15227,21 @@ struct snib__op *snib__engine_nothing(struct snib__engine *e, snib__time now, in
     return op;
 }
 
-void snib__op_free(struct snib__engine *e, struct snib__op *op)
+void snib__op_empty(struct snib__op *op)
 {
-    if (op->gate)
-        snib__gate_put(e, op->gate);
     free(op->answer);
     snib__asked_free(op->asked);
     free(op->words);
     op->words = NULL;
     op->answer = NULL;
     op->asked = NULL;
+}
+
+void snib__op_free(struct snib__engine *e, struct snib__op *op)
+{
+    if (op->gate)
+        snib__gate_put(e, op->gate);
+    snib__op_empty(op);
     op->gate = NULL;
     op->next = e->free_ops;
     e->free_ops = op;
@@ -15310,16 +15333,15 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
     return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
 }
 
-/* Put the operation's next deadline into the heap: of its wait, or of its patience.  0 or -1. */
-int snib__op_arm(struct snib__engine *e, struct snib__op *op)
+/* Put the operation's next deadline into the heap: of its wait, or of its patience. */
+void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
     snib__time patience = op_patience(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
-    if (op->timer == SNIB__NEVER) {
+    if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
-        return 0;
-    }
-    return snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
+    else
+        snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
 }
 
 /* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
@@ -15422,14 +15444,6 @@ struct snib__outer *snib__engine_take_outer(struct snib__engine *e)
     return outer;
 }
 
-/* The operation ends without the hold; its carrier is told and ends the hold. */
-static void outer_fail(struct snib__engine *e, struct snib__op *op, int32_t code)
-{
-    struct snib__hold *hold = op->hold;
-    snib__gate_end_op(e, op, code);
-    snib__outer_tell(e, hold);
-}
-
 void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct snib__outer *outer)
 {
     struct snib__hold *hold = op->hold;
@@ -15440,8 +15454,7 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
     op->place = SNIB__PLACE_OUTER;
     op->waited = true;
     snib__outer_tell(e, hold);
-    if (snib__op_arm(e, op) < 0)
-        outer_fail(e, op, SNIB_ENOMEM);
+    snib__op_arm(e, op);
 }
 
 bool snib__outer_wanted(const struct snib__outer *outer)
@@ -15516,9 +15529,8 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
-    if (!outer->ended && outer->hold->phase == SNIB__TRYING &&
-        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when) < 0)
-        snib__outer_tell(e, outer->hold); /* at once, then */
+    if (!outer->ended && outer->hold->phase == SNIB__TRYING)
+        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when);
 }
 
 /* ---- engine/place.c ---------------------------------------------------------------------------*/
@@ -15727,13 +15739,12 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
 {
     struct snib__op *op = hold->op;
     struct snib__wait *wait = snib__wait_get(e, hold->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
-        if (op->place == SNIB__PLACE_QUEUE)
-            snib__wait_remove(wait, op);
+    if (!wait) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_undo(e, hold, now, now);
         return false;
     }
+    snib__op_arm(e, op);
     hold->phase = SNIB__PLACED;
     hold->deadline = sent_at; /* not granted yet when this was sent */
     hold->flags |= SNIB__QUEUES;
@@ -15760,11 +15771,9 @@ void snib__place_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         snib__gate_forget_hold(e, hold);
     } else if (behind) {
         place_queue(e, hold, now, now);
-    } else if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-               snib__op_arm(e, op) < 0) {
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
     } else {
+        if (!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER)
+            snib__op_arm(e, op);
         place_ask(e, hold, now);
     }
 }
@@ -15883,6 +15892,14 @@ static uint32_t release_messages(const struct snib__gate *gate)
     return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
 }
 
+/* There is no memory to send it: whoever waits is told, and it is tried again. */
+static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    if (hold->op)
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+}
+
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__wait *wait = hold->gate->wait;
@@ -15899,7 +15916,7 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        release_no_memory(e, hold, now);
 }
 
 /* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
@@ -15975,11 +15992,8 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
         return NULL;
     op->hold = hold;
     op->place = snib__outer_is(hold->gate) ? SNIB__PLACE_OUTER : SNIB__PLACE_TRY;
-    if (!snib__node_ready(hold->gate->node) && snib__op_arm(e, op) < 0) {
-        op->hold = NULL;
-        snib__op_done(e, op, SNIB_ENOMEM);
-        return op;
-    }
+    if (!snib__node_ready(hold->gate->node))
+        snib__op_arm(e, op);
     hold->op = op;
     snib__gate_release(e, hold, now);
     return op;
@@ -16083,16 +16097,27 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
     release_untry(e, hold, now);
 }
 
-static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, int kind,
-                              snib__time sent_at, snib__time now)
+/* There is no memory to send a request.  Whoever waits for it is told; what an earlier try of it may have left at
+ * the server is taken back when there is. */
+void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
+                       snib__time sent_at, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
     if (kind == SNIB__REQ_ACQUIRE) {
-        if (hold->op->place == SNIB__PLACE_QUEUE)
+        if (hold->op && hold->op->place == SNIB__PLACE_QUEUE)
             snib__wait_remove(gate->wait, hold->op);
-        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (hold->op)
+            snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
         if (!snib__gate_sole(gate))
             gate->trying--;
+        bool tried = hold->flags & (SNIB__RESENT | SNIB__SEATED);
+        if (!tried || (gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD))) {
+            snib__gate_ref(gate);
+            snib__gate_forget_hold(e, hold);
+            snib__gate_advance(e, gate, now);
+            snib__gate_put(e, gate);
+            return;
+        }
     }
     if (kind == SNIB__REQ_TRANSFER) {
         struct snib__hold *next = gate->wait->incoming;
@@ -16106,7 +16131,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, i
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
         e->releasing++;
     }
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+    release_no_memory(e, hold, now);
 }
 
 /* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
@@ -16137,7 +16162,7 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
             gate->trying--;
     }
     if (snib__node_send(e, kind, hold, hold->number, now) < 0)
-        release_no_memory(e, hold, kind, request->sent_at, now);
+        snib__gate_unsent(e, hold, kind, request->sent_at, now);
 }
 
 /* ---- engine/route.c ---------------------------------------------------------------------------*/
@@ -16302,11 +16327,12 @@ static void share_queue(struct snib__engine *e, struct snib__op *op)
 {
     struct snib__hold *hold = op->hold;
     struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
+    if (!wait) {
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
+    snib__op_arm(e, op);
     hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_insert(wait, op);
@@ -16320,13 +16346,8 @@ void snib__share_acquire(struct snib__engine *e, struct snib__op *op, snib__time
         share_queue(e, op);
         return;
     }
-    if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-        snib__op_arm(e, op) < 0) {
-        struct snib__hold *hold = op->hold;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
-        return;
-    }
+    if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
+        snib__op_arm(e, op);
     share_try(e, op, now);
 }
 
@@ -16426,9 +16447,11 @@ static void sole_try(struct snib__engine *e, struct snib__hold *hold, snib__time
             hold->flags |= SNIB__AWAKE;
     }
     if (snib__node_send(e, SNIB__REQ_ACQUIRE, hold, hold->number, now) < 0) {
-        struct snib__op *op = hold->op;
-        snib__gate_end_op(e, op, SNIB_ENOMEM);
-        snib__gate_forget_hold(e, hold);
+        snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
+        if (hold->flags & SNIB__RESENT) /* a hand-over to it may have worked */
+            snib__gate_undo(e, hold, now, now);
+        else
+            snib__gate_forget_hold(e, hold);
     }
 }
 
@@ -16437,8 +16460,10 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
     struct snib__wait *wait = gate->wait;
     while (wait && !gate->active && !wait->incoming && wait->head) {
         struct snib__op *op = wait->head;
-        if (snib__turn_is_theirs(wait, op, now) && snib__turn_give_way(e, wait, now))
+        if (snib__turn_is_theirs(wait, op, now)) {
+            snib__turn_give_way(e, wait, now);
             return;
+        }
         snib__timer_cancel(e, &wait->timer_at);
         snib__wait_remove(wait, op);
         sole_try(e, op->hold, now);
@@ -16451,12 +16476,13 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
-    if (!wait || snib__op_arm(e, op) < 0) {
+    if (!wait) {
         struct snib__hold *hold = op->hold;
         snib__gate_end_op(e, op, SNIB_ENOMEM);
         snib__gate_forget_hold(e, hold);
         return;
     }
+    snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_push(wait, op, front);
@@ -16468,12 +16494,8 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
     struct snib__hold *hold = op->hold;
     bool gives_way = gate->wait && snib__turn_is_theirs(gate->wait, op, now);
     if (!gate->active && !(gate->wait && gate->wait->head) && !gives_way) {
-        if ((!snib__node_ready(op->gate->node) || op->deadline != SNIB__NEVER) &&
-            snib__op_arm(e, op) < 0) {
-            snib__gate_end_op(e, op, SNIB_ENOMEM);
-            snib__gate_forget_hold(e, hold);
-            return;
-        }
+        if (!snib__node_ready(gate->node) || op->deadline != SNIB__NEVER)
+            snib__op_arm(e, op);
         sole_try(e, hold, now);
         return;
     }
@@ -16596,6 +16618,8 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
  *
  * Each subject stores its place, so that it can be moved or taken out; place 0 means "not in here".
  * Renewals are not in here: with one lease length they are a sorted list (watchdog.c).
+ * A subject's room is reserved when its memory is, so to set a timer cannot fail: what has been begun, the retry
+ * of a release above all, never ends for want of memory.
  */
 
 #include <stdlib.h>
@@ -16626,23 +16650,29 @@ static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer 
     timer_place(e, i, timer);
 }
 
-int snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
+int snib__timer_reserve(struct snib__engine *e, uint32_t n)
+{
+    uint32_t cap = e->heap_cap ? e->heap_cap : SNIB__ROOM(64);
+    while (cap <= e->heap_owed + n) /* the first place is not used */
+        cap *= 2;
+    if (cap > e->heap_cap) {
+        struct snib__timer *heap = realloc(e->heap, cap * sizeof *heap);
+        if (!heap)
+            return -1;
+        e->memory += (cap - e->heap_cap) * sizeof *heap;
+        e->heap = heap;
+        e->heap_cap = cap;
+    }
+    e->heap_owed += n;
+    return 0;
+}
+
+void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
 {
     struct snib__timer timer = {.when = when, .subject = subject, .at = at, .what = what};
-    if (*at == 0) {
-        if (e->heap_n + 1 >= e->heap_cap) {
-            uint32_t cap = e->heap_cap ? e->heap_cap * 2 : 64;
-            struct snib__timer *heap = realloc(e->heap, cap * sizeof *heap);
-            if (!heap)
-                return -1;
-            e->memory += (cap - e->heap_cap) * sizeof *heap;
-            e->heap = heap;
-            e->heap_cap = cap;
-        }
+    if (*at == 0)
         *at = ++e->heap_n;
-    }
     timer_settle(e, *at, timer);
-    return 0;
 }
 
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at)
@@ -16771,13 +16801,13 @@ bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *
            !op->once;
 }
 
-/* Sleep while it is a stranger's turn.  False: out of memory. */
-bool snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
+/* Sleep while it is a stranger's turn. */
+void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     wait->waited_out = true;
-    return snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until) == 0;
+    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until);
 }
 
 /* An attempt was refused: somebody has taken the turn. */
@@ -16847,12 +16877,15 @@ struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gat
         return gate->wait;
     }
     struct snib__wait *wait = calloc(1, sizeof *wait);
-    if (!wait)
+    if (!wait || snib__timer_reserve(e, 1) < 0) {
+        free(wait);
         return NULL;
+    }
     wait->gate = gate;
     wait->idle_since = SNIB__NEVER;
     wait->burst = 1;
     if (snib__chan_attach(e, wait) < 0) {
+        e->heap_owed--;
         free(wait);
         return NULL;
     }
@@ -16868,6 +16901,7 @@ void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
     snib__chan_detach(e, wait);
     e->memory -= sizeof *wait;
     snib__timer_cancel(e, &wait->timer_at);
+    e->heap_owed--;
     wait->gate->wait = NULL;
     snib__gate_put(e, wait->gate);
     free(wait);
@@ -17060,8 +17094,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     snib__time sleep = wait_duration(e, wait, left_ms, foreign);
-    if (snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep) < 0)
-        snib__gate_advance(e, gate, now);
+    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);
 }
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
@@ -19300,7 +19333,7 @@ char *snib__buf_reserve(struct snib__buf *buf, size_t n)
         if (buf->cap - buf->len >= n)
             return buf->data + buf->len;
     }
-    size_t cap = buf->cap ? buf->cap : 1024;
+    size_t cap = buf->cap ? buf->cap : SNIB__ROOM(1024);
     while (cap - buf->len < n) {
         if (cap > SIZE_MAX / 2)
             return NULL;
@@ -19416,7 +19449,7 @@ void snib__conn_free(struct snib__conn *conn)
 int snib__conn_expect(struct snib__conn *conn, const struct snib__request *request)
 {
     if (conn->ring_count == conn->ring_cap) {
-        uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : 64;
+        uint32_t cap = conn->ring_cap ? conn->ring_cap * 2 : SNIB__ROOM(64);
         struct snib__request *ring = malloc(cap * sizeof *ring);
         if (!ring)
             return -1;
@@ -19712,7 +19745,7 @@ static struct snib__value *resp_push(const redisReadTask *task, int32_t type)
 {
     struct snib__resp *resp = task->privdata;
     if (resp->n == resp->cap) {
-        uint32_t cap = resp->cap ? resp->cap * 2 : 16;
+        uint32_t cap = resp->cap ? resp->cap * 2 : SNIB__ROOM(16);
         if (cap > SNIB__RESP_VALUES_MAX)
             return NULL;
         struct snib__value *values = realloc(resp->values, cap * sizeof *values);
