@@ -36,8 +36,8 @@ typedef struct connection {
     bool authenticated;
     int db;
     buffer in, out, sent;
-    buffer *channels;
-    size_t channel_count;
+    buffer *channels, *shards; /* classic and sharded subscriptions */
+    size_t channel_count, shard_count;
 } connection;
 
 struct model {
@@ -58,6 +58,8 @@ struct model {
     struct call *script; /* the EVAL that runs, or NULL */
     bool script_wrote;   /* from its first write on a script is not refused for lack of memory */
     bool script_oom;
+    struct model_deployment deployment;
+    uint64_t writes; /* requests that may have changed a key */
 };
 
 /* A request being executed: arguments, who asked, where the reply goes. */
@@ -91,6 +93,13 @@ bool model__arity_fits(const command *cmd, size_t argc);
 bool model__is_forbidden(const model *m, const command *cmd); /* by the user's rights */
 bool model__text_is(model_text text, const char *word);       /* case-insensitive */
 void model__publish(call *c);
+
+/* model_deploy.c */
+extern const command model__deploy_commands[];
+bool model__answered_else(call *c);
+const char *model__not_here(model *m, const model_text *argv, size_t argc);
+void model__published(model *m, model_text channel, model_text text, bool sharded);
+void model__drop_shards(connection *c);
 
 /* model_reply.c */
 void model__append(buffer *b, const void *p, size_t n);

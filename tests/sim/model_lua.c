@@ -210,10 +210,12 @@ static bool call_command(lua_State *lua)
     call c = {m, m->script->from, argv, (size_t)argc, &reply};
     const command *cmd = model__command(argv, (size_t)argc);
     const char *why_not = refusal(m, cmd, (size_t)argc);
+    why_not = why_not == NULL ? model__not_here(m, argv, (size_t)argc) : why_not;
     if (why_not != NULL) {
         model__error(&c, "%s", why_not);
     } else {
         m->script_wrote |= (cmd->flags & COMMAND_WRITE) != 0;
+        m->writes += (cmd->flags & COMMAND_WRITE) != 0;
         cmd->run(&c);
     }
     model__append(&reply, "", 1);

@@ -25,6 +25,8 @@ static void free_connection(connection *c)
         model__drop(&c->channels[i]);
     }
     free(c->channels);
+    model__drop_shards(c);
+    free(c->shards);
     model__drop(&c->in);
     model__drop(&c->out);
     model__drop(&c->sent);
@@ -79,6 +81,7 @@ static void drop_subscriptions(connection *c)
     while (c->channel_count > 0) {
         model__drop(&c->channels[--c->channel_count]);
     }
+    model__drop_shards(c);
 }
 
 /* The server's end goes: what it has not read is never executed, what it has not sent is lost. */
@@ -189,7 +192,7 @@ static void run_ping(call *c)
     model_text text = c->argc > 1 ? c->argv[1] : (model_text){"", 0};
     if (c->argc > 2) {
         model__error(c, "ERR wrong number of arguments for 'ping' command");
-    } else if (c->from->channel_count > 0) {
+    } else if (c->from->channel_count + c->from->shard_count > 0) {
         model__array(c, 2);
         model__bulk(c, "pong", 4);
         model__bulk(c, text.p, text.n);
@@ -310,6 +313,7 @@ static void run_unsubscribe(call *c)
 void model__publish(call *c)
 {
     long long receivers = 0;
+    model__published(c->m, c->argv[1], c->argv[2], false);
     for (size_t i = 0; i < c->m->connection_count; i++) {
         connection *to = c->m->connections[i];
         if (find_channel(to, c->argv[1]) == NULL) {
@@ -435,7 +439,7 @@ static bool is_called(const char *name, const model_text *argv, size_t argc)
 const command *model__command(const model_text *argv, size_t argc)
 {
     const command *tables[] = {model__value_commands, model__key_commands, model__list_commands,
-                               server_commands};
+                               model__deploy_commands, server_commands};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         for (const command *cmd = tables[i]; cmd->name != NULL; cmd++) {
             if (is_called(cmd->name, argv, argc)) {
@@ -517,7 +521,8 @@ static bool refused(call *c, const command *cmd)
         model__error(c, MODEL_NOREPLICAS_TEXT);
     } else if (faults & MODEL_READONLY && cmd->flags & COMMAND_WRITE) {
         model__error(c, MODEL_READONLY_TEXT);
-    } else if (c->from->channel_count > 0 && !(cmd->flags & COMMAND_SUBSCRIBED)) {
+    } else if (c->from->channel_count + c->from->shard_count > 0 &&
+               !(cmd->flags & COMMAND_SUBSCRIBED)) {
         model__error(
             c,
             "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
@@ -555,12 +560,15 @@ static void execute(model *m, connection *from, const model_text *argv, size_t a
     call c = {m, from, argv, argc, &from->out};
     const command *cmd = model__command(argv, argc);
     m->requests++;
-    if (cmd == NULL) {
+    if (model__answered_else(&c)) {
+        ;
+    } else if (cmd == NULL) {
         unknown_command(&c);
     } else if (!model__arity_fits(cmd, argc)) {
         model__error(&c, "ERR wrong number of arguments for '%s' command", cmd->name);
     } else if (!refused(&c, cmd)) {
         size_t answered = from->out.n;
+        m->writes += (cmd->flags & COMMAND_WRITE) != 0;
         cmd->run(&c);
         spoil_answer(&c, cmd, answered);
     }

@@ -105,6 +105,40 @@ uint64_t model_client_id(const model *m, uint64_t connection); /* what CLIENT ID
 typedef void model_watcher(void *context, uint64_t connection, const model_text *argv, size_t argc);
 void model_watch(model *m, model_watcher *watcher, void *context);
 
+/* ---- A server among others ---------------------------------------------------------------------- */
+
+/* What the world around the server decides.  Any of them may be NULL. */
+struct model_deployment {
+    void *context;
+    /* A request, before the server looks at it: the bytes of the reply, or NULL: the server executes it. */
+    const char *(*answer)(void *context, uint64_t connection, const model_text *argv, size_t argc,
+                          size_t *out_n);
+    /* A key, or a shard channel, that a running script is about to touch: NULL, or the error. */
+    const char *(*touch)(void *context, const model_text *name);
+    /* Something was published here: others may have to be told. */
+    void (*published)(void *context, model_text channel, model_text text, bool sharded);
+};
+
+typedef struct model_data model_data; /* the keys of a server at a moment */
+
+void model_deploy(model *m, const struct model_deployment *deployment);
+uint64_t model_writes(const model *m); /* requests so far that may have changed a key */
+model_data *model_save(const model *m);
+void model_load(model *m, const model_data *data); /* it has these keys now and no others */
+void model_data_free(model_data *data);
+bool model_migrate(model *from, model *to, int db, const char *name,
+                   size_t n); /* one key; false: there is none, or one is there already */
+void model_hang_up(model *m); /* CLIENT KILL TYPE normal and pubsub */
+/* A message that was published elsewhere reaches those who listen here. */
+void model_say(model *m, model_text channel, model_text text, bool sharded);
+/* Subscriptions to shard channels end, and are told so: those for which the function says yes. */
+void model_end_shards(model *m, bool (*ends)(void *context, model_text channel), void *context);
+/* The next key whose name the function wants; false: there is none. */
+bool model_key_of(model *m, bool (*wants)(void *context, model_text name), void *context,
+                  model_key *out);
+
+/* ---- Checks ------------------------------------------------------------------------------------- */
+
 /* model_digest - a hash over keys, TTLs, subscriptions and counters, for determinism checks. */
 uint64_t model_digest(model *m);
 

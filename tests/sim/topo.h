@@ -1,0 +1,332 @@
+/* topo.h - a simulated world around engines whose server is not one for ever: replicas that lag and are promoted,
+ * addresses that move, sentinels and clusters with views of their own, and an observer who knows who is
+ * master in truth and what every server has.
+ *
+ * One seed decides everything.
+ *
+ * topo_sim.c      the loop over seeds, the life of one world
+ * topo_net.c      connections between processes and servers; pairs of machines that do not reach each other
+ * topo_server.c   servers: roles, replication with a delay, death and return, what they say of themselves
+ * topo_single.c   deployments behind one address, which moves to another server
+ * topo_fault.c    what goes wrong, and when
+ * topo_process.c  processes: an engine each, its driver, and what becomes of its results
+ * topo_task.c     the tasks in them
+ * topo_check.c    what must be true of results, and at every step
+ */
+#ifndef SNIB_TESTS_TOPO_H
+#define SNIB_TESTS_TOPO_H
+
+#include "engine/engine.h"
+#include "model_server.h"
+
+#define TOPO_SERVERS 12 /* sentinels included */
+#define TOPO_SHARDS 4
+#define TOPO_SLOTS 4 /* processes at once */
+#define TOPO_PROCESSES 24
+#define TOPO_HOSTS (TOPO_SERVERS + TOPO_PROCESSES)
+#define TOPO_TASKS 3
+#define TOPO_NAMES 4
+#define TOPO_SIDES 2
+#define TOPO_HOLDS (2 * TOPO_TASKS)
+#define TOPO_ENDS 48 /* links of a process */
+#define TOPO_PIPES 256
+#define TOPO_EVENTS 256
+#define TOPO_EPOCH 1700000000000000000ULL
+#define TOPO_START (3600000 * SNIB__MS)
+#define TOPO_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
+
+/* What a seed may switch on. */
+enum topo_fault {
+    TOPO_DELAY,
+    TOPO_CUT,       /* a connection ends */
+    TOPO_HOLE,      /* a process and a server do not reach each other for a while, in silence */
+    TOPO_ISOLATE,   /* a master and the other servers; some processes reach it still */
+    TOPO_PAUSE,     /* a process stops */
+    TOPO_LATE_TICK, /* it hears, and does not notice that time has passed */
+    TOPO_CRASH,     /* it dies */
+    TOPO_STOP,      /* a server stops, and goes on */
+    TOPO_KILL,      /* a master dies; it returns as it must */
+    TOPO_MANUAL,    /* a failover that somebody asked for */
+    TOPO_RESTART, /* a master dies and is back before anybody has noticed: empty, or with its data */
+    TOPO_LAG,     /* replication is slow for a while */
+    TOPO_SCRIPTS,   /* SCRIPT FLUSH */
+    TOPO_WATCH,     /* who decides is disturbed: a sentinel is killed, or lags */
+    TOPO_SLOT,      /* a slot moves */
+    TOPO_HALF_SLOT, /* ... and is left on its way for a while */
+    TOPO_GROW,      /* a node comes, a node goes */
+    TOPO_FAULTS
+};
+
+enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
+
+/* Things that happen at a time. */
+enum topo_event_kind {
+    TOPO_PROMOTE = 1, /* a: who may become the master of shard b */
+    TOPO_FOLLOW,      /* a: follows b from now on */
+    TOPO_SYNCED,      /* a: has the whole data set of b */
+    TOPO_RETURN,      /* a: a dead server starts; b: with its data */
+    TOPO_LOADED,      /* a: has read its data */
+    TOPO_ADDRESS,     /* the address goes to server a */
+    TOPO_ROUTE_OWN    /* from here on: of sentinels and clusters */
+};
+
+struct topo_event {
+    snib__time at;
+    int kind, a, b;
+    uint64_t c; /* tells whether it is still meant */
+};
+
+struct topo_parcel { /* on its way from a server to another */
+    struct topo_parcel *next;
+    snib__time at;
+    int from;
+    model_data *data; /* or a message: */
+    bool sharded;
+    size_t channel_n, text_n;
+    char words[];
+};
+
+struct topo_server {
+    model *model;
+    struct snib__address address;
+    bool sentinel;
+    int shard;
+    int master;         /* whom it follows; -1: nobody, it is a master */
+    uint64_t term;      /* changes with its role and master */
+    bool synced, hears; /* a replica: it has a data set of its master; it is connected to it */
+    bool dead, keeps;   /* it is not there; its data outlive it */
+    uint64_t run, replication, former;
+    snib__time stopped_until, loading_until;
+    snib__time lag;   /* of what it gets */
+    uint64_t shipped; /* its writes that have been sent on */
+    struct topo_parcel *head, *tail;
+};
+
+struct topo_shard {
+    int authority; /* the master, in truth */
+    uint64_t terms;
+    snib__time broken_at;    /* the truth last lost something */
+    snib__time island_until; /* somebody else was a master, too, until then */
+};
+
+struct topo_name {
+    const char *text;
+    size_t n;
+    int family;
+    int slot, shard;
+    char tag[40];
+    int64_t last_token;
+    snib__time token_at;
+    snib__time free_since; /* SNIB__NEVER: it is not free */
+};
+
+struct topo_use { /* what is acquired */
+    struct snib__gate *gate;
+    int kind;
+    unsigned names;
+    int name, side;
+};
+
+struct topo_hold {
+    struct snib__hold *hold;
+    struct topo_use use;
+    int users;
+    bool told, released, over;
+    int reason;
+    uint64_t number;
+    snib__time submitted;
+    bool excused; /* it is valid and the truth does not know of it, for a documented reason */
+    snib__time excused_at, known_at; /* the truth last knew of it */
+    bool valid;
+    snib__time overlaps_since;
+};
+
+enum topo_doing { TOPO_RESTS, TOPO_WAITS, TOPO_HOLDS_IT, TOPO_RELEASES, TOPO_ASKS };
+
+struct topo_task {
+    int doing;
+    snib__time wake;
+    struct snib__op *op;
+    struct topo_hold *hold;
+    struct topo_use use;
+    bool once, cancelled;
+    snib__time submitted, wait_ends;
+};
+
+struct topo_end { /* a link's carrier */
+    struct snib__link *link;
+    struct topo_process *process;
+    bool connecting;
+    int server;              /* it goes to; -1: nobody has the address */
+    snib__time connected_at; /* or will be; or will fail */
+    struct topo_pipe *pipe;
+};
+
+struct topo_process {
+    struct snib__engine *engine;
+    uint32_t id;
+    char uuid[37];
+    bool dead;
+    struct snib__gate *gates[TOPO_NAMES][TOPO_SIDES];
+    struct snib__gate *multi;
+    struct topo_end ends[TOPO_ENDS];
+    int end_count;
+    struct topo_task tasks[TOPO_TASKS];
+    struct topo_hold holds[TOPO_HOLDS];
+    snib__time frozen_until, late_until;
+    snib__time last_tick;
+    uint32_t ticks;
+    snib__time counted_since; /* requests since then, without anything that came of them */
+    uint32_t sent;
+    snib__time connects_since;
+    uint32_t connects;
+    snib__time granted_at;
+};
+
+struct topo_chunk {
+    struct topo_chunk *next;
+    snib__time at;
+    size_t n;
+    bool end;
+    char bytes[];
+};
+
+struct topo_flow {
+    struct topo_chunk *head, *tail;
+    snib__time last_at;
+    bool ended;
+};
+
+struct topo_pipe { /* one connection; it lives on at the server when the client's end is gone */
+    bool used;
+    struct topo_end *client; /* NULL: its end is gone */
+    uint32_t process;
+    int server;
+    uint64_t number; /* the model's; 0: its end is gone */
+    snib__time made_at;
+    struct topo_flow to_server, to_client;
+    int cut_next;
+};
+
+struct topo {
+    uint64_t seed, random, hash, events;
+    bool trace, calm, winding_down;
+    snib__time now;
+    int topology; /* enum snib__topology */
+    snib__time lease, recheck, delay, think, prompt;
+    uint32_t enabled;
+    snib__time calm_at, stable_at, next_fault, pace;
+    struct topo_server servers[TOPO_SERVERS];
+    int server_count, data_count; /* sentinels come after the data servers */
+    struct topo_shard shards[TOPO_SHARDS];
+    int shard_count;
+    bool stale_reads; /* a replica without its master answers from what it has */
+    int at_address;   /* SINGLE: who has the address */
+    struct snib__address address;
+    struct snib__address seeds[TOPO_SERVERS];
+    uint32_t seed_count;
+    struct topo_name names[TOPO_NAMES];
+    int name_count, slot_count, task_count;
+    bool multi;
+    unsigned multi_names;
+    struct topo_process *slots[TOPO_SLOTS], *processes[TOPO_PROCESSES];
+    uint32_t process_count;
+    struct topo_pipe pipes[TOPO_PIPES];
+    snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* they do not reach each other until then */
+    struct topo_event pending[TOPO_EVENTS];
+    int pending_count;
+};
+
+struct topo_totals {
+    uint64_t events, requests, granted, released, busy, timed_out, cancelled, lost, failed;
+    uint64_t promotions, excused, overlaps;
+    snib__time longest_overlap;
+    uint64_t by_family[TOPO_FAMILIES], multis;
+    uint64_t faults[TOPO_FAULTS];
+};
+
+extern struct topo topo;
+extern struct topo_totals topo_totals;
+
+/* topo_sim.c */
+uint64_t topo_draw(uint64_t below);
+bool topo_chance(unsigned one_in);
+snib__time topo_between(snib__time least, snib__time most);
+bool topo_has(int fault);
+void topo_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void topo_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void topo_later(snib__time at, int kind, int a, int b, uint64_t c);
+
+/* topo_net.c */
+void net_connect(struct topo_end *end);
+void net_close(struct topo_end *end);
+void net_send(struct topo_end *end, const char *bytes, size_t n);
+void net_server_died(int server);
+void net_leave(int server); /* its connections end as by CLIENT KILL: what it has written arrives */
+void net_collect(int server);
+snib__time net_delay(void);
+bool net_apart(int host, int other);
+void net_part(int host, int other, snib__time until);
+void net_heal(void);
+struct topo_pipe *net_pick(void);
+int net_host(const struct topo_process *process);
+snib__time net_next(void);
+bool net_run(void);
+void net_free(void);
+
+/* topo_server.c */
+int server_new(bool sentinel, int shard);
+void server_free_all(void);
+void server_time(void);
+bool server_runs(int server); /* it is there and not stopped */
+bool server_reaches(int server, int other);
+void server_kill(int server, bool keeps);
+void server_return(int server);
+void server_follow(int server, int master, bool hang_up);
+void server_promote(int server);
+void server_executed(int server); /* something was executed there: it is sent on */
+void server_event(const struct topo_event *event);
+int server_best_replica(int shard, int except);
+snib__time server_next(void);
+bool server_run(void);
+void server_set_faults(int server);
+
+/* topo_single.c */
+void single_plan(void);
+void single_event(const struct topo_event *event);
+void single_lost(int shard); /* its master is not there any more */
+void single_settle(void);
+
+/* topo_fault.c */
+void fault_plan(void);
+void fault_run(void);
+void fault_end_all(void);
+
+/* topo_process.c */
+struct topo_process *process_new(int slot);
+void process_crash(struct topo_process *process);
+void process_free(struct topo_process *process);
+void process_pump(struct topo_process *process);
+void process_leave_hold(struct topo_process *process, struct topo_hold *hold);
+bool process_is_idle(const struct topo_process *process);
+snib__time process_next(const struct topo_process *process);
+void process_run(struct topo_process *process);
+
+/* topo_task.c */
+void task_rest(struct topo_task *task);
+snib__time task_hold_for(void);
+void task_move(struct topo_process *process, struct topo_task *task);
+
+/* topo_check.c */
+void check_broken(int shard, const char *why); /* the truth has lost something, perhaps */
+void check_sent(struct topo_process *process);
+void check_connects(struct topo_process *process);
+void check_progress(struct topo_process *process);
+void check_granted(struct topo_process *process, const struct topo_task *task,
+                   struct topo_hold *hold);
+void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code);
+void check_lost(struct topo_process *process, const struct topo_hold *hold);
+void check_step(void);
+void check_end(void);
+
+#endif

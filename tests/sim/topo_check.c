@@ -1,0 +1,448 @@
+/* topo_check.c - what must be true of results and at every step, judged with perfect knowledge of who is master and
+ * of what every server has.
+ *
+ * The truth about a name is the data set of its authority.  A hold that calls itself valid is known there, for
+ * as long as it is valid; if it is not, it is excused, and there are few excuses: the truth was handed to a server that
+ * had not heard of it, or began anew without data, or somebody was a master beside the true one.
+ */
+#include "topo.h"
+
+#include "locks/kind.h"
+#include "snib.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static snib__time latest(snib__time a, snib__time b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- The truth ---------------------------------------------------------------------------------- */
+
+static model *truth(const struct topo_name *name)
+{
+    return topo.servers[topo.shards[name->shard].authority].model;
+}
+
+static bool writes(const struct topo_hold *hold, const struct topo_name *name)
+{
+    return hold->use.kind == SNIB_WRITE ||
+           (hold->use.kind == SNIB__MULTI && name->family == TOPO_RW);
+}
+
+/* Until when a server keeps a hold of one name, in true time; 0: it does not. */
+static snib__time kept_until(model *m, const struct topo_process *process,
+                             const struct topo_hold *hold, const struct topo_name *name)
+{
+    char owner[80], lease[160];
+    model_key key, own;
+    model_text field, value;
+    int n = snprintf(owner, sizeof owner, "%s:%llu%s", process->uuid,
+                     (unsigned long long)hold->number, writes(hold, name) ? ":write" : "");
+    if (!model_key_find(m, 0, name->text, name->n, &key) || key.type != MODEL_HASH) {
+        return 0;
+    }
+    bool found = false;
+    for (size_t i = 0; i < key.fields && !found; i++) {
+        model_field_at(m, 0, name->text, name->n, i, &field, &value);
+        found = field.n == (size_t)n && memcmp(field.p, owner, field.n) == 0;
+    }
+    if (!found) {
+        return 0;
+    }
+    uint64_t ends = key.expires_ns;
+    if (hold->use.kind == SNIB_READ) {
+        n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, owner);
+        if (!model_key_find(m, 0, lease, (size_t)n, &own)) {
+            return 0;
+        }
+        ends = own.expires_ns < ends ? own.expires_ns : ends;
+    }
+    return ends == UINT64_MAX ? SNIB__NEVER : ends - TOPO_EPOCH;
+}
+
+/* Whether the truth keeps all of it for as long as its holder relies on it. */
+static bool is_known(const struct topo_process *process, const struct topo_hold *hold)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        const struct topo_name *name = &topo.names[i];
+        if ((hold->use.names >> i & 1) != 0 &&
+            kept_until(truth(name), process, hold, name) < snib__hold_end(hold->hold)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the master of a name has, for whoever reads the story. */
+static void trace_truth(const struct topo_name *name)
+{
+    model_key key;
+    model_text field, value;
+    for (size_t i = 0; topo.trace && model_key_at(truth(name), i, &key); i++) {
+        topo_trace("%.*s, for %.3f ms:", (int)key.name.n, key.name.p,
+                   ((double)key.expires_ns - (double)(TOPO_EPOCH + topo.now)) / 1e6);
+        for (size_t j = 0;
+             model_field_at(truth(name), 0, key.name.p, key.name.n, j, &field, &value); j++) {
+            topo_trace("    %.*s: %.*s", (int)field.n, field.p, (int)value.n, value.p);
+        }
+    }
+}
+
+void check_broken(int shard, const char *why)
+{
+    topo_trace("shard %d: %s", shard, why);
+    topo.shards[shard].broken_at = topo.now;
+}
+
+static struct topo_shard *shard_of(const struct topo_hold *hold)
+{
+    return &topo.shards[topo.names[hold->use.name].shard];
+}
+
+/* Somebody is a master beside the true one. */
+static void note_islands(void)
+{
+    for (int i = 0; i < topo.data_count; i++) {
+        const struct topo_server *server = &topo.servers[i];
+        if (server->master < 0 && server_runs(i) && topo.shards[server->shard].authority != i) {
+            topo.shards[server->shard].island_until = topo.now;
+        }
+    }
+}
+
+/* ---- Requests ----------------------------------------------------------------------------------- */
+
+#define MOST_SENT 400 /* with nothing that came of them, within: */
+#define MOST_CONNECTS 200
+#define COUNTED (1000 * SNIB__MS)
+
+void check_progress(struct topo_process *process)
+{
+    process->counted_since = topo.now;
+    process->sent = 0;
+}
+
+/* Nobody is busy with nothing. */
+void check_sent(struct topo_process *process)
+{
+    if (topo.now > process->counted_since + COUNTED) {
+        process->counted_since = topo.now;
+        process->sent = 0;
+    }
+    if (++process->sent > MOST_SENT) {
+        topo_fail("%u has sent %u times and nothing came of it", process->id, process->sent);
+    }
+}
+
+void check_connects(struct topo_process *process)
+{
+    if (topo.now > process->connects_since + COUNTED) {
+        process->connects_since = topo.now;
+        process->connects = 0;
+    }
+    if (++process->connects > MOST_CONNECTS) {
+        topo_fail("%u has connected %u times within a second", process->id, process->connects);
+    }
+}
+
+/* ---- Results ------------------------------------------------------------------------------------ */
+
+static void check_token(struct topo_process *process, const struct topo_hold *hold)
+{
+    struct topo_name *name = &topo.names[hold->use.name];
+    int64_t token = snib__hold_fencing(hold->hold);
+    if (hold->use.kind != SNIB_FENCED) {
+        return;
+    }
+    const struct topo_shard *shard = shard_of(hold);
+    bool broken = latest(shard->broken_at, shard->island_until) >= hold->submitted ||
+                  latest(shard->broken_at, shard->island_until) >= name->token_at;
+    if (token <= 0 || (token <= name->last_token && !broken)) {
+        topo_fail("%u:%llu of %s has the token %lld after %lld", process->id,
+                  (unsigned long long)hold->number, name->text, (long long)token,
+                  (long long)name->last_token);
+    }
+    name->last_token = token;
+    name->token_at = topo.now;
+}
+
+void check_granted(struct topo_process *process, const struct topo_task *task,
+                   struct topo_hold *hold)
+{
+    if (task->cancelled) {
+        topo_fail("%u: a cancelled operation has got the lock", process->id);
+    }
+    int state = snib__hold_state(process->engine, hold->hold, topo.now);
+    if (state != SNIB_HOLD_VALID && state != SNIB_HOLD_AT_RISK) {
+        topo_fail("%u was given a hold that is over", process->id);
+    }
+    check_token(process, hold);
+}
+
+void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
+{
+    bool honest = code == SNIB_BUSY        ? task->once
+                  : code == SNIB_TIMEDOUT  ? topo.now >= task->wait_ends
+                  : code == SNIB_CANCELLED ? task->cancelled
+                                           : code < 0 && topo.now < topo.stable_at;
+    honest |= task->doing == TOPO_ASKS && (code == SNIB_OK || topo.now < topo.stable_at);
+    if (!honest) {
+        topo_fail("%u: task %d ended with %s", process->id, (int)(task - process->tasks),
+                  snib_code_name(code));
+    }
+}
+
+void check_lost(struct topo_process *process, const struct topo_hold *hold)
+{
+    const struct snib__hold *lost = hold->hold;
+    const struct topo_shard *shard = shard_of(hold);
+    snib__time end = snib__hold_end(lost);
+    bool broken = latest(shard->broken_at, shard->island_until) >= hold->submitted;
+    bool honest = lost->reason == SNIB_REASON_EXPIRED       ? lost->lease_ms != 0 && topo.now >= end
+                  : lost->reason == SNIB_REASON_UNREACHABLE ? topo.now >= lost->deadline
+                  : lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0 && topo.now >= end
+                                                         : broken;
+    if (hold->told || hold->released || !honest ||
+        snib__hold_state(process->engine, lost, topo.now) != SNIB_HOLD_LOST) {
+        topo_fail("%u:%llu is told lost (%s)%s%s", process->id, (unsigned long long)hold->number,
+                  snib_reason_text(lost->reason), hold->told ? " again" : "",
+                  hold->released ? " after its release" : "");
+    }
+}
+
+/* ---- Every step --------------------------------------------------------------------------------- */
+
+/* Since when nothing stands between a process and the master of a shard; SNIB__NEVER / 2: something does. */
+static snib__time reaches_since(const struct topo_process *process, int shard)
+{
+    int master = topo.shards[shard].authority;
+    const struct topo_server *server = &topo.servers[master];
+    snib__time since = SNIB__NEVER / 2;
+    for (int i = 0; i < process->end_count; i++) {
+        const struct topo_end *end = &process->ends[i];
+        if (end->pipe != NULL && end->pipe->server == master && end->pipe->number != 0 &&
+            snib__link_kind(end->link) == SNIB__COMMAND && end->pipe->made_at < since) {
+            since = end->pipe->made_at;
+        }
+    }
+    since = latest(latest(since, process->frozen_until), process->late_until);
+    since = latest(since, topo.apart[net_host(process)][master]);
+    return latest(latest(since, server->stopped_until), server->loading_until);
+}
+
+static void check_excused(struct topo_process *process, struct topo_hold *hold)
+{
+    const struct topo_shard *shard = shard_of(hold);
+    snib__time broken_at = latest(shard->broken_at, shard->island_until);
+    snib__time sent_at = hold->hold->deadline - (topo.lease * 99 / 100 - 5 * SNIB__MS);
+    bool fixed = hold->hold->lease_ms != 0;
+    if (!hold->excused) {
+        topo_trace("%u:%llu is not known to the master", process->id,
+                   (unsigned long long)hold->number);
+        topo_totals.excused++;
+        hold->excused = true;
+        hold->excused_at = topo.now;
+        if (broken_at < hold->submitted) {
+            trace_truth(&topo.names[hold->use.name]);
+            topo_fail("%u:%llu of %s is valid and its master does not know of it", process->id,
+                      (unsigned long long)hold->number, topo.names[hold->use.name].text);
+        }
+    }
+    if (!fixed && broken_at < sent_at && broken_at < hold->known_at) {
+        topo_fail("%u:%llu of %s is not with its master and its deadline moves", process->id,
+                  (unsigned long long)hold->number, topo.names[hold->use.name].text);
+    }
+    snib__time since =
+        latest(hold->excused_at, reaches_since(process, topo.names[hold->use.name].shard));
+    since = latest(since, shard->island_until);
+    if (topo.now > since + topo.lease / 3 + topo.lease / 5 + 2 * topo.prompt &&
+        !topo_has(TOPO_DELAY)) {
+        topo_fail("%u:%llu of %s has vanished and nobody is told", process->id,
+                  (unsigned long long)hold->number, topo.names[hold->use.name].text);
+    }
+}
+
+/* What is lost stays lost, for its reason. */
+static void check_steady(const struct topo_process *process, struct topo_hold *hold, int state)
+{
+    bool is_safe = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK;
+    int reason =
+        state == SNIB_HOLD_LOST ? snib__hold_reason(hold->hold, topo.now) : SNIB_REASON_NONE;
+    if (hold->over && (state != SNIB_HOLD_LOST || reason != hold->reason)) {
+        topo_fail("%u:%llu was lost (%s) and is not", process->id, (unsigned long long)hold->number,
+                  snib_reason_text(hold->reason));
+    }
+    if ((snib__hold_left(hold->hold, topo.now) > 0) != is_safe) {
+        topo_fail("%u:%llu: its state and the time that remains do not agree", process->id,
+                  (unsigned long long)hold->number);
+    }
+    hold->over = state == SNIB_HOLD_LOST;
+    hold->reason = reason;
+    hold->valid = is_safe;
+}
+
+static void check_holds(struct topo_process *process)
+{
+    for (int i = 0; i < TOPO_HOLDS; i++) {
+        struct topo_hold *hold = &process->holds[i];
+        if (hold->users == 0) {
+            continue;
+        }
+        int state = snib__hold_state(process->engine, hold->hold, topo.now);
+        check_steady(process, hold, state);
+        snib__time end = snib__hold_end(hold->hold);
+        if (!hold->valid && state == SNIB_HOLD_LOST && !hold->told &&
+            topo.now > latest(latest(end, process->frozen_until), process->late_until)) {
+            topo_fail("%u:%llu is over and its holder is not told", process->id,
+                      (unsigned long long)hold->number);
+        }
+        if (hold->valid && is_known(process, hold)) {
+            hold->excused = false;
+            hold->known_at = topo.now;
+        } else if (hold->valid) {
+            check_excused(process, hold);
+        }
+    }
+}
+
+static bool exclude(const struct topo_hold *one, const struct topo_hold *other)
+{
+    return (one->use.names & other->use.names) != 0 &&
+           !(one->use.kind == SNIB_READ && other->use.kind == SNIB_READ);
+}
+
+static void check_pair(const struct topo_process *process, const struct topo_hold *one,
+                       const struct topo_process *of, struct topo_hold *other)
+{
+    if (!one->valid || !other->valid || one->users == 0 || other->users == 0 ||
+        !exclude(one, other) || (process == of && one->number == other->number)) {
+        return;
+    }
+    if (!one->excused && !other->excused) {
+        topo_fail("%s is held by %u:%llu and %u:%llu", topo.names[one->use.name].text, process->id,
+                  (unsigned long long)one->number, of->id, (unsigned long long)other->number);
+    }
+    if (other->overlaps_since == 0) {
+        other->overlaps_since = topo.now;
+        topo_totals.overlaps++;
+        topo_trace("%u:%llu and %u:%llu are valid at once", process->id,
+                   (unsigned long long)one->number, of->id, (unsigned long long)other->number);
+    }
+    snib__time lasts = topo.now - other->overlaps_since;
+    topo_totals.longest_overlap = latest(topo_totals.longest_overlap, lasts);
+}
+
+static void check_exclusion(void)
+{
+    int most = topo.slot_count * TOPO_HOLDS;
+    for (int i = 0; i < most; i++) {
+        for (int j = 0; j < i; j++) {
+            struct topo_process *one = topo.slots[i / TOPO_HOLDS];
+            struct topo_process *other = topo.slots[j / TOPO_HOLDS];
+            check_pair(one, &one->holds[i % TOPO_HOLDS], other, &other->holds[j % TOPO_HOLDS]);
+        }
+    }
+}
+
+/* No operation waits past its deadline. */
+static void check_waits(const struct topo_process *process)
+{
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        const struct topo_task *task = &process->tasks[i];
+        if (task->doing == TOPO_WAITS && task->wait_ends != SNIB__NEVER &&
+            topo.now >
+                latest(latest(task->wait_ends, process->frozen_until), process->late_until)) {
+            topo_fail("%u: task %d waits longer than it wanted", process->id, i);
+        }
+    }
+}
+
+/* Once all is well, what is free is soon taken by whoever waits. */
+static void check_served(struct topo_process *process)
+{
+    for (int i = 0; i < TOPO_TASKS; i++) {
+        const struct topo_task *task = &process->tasks[i];
+        snib__time since = latest(task->submitted, topo.stable_at);
+        if (task->doing != TOPO_WAITS || topo.now < topo.stable_at) {
+            continue;
+        }
+        for (int j = 0; j < topo.name_count; j++) {
+            const struct topo_name *name = &topo.names[j];
+            since = (task->use.names >> j & 1) != 0 ? latest(since, name->free_since) : since;
+        }
+        bool fair = topo.names[task->use.name].family == TOPO_FAIR;
+        if (since != SNIB__NEVER &&
+            topo.now > since + topo.recheck + topo.prompt + (fair ? 6000 * SNIB__MS : 0)) {
+            trace_truth(&topo.names[task->use.name]);
+            topo_fail("%s is free and %u waits for it", topo.names[task->use.name].text,
+                      process->id);
+        }
+    }
+}
+
+static void note_free(void)
+{
+    for (int i = 0; i < topo.name_count; i++) {
+        struct topo_name *name = &topo.names[i];
+        model_key key;
+        if (model_key_find(truth(name), 0, name->text, name->n, &key)) {
+            name->free_since = SNIB__NEVER;
+        } else if (name->free_since == SNIB__NEVER) {
+            name->free_since = topo.now;
+        }
+    }
+}
+
+void check_step(void)
+{
+    note_islands();
+    note_free();
+    for (int i = 0; i < topo.slot_count; i++) {
+        check_holds(topo.slots[i]);
+        check_waits(topo.slots[i]);
+        check_served(topo.slots[i]);
+    }
+    check_exclusion();
+}
+
+/* ---- The end ------------------------------------------------------------------------------------ */
+
+/* Counters of tokens are for ever. */
+static bool may_stay(const model_key *key)
+{
+    static const char counter[] = "redisson_lock_token:";
+    return key->name.n > sizeof counter - 1 &&
+           memcmp(key->name.p, counter, sizeof counter - 1) == 0;
+}
+
+static void check_server_end(int at)
+{
+    model *m = topo.servers[at].model;
+    model_key key;
+    for (size_t i = 0; model_key_at(m, i, &key); i++) {
+        if (!may_stay(&key)) {
+            topo_fail("at the end server %d has %.*s", at, (int)key.name.n, key.name.p);
+        }
+    }
+    if (model_channel_count(m) != 0) {
+        model_text channel = model_channel(m);
+        topo_fail("at the end somebody listens to %.*s", (int)channel.n, channel.p);
+    }
+}
+
+void check_end(void)
+{
+    for (int i = 0; i < topo.data_count; i++) {
+        check_server_end(i);
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        snib_client_stats_data stats = {.size = sizeof stats};
+        snib__engine_stats(topo.slots[i]->engine, &stats);
+        if (stats.held != 0 || stats.waiting != 0 || !snib__engine_quiet(topo.slots[i]->engine)) {
+            topo_fail("at the end %u holds %llu, waits for %llu", topo.slots[i]->id,
+                      (unsigned long long)stats.held, (unsigned long long)stats.waiting);
+        }
+    }
+}

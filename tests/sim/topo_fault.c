@@ -1,0 +1,171 @@
+/* topo_fault.c - what goes wrong between processes and servers, and among servers.  Which faults a seed knows, and how
+ * often they come, is drawn once. */
+#include "topo.h"
+
+#define BACK (3000 * SNIB__MS) /* a server that died returns within this time */
+
+void fault_plan(void)
+{
+    unsigned share = (unsigned)topo_draw(6); /* one world in six is undisturbed */
+    for (int fault = 0; fault < TOPO_FAULTS; fault++) {
+        if (topo_draw(8) < share) {
+            topo.enabled |= 1U << fault;
+        }
+    }
+    topo.pace = 20 * SNIB__MS << topo_draw(7);
+    topo.next_fault = topo.enabled == 0 ? SNIB__NEVER : topo.now + topo_draw(2 * topo.pace);
+}
+
+static snib__time for_a_while(void)
+{
+    const snib__time most[] = {3 * topo.lease, topo.lease / 2, 4 * topo.delay};
+    return topo.now + topo_draw(most[topo_draw(3)]);
+}
+
+static void strike_process(int fault)
+{
+    int slot = (int)topo_draw((uint64_t)topo.slot_count);
+    struct topo_process *process = topo.slots[slot];
+    snib__time until = for_a_while();
+    if (fault == TOPO_PAUSE) {
+        process->frozen_until = until;
+    } else if (fault == TOPO_LATE_TICK) {
+        process->late_until = until;
+    } else if (fault == TOPO_HOLE) {
+        int server = (int)topo_draw((uint64_t)topo.server_count);
+        bool all = topo_chance(4);
+        for (int i = 0; i < topo.server_count; i++) {
+            if (all || i == server) {
+                net_part(net_host(process), i, until);
+            }
+        }
+    } else if (topo.process_count < TOPO_PROCESSES) {
+        process_crash(process);
+        process_new(slot);
+    }
+}
+
+/* A master and the other servers do not reach each other; of the processes each is on either side, or on both. */
+static void isolate(int master, int shard)
+{
+    snib__time until = topo.now + topo_between(topo.lease / 4, 4 * topo.lease);
+    topo_trace("server %d is isolated", master);
+    for (int i = 0; i < topo.server_count; i++) {
+        if (i != master) {
+            net_part(master, i, until);
+        }
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        int side = (int)topo_draw(3);
+        for (int j = 0; side < 2 && j < topo.server_count; j++) {
+            if ((j == master) == (side == 0)) {
+                net_part(net_host(topo.slots[i]), j, until);
+            }
+        }
+    }
+    single_lost(shard);
+}
+
+static void strike_shard(int fault)
+{
+    int shard = (int)topo_draw((uint64_t)topo.shard_count);
+    int master = topo.shards[shard].authority;
+    struct topo_server *server = &topo.servers[master];
+    bool keeps = topo_chance(2);
+    if (server->dead) {
+        return;
+    }
+    switch (fault) {
+    case TOPO_ISOLATE:
+        isolate(master, shard);
+        break;
+    case TOPO_STOP:
+        server->stopped_until = topo.now + topo_draw(4 * topo.lease);
+        topo_trace("server %d stops", master);
+        single_lost(shard);
+        break;
+    case TOPO_KILL:
+        server_kill(master, keeps);
+        single_lost(shard);
+        topo_later(topo.now + topo_between(500 * SNIB__MS, BACK), TOPO_RETURN, master, 0, 0);
+        break;
+    case TOPO_RESTART:
+        server_kill(master, keeps);
+        topo_later(topo.now + topo_draw(100 * SNIB__MS), TOPO_RETURN, master, 0, 0);
+        break;
+    default:
+        topo_later(topo.now, TOPO_PROMOTE, -1, shard, topo.shards[shard].terms);
+    }
+}
+
+static void strike_server(int fault)
+{
+    int at = (int)topo_draw((uint64_t)topo.data_count);
+    if (fault == TOPO_LAG) {
+        topo.servers[at].lag = topo_chance(2) ? 0 : topo_draw(2 * topo.lease);
+    } else {
+        model_flush_scripts(topo.servers[at].model);
+    }
+}
+
+static void strike(int fault)
+{
+    struct topo_pipe *pipe = net_pick();
+    topo_totals.faults[fault] += fault != TOPO_CUT && fault != TOPO_DELAY;
+    switch (fault) {
+    case TOPO_CUT:
+        if (pipe != NULL) {
+            pipe->cut_next = 1 + (int)topo_draw(2);
+        }
+        break;
+    case TOPO_HOLE:
+    case TOPO_PAUSE:
+    case TOPO_LATE_TICK:
+    case TOPO_CRASH:
+        strike_process(fault);
+        break;
+    case TOPO_STOP:
+    case TOPO_KILL:
+    case TOPO_MANUAL:
+    case TOPO_RESTART:
+    case TOPO_ISOLATE:
+        strike_shard(fault);
+        break;
+    case TOPO_LAG:
+    case TOPO_SCRIPTS:
+        strike_server(fault);
+        break;
+    default:
+        break;
+    }
+}
+
+void fault_run(void)
+{
+    static const int often[] = {TOPO_CUT, TOPO_MANUAL, TOPO_KILL, TOPO_SLOT};
+    int fault = topo_chance(3) ? often[topo_draw(sizeof often / sizeof *often)]
+                               : (int)topo_draw(TOPO_FAULTS);
+    while (!topo_has(fault)) {
+        fault = (fault + 1) % TOPO_FAULTS;
+    }
+    /* Faults come in flocks: one that strikes what another has left is the hardest. */
+    topo.next_fault = topo.now + 1 + topo_draw(topo_chance(3) ? 10 * topo.delay : 2 * topo.pace);
+    strike(fault);
+}
+
+void fault_end_all(void)
+{
+    topo.next_fault = SNIB__NEVER;
+    net_heal();
+    for (int i = 0; i < topo.server_count; i++) {
+        topo.servers[i].stopped_until = 0;
+        topo.servers[i].lag = 0;
+        server_return(i);
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        struct topo_process *process = topo.slots[i];
+        process->frozen_until = process->frozen_until < topo.now ? process->frozen_until : topo.now;
+        process->late_until = process->late_until < topo.now ? process->late_until : topo.now;
+    }
+    single_settle();
+}

@@ -1,0 +1,378 @@
+/* topo_net.c - connections between processes and servers, and machines that do not reach each other.
+ *
+ * Between two machines that are apart nothing arrives; it does when they meet again, unless somebody has given
+ * up meanwhile.  A connection lives on at the server when the client's end is gone.
+ */
+#include "topo.h"
+
+#include "snib.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_LIMIT (1000 * SNIB__MS) /* the driver's */
+
+/* ---- Machines ----------------------------------------------------------------------------------- */
+
+int net_host(const struct topo_process *process)
+{
+    return TOPO_SERVERS + (int)process->id;
+}
+
+bool net_apart(int host, int other)
+{
+    return topo.apart[host][other] > topo.now;
+}
+
+void net_part(int host, int other, snib__time until)
+{
+    if (topo.apart[host][other] < until) {
+        topo.apart[host][other] = topo.apart[other][host] = until;
+    }
+}
+
+void net_heal(void)
+{
+    memset(topo.apart, 0, sizeof topo.apart);
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        pipe->cut_next = 0;
+    }
+}
+
+snib__time net_delay(void)
+{
+    if (topo_has(TOPO_DELAY) && topo_chance(30)) {
+        topo_totals.faults[TOPO_DELAY]++;
+        return topo_draw(topo.lease / 2);
+    }
+    return topo_between(topo.delay / 10, topo.delay);
+}
+
+/* ---- Flows -------------------------------------------------------------------------------------- */
+
+static void push(struct topo_flow *flow, const char *bytes, size_t n, bool end)
+{
+    struct topo_chunk *chunk = malloc(sizeof *chunk + n);
+    if (chunk == NULL) {
+        abort();
+    }
+    *chunk = (struct topo_chunk){.at = topo.now + net_delay(), .n = n, .end = end};
+    if (n > 0) {
+        memcpy(chunk->bytes, bytes, n);
+    }
+    chunk->at = chunk->at < flow->last_at ? flow->last_at : chunk->at;
+    flow->last_at = chunk->at;
+    if (flow->tail != NULL) {
+        flow->tail->next = chunk;
+    } else {
+        flow->head = chunk;
+    }
+    flow->tail = chunk;
+}
+
+static void push_end(struct topo_flow *flow)
+{
+    if (!flow->ended) {
+        push(flow, NULL, 0, true);
+        flow->ended = true;
+    }
+}
+
+static struct topo_chunk *pop(struct topo_flow *flow)
+{
+    struct topo_chunk *chunk = flow->head;
+    flow->head = chunk->next;
+    if (flow->head == NULL) {
+        flow->tail = NULL;
+    }
+    return chunk;
+}
+
+static void drain(struct topo_flow *flow)
+{
+    while (flow->head != NULL) {
+        free(pop(flow));
+    }
+}
+
+static snib__time latest(snib__time a, snib__time b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- Pipes -------------------------------------------------------------------------------------- */
+
+static void settle(struct topo_pipe *pipe)
+{
+    if (pipe->client == NULL && pipe->number == 0) {
+        drain(&pipe->to_server);
+        drain(&pipe->to_client);
+        *pipe = (struct topo_pipe){0};
+    }
+}
+
+static void end_server(struct topo_pipe *pipe)
+{
+    model_close(topo.servers[pipe->server].model, pipe->number);
+    pipe->number = 0;
+    drain(&pipe->to_server);
+    pipe->to_server.ended = true;
+    push_end(&pipe->to_client);
+    settle(pipe);
+}
+
+static void send_on(struct topo_pipe *pipe, int direction, const char *bytes, size_t n)
+{
+    struct topo_flow *flow = direction == 1 ? &pipe->to_server : &pipe->to_client;
+    bool cuts = pipe->cut_next == direction;
+    size_t kept = cuts ? topo_draw(n + 1) : n;
+    if (kept > 0 && !flow->ended) {
+        push(flow, bytes, kept, false);
+    }
+    if (cuts) {
+        topo_totals.faults[TOPO_CUT]++;
+        pipe->cut_next = 0;
+        push_end(&pipe->to_server);
+        push_end(&pipe->to_client);
+    }
+}
+
+/* Who has the address at this moment; -1: nobody. */
+static int resolve(const struct snib__address *address)
+{
+    if (address == NULL || snib__address_equal(address, &topo.address)) {
+        return topo.at_address;
+    }
+    for (int i = 0; i < topo.server_count; i++) {
+        if (snib__address_equal(address, &topo.servers[i].address)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+void net_connect(struct topo_end *end)
+{
+    end->connecting = true;
+    end->server = resolve(snib__link_address(end->link));
+    check_connects(end->process);
+    end->connected_at = topo.now + net_delay();
+    /* A server that is stopped has a kernel that accepts; one that is apart does not even refuse. */
+    if (end->server >= 0 && net_apart(net_host(end->process), end->server)) {
+        end->connected_at = topo.now + CONNECT_LIMIT;
+    }
+}
+
+static struct topo_pipe *make_pipe(struct topo_end *end)
+{
+    struct topo_pipe *pipe = topo.pipes;
+    while (pipe < topo.pipes + TOPO_PIPES && pipe->used) {
+        pipe++;
+    }
+    if (pipe == topo.pipes + TOPO_PIPES) {
+        topo_fail("there are too many connections");
+    }
+    *pipe = (struct topo_pipe){.used = true,
+                               .client = end,
+                               .process = end->process->id,
+                               .server = end->server,
+                               .made_at = topo.now};
+    pipe->number = model_connect(topo.servers[end->server].model);
+    end->pipe = pipe;
+    return pipe;
+}
+
+static void finish_connect(struct topo_end *end)
+{
+    struct topo_process *process = end->process;
+    bool apart = end->server >= 0 && net_apart(net_host(process), end->server);
+    end->connecting = false;
+    if (end->server < 0 || apart || topo.servers[end->server].dead) {
+        topo_trace("%u cannot connect to server %d", process->id, end->server);
+        snib__engine_link_down(process->engine, end->link, SNIB_EUNREACHABLE,
+                               apart ? ETIMEDOUT : ECONNREFUSED, topo.now);
+    } else {
+        make_pipe(end);
+        topo_trace("%u is connected to server %d%s", process->id, end->server,
+                   snib__link_kind(end->link) == SNIB__PUBSUB ? ", to listen" : "");
+        snib__engine_link_up(process->engine, end->link, topo.now);
+    }
+    process_pump(process);
+}
+
+void net_close(struct topo_end *end)
+{
+    struct topo_pipe *pipe = end->pipe;
+    end->connecting = false;
+    end->pipe = NULL;
+    if (pipe == NULL) {
+        return;
+    }
+    pipe->client = NULL;
+    drain(&pipe->to_client);
+    pipe->to_client.ended = true;
+    push_end(&pipe->to_server);
+    settle(pipe);
+}
+
+void net_send(struct topo_end *end, const char *bytes, size_t n)
+{
+    if (end->pipe != NULL) {
+        send_on(end->pipe, 1, bytes, n);
+    }
+}
+
+void net_server_died(int server)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used && pipe->server == server && pipe->number != 0) {
+            end_server(pipe);
+        }
+    }
+}
+
+struct topo_pipe *net_pick(void)
+{
+    struct topo_pipe *pipe = &topo.pipes[topo_draw(TOPO_PIPES)];
+    for (int i = 0; i < TOPO_PIPES; i++, pipe++) {
+        pipe = pipe == topo.pipes + TOPO_PIPES ? topo.pipes : pipe;
+        if (pipe->used && pipe->client != NULL && pipe->number != 0) {
+            return pipe;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Events ------------------------------------------------------------------------------------- */
+
+/* What a server has written goes on its way. */
+void net_collect(int server)
+{
+    model *m = topo.servers[server].model;
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        const char *bytes;
+        if (!pipe->used || pipe->number == 0 || pipe->server != server) {
+            continue;
+        }
+        size_t n = model_output(m, pipe->number, &bytes);
+        if (pipe->client != NULL && n > 0) {
+            send_on(pipe, 2, bytes, n);
+        }
+        if (!model_is_open(m, pipe->number)) {
+            end_server(pipe);
+        }
+    }
+}
+
+static void arrive_at_server(struct topo_pipe *pipe)
+{
+    struct topo_chunk *chunk = pop(&pipe->to_server);
+    int server = pipe->server;
+    if (chunk->end) {
+        end_server(pipe);
+    } else {
+        model_input(topo.servers[server].model, pipe->number, chunk->bytes, chunk->n);
+        server_executed(server);
+        net_collect(server);
+    }
+    free(chunk);
+}
+
+static void arrive_at_client(struct topo_pipe *pipe)
+{
+    struct topo_end *end = pipe->client;
+    struct topo_process *process = end->process;
+    struct topo_chunk *chunk = pop(&pipe->to_client);
+    if (chunk->end) {
+        end->pipe = NULL;
+        pipe->client = NULL;
+        push_end(&pipe->to_server);
+        settle(pipe);
+        snib__engine_link_down(process->engine, end->link, SNIB_EUNREACHABLE, ECONNRESET, topo.now);
+    } else {
+        snib__engine_input(process->engine, end->link, chunk->bytes, chunk->n, topo.now);
+    }
+    process_pump(process);
+    free(chunk);
+}
+
+static snib__time due(const struct topo_pipe *pipe, const struct topo_flow *flow,
+                      snib__time frozen_until)
+{
+    if (flow->head == NULL) {
+        return SNIB__NEVER;
+    }
+    snib__time apart = topo.apart[TOPO_SERVERS + (int)pipe->process][pipe->server];
+    return latest(latest(flow->head->at, frozen_until), apart);
+}
+
+static snib__time server_due(const struct topo_pipe *pipe)
+{
+    const struct topo_server *server = &topo.servers[pipe->server];
+    return !pipe->used || pipe->number == 0 || server->dead
+               ? SNIB__NEVER
+               : due(pipe, &pipe->to_server, server->stopped_until);
+}
+
+static snib__time client_due(const struct topo_pipe *pipe)
+{
+    return !pipe->used || pipe->client == NULL
+               ? SNIB__NEVER
+               : due(pipe, &pipe->to_client, pipe->client->process->frozen_until);
+}
+
+static snib__time connect_due(const struct topo_end *end)
+{
+    return end->connecting ? latest(end->connected_at, end->process->frozen_until) : SNIB__NEVER;
+}
+
+snib__time net_next(void)
+{
+    snib__time next = SNIB__NEVER;
+    for (const struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used) {
+            snib__time server = server_due(pipe), client = client_due(pipe);
+            next = server < next ? server : next;
+            next = client < next ? client : next;
+        }
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        for (int j = 0; j < topo.slots[i]->end_count; j++) {
+            snib__time at = connect_due(&topo.slots[i]->ends[j]);
+            next = at < next ? at : next;
+        }
+    }
+    return next;
+}
+
+bool net_run(void)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used && server_due(pipe) <= topo.now) {
+            arrive_at_server(pipe);
+            return true;
+        }
+        if (pipe->used && client_due(pipe) <= topo.now) {
+            arrive_at_client(pipe);
+            return true;
+        }
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        for (int j = 0; j < topo.slots[i]->end_count; j++) {
+            if (connect_due(&topo.slots[i]->ends[j]) <= topo.now) {
+                finish_connect(&topo.slots[i]->ends[j]);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void net_free(void)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        drain(&pipe->to_server);
+        drain(&pipe->to_client);
+    }
+}

@@ -1,0 +1,359 @@
+/* topo_sim.c - engines whose servers change, in a simulated world: one seed, one life, one verdict.
+ *
+ *     sim_topo [--topology NAME] [--seeds A-B] [--trace SEED]
+ *
+ * Without a range: a fifth of the seeds that SNIB_SIM_SEEDS says, for these worlds are larger, or 400.
+ *
+ * A world is disturbed first, then calm, in which everybody must be served, and winds down until nothing may
+ * be left.  Every 64th seed runs twice and must leave the same trace.
+ */
+#include "topo.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EVENTS_MAX 2000000
+#define SETTLED (4000 * SNIB__MS)  /* the servers know again who is master */
+#define RECOVERY (5000 * SNIB__MS) /* connections are back, with their back-off, and asked again */
+
+struct topo topo;
+struct topo_totals topo_totals;
+static jmp_buf failed;
+static int only = -1; /* enum snib__topology */
+static const char *const topologies[] = {"single", "sentinel", "cluster"};
+
+/* ---- Chance ------------------------------------------------------------------------------------- */
+
+uint64_t topo_draw(uint64_t below)
+{
+    uint64_t z = (topo.random += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return below == 0 ? 0 : (z ^ (z >> 31)) % below;
+}
+
+bool topo_chance(unsigned one_in)
+{
+    return topo_draw(one_in) == 0;
+}
+
+snib__time topo_between(snib__time least, snib__time most)
+{
+    return least + topo_draw(most - least + 1);
+}
+
+bool topo_has(int fault)
+{
+    return !topo.calm && (topo.enabled >> fault & 1) != 0;
+}
+
+/* ---- Words -------------------------------------------------------------------------------------- */
+
+void topo_trace(const char *format, ...)
+{
+    va_list arguments;
+    if (!topo.trace) {
+        return;
+    }
+    printf("%12.6f  ", (double)(topo.now - TOPO_START) / 1e9);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n");
+}
+
+void topo_fail(const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "sim_topo: %s, seed %llu at %.6f s: ", topologies[topo.topology],
+            (unsigned long long)topo.seed, (double)(topo.now - TOPO_START) / 1e9);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "; replay: sim_topo %s%s --trace %llu\n", only < 0 ? "" : "--topology ",
+            only < 0 ? "" : topologies[only], (unsigned long long)topo.seed);
+    longjmp(failed, 1);
+}
+
+void topo_later(snib__time at, int kind, int a, int b, uint64_t c)
+{
+    if (topo.pending_count == TOPO_EVENTS) {
+        topo_fail("too much is to happen");
+    }
+    topo.pending[topo.pending_count++] = (struct topo_event){at, kind, a, b, c};
+}
+
+/* ---- One world ---------------------------------------------------------------------------------- */
+
+static void plan_names(void)
+{
+    static const char *const names[TOPO_NAMES] = {"orders", "{tenant}a", "{tenant}b", "a lock"};
+    static const int members[] = {TOPO_MUTEX, TOPO_MUTEX, TOPO_FENCED, TOPO_RW};
+    topo.name_count = (int)topo_between(1, TOPO_NAMES);
+    topo.multi = topo.name_count > 2 && topo_chance(2);
+    topo.multi_names = 2 | 4;
+    for (int i = 0; i < topo.name_count; i++) {
+        struct topo_name *name = &topo.names[i];
+        name->text = names[i];
+        name->n = strlen(names[i]);
+        name->free_since = topo.now;
+        bool member = topo.multi && (topo.multi_names >> i & 1) != 0;
+        name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_FAMILIES);
+        snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
+    }
+}
+
+static void begin(uint64_t seed, bool trace)
+{
+    static const snib__time leases[] = {300 * SNIB__MS, 1000 * SNIB__MS, 3000 * SNIB__MS};
+    memset(&topo, 0, sizeof topo);
+    topo.seed = seed;
+    topo.random = seed * 0x9e3779b97f4a7c15ULL;
+    topo.trace = trace;
+    topo.now = TOPO_START;
+    topo.topology = only >= 0 ? only : SNIB__SINGLE;
+    topo.lease = leases[topo_draw(3)];
+    topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
+    topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);
+    topo.prompt = 12 * topo.delay + 150 * SNIB__MS;
+    topo.slot_count = (int)topo_between(1, TOPO_SLOTS);
+    topo.task_count = (int)topo_between(1, TOPO_TASKS);
+    topo.think = 10 * SNIB__MS << topo_draw(8);
+    topo.stale_reads = !topo_chance(3);
+    plan_names();
+    fault_plan();
+    single_plan();
+    for (int i = 0; i < topo.slot_count; i++) {
+        process_new(i);
+    }
+    topo.calm_at = topo.now + topo_between(2000 * SNIB__MS, 8000 * SNIB__MS);
+    topo.stable_at = topo.enabled == 0 ? topo.now : SNIB__NEVER / 2; /* can be added to */
+}
+
+static void end(void)
+{
+    for (uint32_t i = 0; i < topo.process_count; i++) {
+        process_free(topo.processes[i]);
+    }
+    net_free();
+    server_free_all();
+}
+
+static int first_event(void)
+{
+    int first = -1;
+    for (int i = 0; i < topo.pending_count; i++) {
+        if (first < 0 || topo.pending[i].at < topo.pending[first].at) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+static bool run_event(void)
+{
+    int first = first_event();
+    if (first < 0 || topo.pending[first].at > topo.now) {
+        return false;
+    }
+    struct topo_event event = topo.pending[first];
+    topo.pending[first] = topo.pending[--topo.pending_count];
+    server_event(&event);
+    return true;
+}
+
+static snib__time next_of_all(struct topo_process **out_runs)
+{
+    int first = first_event();
+    snib__time next = first >= 0 ? topo.pending[first].at : SNIB__NEVER;
+    snib__time others[] = {net_next(), server_next(), topo.next_fault};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        next = others[i] < next ? others[i] : next;
+    }
+    for (int i = 0; i < topo.slot_count; i++) {
+        snib__time at = process_next(topo.slots[i]);
+        if (at <= topo.now || at < next) {
+            *out_runs = topo.slots[i];
+            next = at < next ? at : next;
+        }
+    }
+    return next;
+}
+
+/* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
+static void step(snib__time until)
+{
+    struct topo_process *runs = NULL;
+    snib__time next = next_of_all(&runs);
+    topo.now = next > until ? until : next > topo.now ? next : topo.now;
+    server_time();
+    topo.hash = (topo.hash ^ topo.now) * 0x100000001b3ULL;
+    if (++topo.events > EVENTS_MAX) {
+        topo_fail("there is no end to events");
+    }
+    if (next <= until) {
+        /* What has come may be read before the time is looked at, or after. */
+        if (topo_chance(2) && net_run()) {
+            ;
+        } else if (runs != NULL && process_next(runs) <= topo.now) {
+            process_run(runs);
+        } else if (!run_event() && !server_run() && !net_run() && topo.next_fault <= topo.now) {
+            fault_run();
+        }
+    }
+    check_step();
+}
+
+static void run_until(snib__time until)
+{
+    while (topo.now < until) {
+        step(until);
+    }
+}
+
+static bool all_idle(void)
+{
+    for (int i = 0; i < topo.slot_count; i++) {
+        if (!process_is_idle(topo.slots[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void live(void)
+{
+    run_until(topo.calm_at);
+    topo_trace("calm");
+    topo.calm = true;
+    fault_end_all();
+    if (topo.enabled != 0) {
+        topo.stable_at = topo.now + SETTLED + RECOVERY + 2 * topo.lease;
+    }
+    run_until((topo.enabled == 0 ? topo.now : topo.stable_at) + 2000 * SNIB__MS);
+    topo_trace("winding down");
+    topo.winding_down = true;
+    snib__time at_last = topo.now + 20 * topo.lease + RECOVERY;
+    while (!all_idle()) {
+        step(at_last);
+        if (topo.now >= at_last) {
+            topo_fail("somebody does not come to an end");
+        }
+    }
+    run_until(topo.now + 2 * topo.lease + 12000 * SNIB__MS);
+    check_end();
+}
+
+/* Returns whether the world was as it must be. */
+static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
+{
+    volatile bool good = false;
+    begin(seed, trace);
+    if (setjmp(failed) == 0) {
+        live();
+        *out_hash = topo.hash;
+        topo_totals.events += topo.events;
+        for (int i = 0; i < topo.server_count; i++) {
+            *out_hash ^= model_digest(topo.servers[i].model);
+            topo_totals.requests += model_requests(topo.servers[i].model);
+        }
+        end();
+        good = true;
+    }
+    return good;
+}
+
+/* ---- All worlds --------------------------------------------------------------------------------- */
+
+static void print_totals(uint64_t seeds, double seconds)
+{
+    static const char *const names[TOPO_FAULTS] = {
+        [TOPO_DELAY] = "delay",         [TOPO_CUT] = "cut",         [TOPO_HOLE] = "hole",
+        [TOPO_ISOLATE] = "isolate",     [TOPO_PAUSE] = "pause",     [TOPO_LATE_TICK] = "late-tick",
+        [TOPO_CRASH] = "crash",         [TOPO_STOP] = "stop",       [TOPO_KILL] = "kill",
+        [TOPO_MANUAL] = "manual",       [TOPO_RESTART] = "restart", [TOPO_LAG] = "lag",
+        [TOPO_SCRIPTS] = "scripts",     [TOPO_WATCH] = "watch",     [TOPO_SLOT] = "slot",
+        [TOPO_HALF_SLOT] = "half-slot", [TOPO_GROW] = "grow",
+    };
+    static const char *const families[TOPO_FAMILIES] = {"mutex", "fenced", "fair", "read-write"};
+    const struct topo_totals *t = &topo_totals;
+    printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, released "
+           "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu; failovers "
+           "%llu, holds that they lost %llu, overlaps %llu, the longest %.0f ms; holds:",
+           (unsigned long long)seeds, (unsigned long long)t->events,
+           (unsigned long long)t->requests, seconds, (unsigned long long)t->granted,
+           (unsigned long long)t->released, (unsigned long long)t->busy,
+           (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
+           (unsigned long long)t->lost, (unsigned long long)t->failed,
+           (unsigned long long)t->promotions, (unsigned long long)t->excused,
+           (unsigned long long)t->overlaps, (double)t->longest_overlap / 1e6);
+    for (int i = 0; i < TOPO_FAMILIES; i++) {
+        printf(" %s %llu", families[i], (unsigned long long)t->by_family[i]);
+    }
+    printf(" multi %llu; faults:", (unsigned long long)t->multis);
+    for (int i = 0; i < TOPO_FAULTS; i++) {
+        printf(" %s %llu", names[i], (unsigned long long)t->faults[i]);
+    }
+    printf("\n");
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: sim_topo [--topology single|sentinel|cluster] [--seeds A-B] [--trace "
+                    "SEED]\n");
+    return 2;
+}
+
+static int run_all(uint64_t first, uint64_t last)
+{
+    struct timespec from, to;
+    uint64_t hash, again;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (uint64_t seed = first; seed <= last; seed++) {
+        if (!run(seed, false, &hash)) {
+            return 1;
+        }
+        if (seed % 64 == 0 && (!run(seed, false, &again) || again != hash)) {
+            fprintf(stderr, "sim_topo: seed %llu does not leave the same trace twice\n",
+                    (unsigned long long)seed);
+            return 1;
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    print_totals(last - first + 1,
+                 (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *count = getenv("SNIB_SIM_SEEDS");
+    uint64_t first = 1, last = count == NULL ? 400 : 1 + strtoull(count, NULL, 10) / 5, hash;
+    int at = 1;
+    while (at < argc) {
+        char *rest;
+        if (at + 1 == argc) {
+            return usage();
+        }
+        if (strcmp(argv[at], "--topology") == 0) {
+            for (only = 2; only >= 0 && strcmp(topologies[only], argv[at + 1]) != 0; only--) {
+            }
+            if (only < 0) {
+                return usage();
+            }
+        } else if (strcmp(argv[at], "--seeds") == 0) {
+            first = strtoull(argv[at + 1], &rest, 10);
+            last = *rest == '-' ? strtoull(rest + 1, NULL, 10) : first;
+        } else if (strcmp(argv[at], "--trace") == 0) {
+            return run(strtoull(argv[at + 1], NULL, 10), true, &hash) ? 0 : 1;
+        } else {
+            return usage();
+        }
+        at += 2;
+    }
+    return run_all(first, last);
+}

@@ -1,0 +1,143 @@
+/* topo_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit; renewed or fixed
+ * lease; one lock or two), may cancel at any moment, hold, release or just drop what they got. */
+#include "topo.h"
+
+#include "locks/kind.h"
+#include "snib.h"
+
+void task_rest(struct topo_task *task)
+{
+    *task = (struct topo_task){
+        .wake = topo.now + (topo_chance(2) ? topo_draw(5 * SNIB__MS) : topo_draw(topo.think))};
+}
+
+snib__time task_hold_for(void)
+{
+    uint64_t kind = topo_draw(topo.calm ? 24 : 8);
+    if (kind < 2) {
+        return topo_draw(5 * topo.lease / 2);
+    }
+    return kind < 5 ? topo_draw(100 * SNIB__MS) : topo_draw(5 * SNIB__MS);
+}
+
+static void choose(struct topo_process *process, struct topo_use *use)
+{
+    static const int kinds[TOPO_FAMILIES] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR, SNIB_READ};
+    int name = (int)topo_draw((uint64_t)topo.name_count);
+    int family = topo.names[name].family;
+    *use = (struct topo_use){.kind = kinds[family], .name = name, .names = 1U << name};
+    if (topo.multi && topo_chance(3)) {
+        use->kind = SNIB__MULTI;
+        use->names = topo.multi_names;
+        use->name = 1;
+        use->gate = process->multi;
+        return;
+    }
+    if (family == TOPO_RW && topo_chance(2)) {
+        use->kind = SNIB_WRITE;
+        use->side = 1;
+    }
+    use->gate = process->gates[name][use->side];
+}
+
+static void begin(struct topo_process *process, struct topo_task *task)
+{
+    static const snib__time unlimited = SNIB__NEVER;
+    uint64_t mode = topo_draw(4);
+    int32_t code;
+    choose(process, &task->use);
+    struct snib__acquire how = {.wait = mode == 0   ? 0
+                                        : mode == 1 ? topo_between(SNIB__MS, 2 * topo.lease)
+                                                    : unlimited,
+                                .lease = topo_chance(4) ? topo_between(100 * SNIB__MS, topo.lease) /
+                                                              SNIB__MS * SNIB__MS
+                                                        : 0,
+                                .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
+                                .permits = 1};
+    task->op = snib__engine_acquire(process->engine, task->use.gate, &how, topo.now, &code);
+    if (task->op == NULL) {
+        topo_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
+    }
+    task->doing = TOPO_WAITS;
+    task->once = how.wait == 0;
+    task->submitted = topo.now;
+    task->wait_ends = mode == 1 ? topo.now + how.wait : SNIB__NEVER;
+    task->wake = topo_chance(4) ? topo.now + topo_draw(topo.lease) : SNIB__NEVER; /* it cancels */
+    topo_trace("%u task %d acquires %s%s%s%s", process->id, (int)(task - process->tasks),
+               topo.names[task->use.name].text, task->use.kind == SNIB__MULTI ? " and more" : "",
+               task->use.side ? " to write" : "", task->once ? ", once" : "");
+    check_progress(process);
+}
+
+static void ask(struct topo_process *process, struct topo_task *task)
+{
+    int32_t code;
+    choose(process, &task->use);
+    task->op = topo_chance(2) || task->use.kind == SNIB__MULTI
+                   ? snib__engine_ping(process->engine, 1000 * SNIB__MS, topo.now, &code)
+                   : snib__engine_info(process->engine, task->use.gate, topo.now, &code);
+    if (task->op == NULL) {
+        topo_fail("%u: a question was not started: %s", process->id, snib_code_name(code));
+    }
+    task->doing = TOPO_ASKS;
+    task->submitted = topo.now;
+    task->wait_ends = SNIB__NEVER;
+    task->wake = SNIB__NEVER;
+    check_progress(process);
+}
+
+static void release(struct topo_process *process, struct topo_task *task)
+{
+    int32_t code;
+    struct topo_hold *hold = task->hold;
+    if (topo_chance(12)) { /* the program just drops it */
+        process_leave_hold(process, hold);
+        task_rest(task);
+        return;
+    }
+    check_progress(process);
+    struct snib__op *op = snib__engine_release(process->engine, hold->hold, topo.now, &code);
+    if (op != NULL) {
+        hold->released = true;
+        task->op = op;
+        task->doing = TOPO_RELEASES;
+        task->wake = SNIB__NEVER;
+        return;
+    }
+    topo_trace("%u task %d leaves %llu: %s", process->id, (int)(task - process->tasks),
+               (unsigned long long)hold->number, snib_code_name(code));
+    process_pump(process); /* a loss that the release itself has found is told in the same breath */
+    if (code == SNIB_LOST ? !hold->told : code != SNIB_OK) {
+        topo_fail("%u:%llu: release without an operation gave %s", process->id,
+                  (unsigned long long)hold->number, snib_code_name(code));
+    }
+    process_leave_hold(process, hold);
+    task_rest(task);
+}
+
+static void cancel(struct topo_process *process, struct topo_task *task)
+{
+    task->wake = SNIB__NEVER;
+    task->cancelled = true;
+    if (!snib__engine_cancel(process->engine, task->op, topo.now)) {
+        topo_fail("%u: a running operation could not be cancelled", process->id);
+    }
+}
+
+void task_move(struct topo_process *process, struct topo_task *task)
+{
+    if (task->doing == TOPO_RESTS && topo.winding_down) {
+        task->wake = SNIB__NEVER;
+    } else if (task->doing == TOPO_RESTS) {
+        if (topo_chance(12)) {
+            ask(process, task);
+        } else {
+            begin(process, task);
+        }
+    } else if (task->doing == TOPO_HOLDS_IT) {
+        release(process, task);
+    } else {
+        cancel(process, task);
+    }
+    process_pump(process);
+}
