@@ -89,6 +89,16 @@ local function leave(owner)
     return redis.call('lrem', KEYS[2], 0, owner)
 end
 
+-- Say it to who listens here; the number of them.  Nothing is said if nobody does: a replica, or another node of
+-- a cluster, would pass it on to its own listeners, who would believe what is taken back.
+local function tell(channel, text)
+    local listeners = redis.pcall('pubsub', 'numsub', channel)
+    if listeners[2] == 0 then
+        return 0
+    end
+    return redis.pcall('publish', channel, text)
+end
+
 -- The lock is free: grant it to the first waiter of ours who can hear of it.  A Redisson waiter takes it
 -- itself and is only told.  A winner of the client `mine` is returned instead of told: number, token.
 -- The message is "<number>:<token>:<first lease>:<now>".
@@ -111,9 +121,8 @@ local function grant(channel, mine)
         redis.call('hset', KEYS[1], waiter, 1)
         redis.call('pexpire', KEYS[1], FIRST)
         local number = string.sub(waiter, 38)
-        local heard = client(waiter) == mine and 1
-            or redis.pcall('publish', channel .. ':' .. client(waiter),
-                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))
+        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),
+            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))
         if heard == 0 then
             heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))
         end
