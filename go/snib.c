@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0ff747361c7363a6"
+#define SNIB_BUILD_ID "a26fc0f4b201a2a1"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10819,6 +10819,13 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('publish', channel, text)\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
@@ -10837,9 +10844,8 @@ static const struct snib__script_text {
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
-     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
      "        end\n"
@@ -10942,7 +10948,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     6600, "3d0db179c32cdb1422ac6e411ac5bf8e55a91747"},
+     6772, "c8588366058434251ad12aa7e121e5cb4009e3b5"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -11008,6 +11014,13 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('publish', channel, text)\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
@@ -11026,9 +11039,8 @@ static const struct snib__script_text {
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
-     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
      "        end\n"
@@ -11056,7 +11068,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     3945, "8280e1fdeb6374d4d83f5d77871e481d0125337e"},
+     4117, "acb0a995e76eba1d202ceeb32ba9dc038ad1e4eb"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -11133,6 +11145,13 @@ static const struct snib__script_text {
      "    redis.call('zrem', KEYS[3], owner)\n"
      "    return redis.call('lrem', KEYS[2], 0, owner)\n"
      "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'numsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('publish', channel, text)\n"
+     "end\n"
      "local function grant(channel, mine)\n"
      "    local waiter, at = purge(), 0\n"
      "    if waiter and not ours(waiter) then\n"
@@ -11151,9 +11170,8 @@ static const struct snib__script_text {
      "        redis.call('hset', KEYS[1], waiter, 1)\n"
      "        redis.call('pexpire', KEYS[1], FIRST)\n"
      "        local number = string.sub(waiter, 38)\n"
-     "        local heard = client(waiter) == mine and 1\n"
-     "            or redis.pcall('publish', channel .. ':' .. client(waiter),\n"
-     "                table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
      "        if heard == 0 then\n"
      "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
      "        end\n"
@@ -11184,7 +11202,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4105, "9fa3881c9c15e27535b94694edeb579395cb7919"},
+     4277, "a5474cf6c7c00d3a8524ea15528e73d1bb9477c7"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
