@@ -274,6 +274,9 @@ static int option_merge(const struct option *option, snib_client_options *o,
     char **own = option_text(option, url);
     if (!text)
         return SNIB_OK;
+    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* of a name it would check nothing */
+        return snib__fail(err, SNIB_EOPTION, 0, "the option %s is empty; leave it out",
+                          option->name);
     char *copy = strdup(text);
     if (!copy)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);

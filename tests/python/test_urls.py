@@ -184,3 +184,24 @@ def test_the_program_goes_before_the_url(tmp_path: Path) -> None:
     with snib.connect(url, patience=0.1) as client, pytest.raises(snib.Unreachable):
         client.ping()
     assert time.monotonic() - began < 30
+
+
+def test_servers_are_told_apart() -> None:
+    """Whatever the spelling of their names; and databases of one server are no quorum."""
+
+    def quorum(*urls: str) -> None:
+        clients = [snib.connect(url) for url in urls]
+        try:
+            snib.QuorumLock([client.lock("name") for client in clients])
+        finally:
+            for client in clients:
+                client.close()
+
+    quorum("redis://a", "redis://a:1", "redis://b")
+    for urls in [
+        ("redis://a", "redis://A:6379", "redis://b"),
+        ("redis://a/1", "redis://a/2", "redis://b"),
+        ("unix:///s", "redis+unix:///s?db=1", "redis://b"),
+    ]:
+        with pytest.raises(snib.InvalidArgument, match="one server"):
+            quorum(*urls)

@@ -195,6 +195,11 @@ static void bad_fields(void **state)
     snib_client_options_init(&o, sizeof o);
     o.publish = 5;
     assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+    snib_client_options_init(&o, sizeof o);
+    o.tls_server_name = "";
+    assert_int_equal(settle("rediss://h", &o, &out), SNIB_EOPTION);
+    assert_string_equal(err.text, "the option tls_server_name is empty; leave it out");
+    snib_client_options_init(&o, sizeof o);
     o.publish = -1;
     assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
 }
