@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a26fc0f4b201a2a1"
+#define SNIB_BUILD_ID "ceb505890485d038"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -5635,6 +5635,9 @@ static int option_merge(const struct option *option, snib_client_options *o,
     char **own = option_text(option, url);
     if (!text)
         return SNIB_OK;
+    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* of a name it would check nothing */
+        return snib__fail(err, SNIB_EOPTION, 0, "the option %s is empty; leave it out",
+                          option->name);
     char *copy = strdup(text);
     if (!copy)
         return snib__fail(err, SNIB_ENOMEM, 0, NULL);
