@@ -1,0 +1,103 @@
+"""When a topology announced what: every sentinel, or every node of a cluster, asked all the time over its unix socket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster import Cluster
+from node import Node
+from sentinels import Sentinels
+from wire import Link, ReplyError
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """From this time on (CLOCK_BOOTTIME, as in the workers' logs) that node told this address or id."""
+
+    at: int
+    by: Node
+    what: str
+
+
+class Watch:
+    """Listens from its making to its end.  What is announced is the address of the master that sentinels tell, or the
+    id of the node that serves the slot.  A change is seen some milliseconds late: the round of all of them."""
+
+    def __init__(self, them: Sentinels | Cluster, slot: int = 0, round_s: float = 0.005) -> None:
+        self.heard: list[Announcement] = []
+        self._last: dict[Node, str] = {}
+        self._links: dict[Node, Link] = {}
+        self._round_s = round_s
+        self._nodes: list[Node] = them.sentinels if isinstance(them, Sentinels) else them.nodes
+        self._ask: Callable[[Link], str]
+        if isinstance(them, Sentinels):
+            service = them.service
+            self._ask = lambda link: ":".join(
+                link.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
+            )
+        else:
+            self._ask = lambda link: _owner(link, slot)
+        self._over = threading.Event()
+        self._first = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        assert self._first.wait(30), "no node of the topology has told anything"
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            for node in list(self._nodes):
+                if node.running and not node.stopped:
+                    self._hear(node)
+            self._first.set()
+            time.sleep(self._round_s)
+        for link in self._links.values():
+            link.close()
+
+    def _hear(self, node: Node) -> None:
+        try:
+            if node not in self._links:
+                self._links[node] = Link(node.socket, password=node.password, limit=1)
+            what = self._ask(self._links[node])
+        except (OSError, ReplyError):  # killed, stopped or cut off at this moment
+            if link := self._links.pop(node, None):
+                link.close()
+            return
+        if what and self._last.get(node) != what:
+            self._last[node] = what
+            self.heard.append(Announcement(time.clock_gettime_ns(time.CLOCK_BOOTTIME), node, what))
+
+    def changes(self, since: int, old: str) -> list[Announcement]:
+        """What was told from then on that is not the old one."""
+        return [each for each in self.heard if each.at >= since and each.what != old]
+
+    def first(self, since: int, old: str) -> int | None:
+        """When the first of them told of another; None: none has."""
+        return min((each.at for each in self.changes(since, old)), default=None)
+
+    def last(self, since: int, old: str) -> int | None:
+        """When the last of them did so for the first time."""
+        firsts: dict[Node, int] = {}
+        for each in self.changes(since, old):
+            firsts.setdefault(each.by, each.at)
+        return max(firsts.values(), default=None)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def _owner(link: Link, slot: int) -> str:
+    """The id of the node that serves the slot, by what this one says; empty: nobody."""
+    for low, high, master, *_ in link.command("CLUSTER", "SLOTS"):
+        if low <= slot <= high:
+            return str(master[2])
+    return ""

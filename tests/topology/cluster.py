@@ -1,0 +1,326 @@
+"""A cluster of masters and replicas, made by its own commands; its slots on their way."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from deployment import Deployment
+from node import PATIENCE, Node, eventually
+from wire import ReplyError
+
+SLOTS = 16384
+
+
+def slot_of(key: str | bytes) -> int:
+    """CRC16 (XMODEM) of the key, or of its hash tag, as the server has it."""
+    data = key if isinstance(key, bytes) else key.encode()
+    start = data.find(b"{")
+    if start >= 0:
+        end = data.find(b"}", start + 1)
+        if end > start + 1:
+            data = data[start + 1 : end]
+    crc = 0
+    for byte in data:
+        crc ^= byte << 8
+        for _ in range(8):
+            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    return crc % SLOTS
+
+
+class Cluster(Deployment):
+    """Masters with replicas each.  Node i of 0 to masters - 1 starts as a master, the others as their replicas in turn.
+
+    timeout_ms  cluster-node-timeout
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        masters: int = 3,
+        replicas: int = 1,
+        timeout_ms: int = 1000,
+        **options: Any,
+    ) -> None:
+        super().__init__(folder, **options)
+        self._timeout_ms = timeout_ms
+        self._ids: dict[Node, str] = {}
+        try:
+            self._make(masters, replicas)
+        except BaseException:
+            self.end()
+            raise
+
+    def _make(self, masters: int, replicas: int) -> None:
+        for _ in range(masters * (1 + replicas)):
+            self._server()
+        self._start(self.nodes)
+        first = self.nodes[:masters]
+        for i, node in enumerate(self.nodes):
+            self.id(node)
+            node.command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for i, node in enumerate(first):
+            low, high = SLOTS * i // masters, SLOTS * (i + 1) // masters - 1
+            node.command("CLUSTER", "ADDSLOTSRANGE", low, high)
+        # Each meets each: gossip would do the same, some rounds later.
+        for a, b in itertools.combinations(self.nodes, 2):
+            self._meet(a, b)
+        for i, node in enumerate(self.nodes[masters:]):
+            self._replicate(node, first[i % masters])
+        self.await_settled()
+
+    def _server(self) -> Node:
+        lines = [
+            "cluster-enabled yes",
+            "cluster-config-file nodes.conf",
+            f"cluster-node-timeout {self._timeout_ms}",
+            "cluster-replica-validity-factor 0",  # a replica that was away a while may follow its master all the same
+            "cluster-migration-barrier 100",  # replicas stay where the test has put them
+            "cluster-require-full-coverage no",
+        ]
+        if self.tls is not None:
+            lines.append("tls-cluster yes")
+        return self._node(f"node{next(self._count)}", lines)
+
+    @staticmethod
+    def _meet(a: Node, b: Node) -> None:
+        a.command("CLUSTER", "MEET", b.host, b.port)
+
+    def _replicate(self, replica: Node, master: Node) -> None:
+        identity = self.id(master)
+
+        def done() -> bool:
+            reply = replica.admin.ask(
+                "CLUSTER", "REPLICATE", identity
+            )  # refused before it knows that node
+            return bool(reply == "OK")
+
+        eventually(done)
+
+    # -- Who is what
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(node.address for node in self.nodes)
+        return f"{self.scheme}+cluster://{self.login}{hosts}/"
+
+    def id(self, node: Node) -> str:
+        if node not in self._ids:
+            self._ids[node] = str(node.command("CLUSTER", "MYID"))
+        return self._ids[node]
+
+    def view(self, node: Node) -> dict[str, dict[str, Any]]:
+        """The cluster as that node has it: for each node's id its flags, master, link, slots."""
+        seen = {}
+        for line in node.command("CLUSTER", "NODES").splitlines():
+            words = line.split()
+            slots: list[tuple[int, int]] = []
+            for word in words[8:]:
+                if not word.startswith("["):
+                    low, _, high = word.partition("-")
+                    slots.append((int(low), int(high or low)))
+            flags = set(words[2].split(",")) - {"myself", "nofailover"}
+            seen[words[0]] = {"flags": flags, "master": words[3], "link": words[7], "slots": slots}
+        return seen
+
+    def at(self, identity: str) -> Node:
+        return next(node for node in self.nodes if self.id(node) == identity)
+
+    def _told(self) -> dict[str, dict[str, Any]]:
+        """The view of a running master: masters are the first to know."""
+        asked = self._asked()
+        masters = (node for node in asked if node.role == "master")
+        return self.view(next(masters, asked[0]))
+
+    def owner(self, slot: int) -> Node | None:
+        """The node that serves the slot, by what a running master says."""
+        for identity, seen in self._told().items():
+            if any(low <= slot <= high for low, high in seen["slots"]):
+                return self.at(identity)
+        return None
+
+    def owner_of(self, key: str) -> Node | None:
+        return self.owner(slot_of(key))
+
+    def replicas_of(self, master: Node) -> list[Node]:
+        identity = self.id(master)
+        return [self.at(i) for i, seen in self._told().items() if seen["master"] == identity]
+
+    @property
+    def masters(self) -> list[Node]:
+        """Those that serve slots."""
+        return [self.at(i) for i, seen in self._told().items() if seen["slots"]]
+
+    def slots(self, node: Node) -> list[int]:
+        """The slots that the node serves."""
+        ranges = self._told()[self.id(node)]["slots"]
+        return [slot for low, high in ranges for slot in range(low, high + 1)]
+
+    def key_at(self, node: Node, prefix: str = "key", nth: int = 0) -> str:
+        """The nth key of the form prefix<number> that the node serves."""
+        slots = set(self.slots(node))
+        keys = (f"{prefix}{i}" for i in itertools.count())
+        return next(itertools.islice((k for k in keys if slot_of(k) in slots), nth, None))
+
+    # -- What is waited for
+
+    def agreed(self) -> bool:
+        """All running nodes say that the state is ok and have the same masters with the same slots."""
+        asked = self._asked()
+        maps = set()
+        for node in asked:
+            info = dict(line.split(":") for line in node.command("CLUSTER", "INFO").splitlines())
+            if info["cluster_state"] != "ok" or info["cluster_slots_ok"] != str(SLOTS):
+                return False
+            seen = self.view(node).items()
+            maps.add(frozenset((i, tuple(s["slots"])) for i, s in seen if s["slots"]))
+        return len(maps) == 1
+
+    def settled(self) -> bool:
+        """All nodes run, agree, are well in each other's eyes, and the replicas follow."""
+        if not all(node.running for node in self.nodes) or not self.agreed():
+            return False
+        roles = set()
+        for node in self.nodes:
+            seen = self.view(node)
+            for each in seen.values():
+                if each["flags"] not in ({"master"}, {"slave"}) or each["link"] != "connected":
+                    return False
+            if len(seen) != len(self.nodes):
+                return False
+            if node.role == "slave" and node.command("ROLE")[3] != "connected":
+                return False
+            roles.add(frozenset((identity, each["master"]) for identity, each in seen.items()))
+        return len(roles) == 1
+
+    def await_agreed(self, seconds: float = PATIENCE) -> None:
+        eventually(self.agreed, seconds)
+
+    def await_settled(self, seconds: float = PATIENCE) -> None:
+        eventually(self.settled, seconds)
+
+    def await_failover(self, slot: int, old: Node, seconds: float = PATIENCE) -> Node:
+        """Until all running nodes say that another node than the old one serves the slot; returns it."""
+
+        def another() -> Node | None:
+            new = self.owner(slot)
+            return new if new is not None and new is not old and self.agreed() else None
+
+        return eventually(another, seconds)  # type: ignore[no-any-return]
+
+    # -- What is done to it
+
+    def failover(self, replica: Node, how: str = "") -> None:
+        """CLUSTER FAILOVER on a replica, until it is the master.  how: "", FORCE or TAKEOVER.
+
+        A replica that won an election less than twice the node timeout ago, was made a replica again by hand and then
+        loses its master takes the slots by its old votes, and nobody believes it (Redis 7.0): let other shards be
+        between."""
+
+        def done() -> bool:
+            if replica.role == "master":
+                return True
+            replica.admin.ask("CLUSTER", "FAILOVER", *([how] if how else []))
+            return False
+
+        eventually(done, nap=0.1)
+
+    def begin_move(self, slot: int, to: Node, source: Node | None = None) -> Move:
+        source = source or self.owner(slot)
+        assert source is not None and source is not to
+        return Move(self, slot, source, to)
+
+    def move(self, slot: int, to: Node, source: Node | None = None) -> None:
+        """A slot with its keys to another master, as operators do it."""
+        move = self.begin_move(slot, to, source)
+        move.keys()
+        move.finish()
+
+    def add(self, master: Node | None = None) -> Node:
+        """A further node: a replica of that master, or a master without slots."""
+        node = self._server()
+        node.start()
+        self.id(node)
+        for other in self.nodes[:-1]:
+            if other.running:
+                self._meet(node, other)
+        if master is not None:
+            self._replicate(node, master)
+        self.await_settled()
+        return node
+
+    def remove(self, node: Node) -> None:
+        """A node that serves no slots any more: all others forget it, and it ends."""
+        identity = self.id(node)
+        node.end()
+        self.nodes.remove(node)
+        for other in self._asked():
+            other.admin.ask("CLUSTER", "FORGET", identity)
+        self.await_settled()
+
+    def empty(self, node: Node) -> None:
+        """Move all slots of a master to the others in turn."""
+        others = itertools.cycle([other for other in self.masters if other is not node])
+        for slot in self.slots(node):
+            self.move(slot, next(others), node)
+
+
+class Move:
+    """A slot on its way, in steps: a test may stop between them.  Made: source and target are MIGRATING and IMPORTING."""
+
+    def __init__(self, cluster: Cluster, slot: int, source: Node, to: Node) -> None:
+        self.cluster, self.slot, self.source, self.to = cluster, slot, source, to
+        self._masters = [
+            n for n in cluster._asked() if n not in (to, source) and n.role == "master"
+        ]
+        self._set(to, "IMPORTING", source)
+        self._set(source, "MIGRATING", to)
+
+    def _set(self, node: Node, state: str, peer: Node) -> None:
+        """Valkey wants the node's replicas to have heard it, and says NOREPLICAS while they are about to connect."""
+
+        def done() -> bool:
+            reply = node.admin.ask("CLUSTER", "SETSLOT", self.slot, state, self.cluster.id(peer))
+            if isinstance(reply, ReplyError) and reply.code != "NOREPLICAS":
+                raise reply
+            return bool(reply == "OK")
+
+        eventually(done)
+
+    def keys(self, count: int = 0) -> int:
+        """Take over so many keys, or all; returns how many."""
+        moved = 0
+        while keys := self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, count or 1000):
+            self.key(*keys)
+            moved += len(keys)
+            if count:
+                break
+        return moved
+
+    def key(self, *keys: str) -> None:
+        password = ["AUTH", self.cluster.password] if self.cluster.password else []
+        words = ["MIGRATE", self.to.host, self.to.port, "", 0, 30000, *password, "KEYS", *keys]
+        self.source.command(*words)
+
+    def finish(self) -> None:
+        """The slot is the target's; told to the target, the source and the other masters, and so to all."""
+        self._set(self.to, "NODE", self.to)
+        for node in (self.source, *self._masters):
+            # Not to be told: what has become a replica, as a master does that has lost its last slot, or is without
+            # its replicas then.  Both have heard of it from the target.
+            reply = node.admin.ask(
+                "CLUSTER", "SETSLOT", self.slot, "NODE", self.cluster.id(self.to)
+            )
+            if (
+                reply != "OK"
+                and reply.code != "NOREPLICAS"
+                and "only with masters" not in str(reply)
+            ):
+                raise reply
+
+    def give_up(self) -> None:
+        """Both nodes forget it; what was moved is with neither, as far as clients can see."""
+        for node in (self.to, self.source):
+            node.command("CLUSTER", "SETSLOT", self.slot, "STABLE")

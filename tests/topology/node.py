@@ -1,0 +1,254 @@
+"""One server process of a deployment: its ports, its folder, its life."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from wire import Link, ReplyError
+
+# How long what must come is waited for: long, since a machine may be slow or busy.
+PATIENCE = 60.0
+
+
+def eventually(condition: Callable[[], Any], seconds: float = PATIENCE, nap: float = 0.005) -> Any:
+    """Wait until the condition is true, and return it; fail with what it last was."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"still {value!r} after {seconds} s"
+        time.sleep(nap)
+    return value
+
+
+def find_server() -> str:
+    found = os.environ.get("SNIB_TEST_SERVER")
+    found = found or shutil.which("redis-server") or shutil.which("valkey-server")
+    assert found, "no redis-server or valkey-server; set SNIB_TEST_SERVER"
+    return found
+
+
+def version_of(binary: str) -> tuple[str, tuple[int, ...]]:
+    """The product and its version: ("Redis", (7, 0, 15))."""
+    text = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.match(r"(\w+) server v=([\d.]+)", text)
+    assert match, text
+    return match[1], tuple(map(int, match[2].split(".")))
+
+
+def has_tls(binary: str) -> bool:
+    """Whether this server was built with TLS: it then asks for a certificate that it has not been given."""
+    with tempfile.TemporaryDirectory(prefix="snib-tls-") as folder:
+        words = [binary, "--port", "0", "--tls-port", "1", "--dir", folder, "--save", ""]
+        text = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE).stdout
+    return "No tls-" in text
+
+
+# ---- Ports -------------------------------------------------------------------------------------
+
+# Blocks of ports below those that the system gives to clients.  A block belongs to the process that has its file
+# locked, so a server that is down keeps its port; tests/support/deployment.c obeys the same rule.
+PORTS_FIRST, PORTS_BLOCK, PORTS_BLOCKS, BUS = 11000, 32, 300, 10000
+
+
+class Ports:
+    """A block of ports of this process alone; each has a second one, BUS higher, for a cluster's bus."""
+
+    def __init__(self) -> None:
+        for i in range(PORTS_BLOCKS):
+            block = (os.getpid() + i) % PORTS_BLOCKS
+            path = f"{tempfile.gettempdir()}/snib-ports-{os.getuid()}-{block}"
+            self._lock = open(path, "w")
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                first = PORTS_FIRST + block * PORTS_BLOCK
+                self._left = list(range(first + PORTS_BLOCK - 1, first - 1, -1))
+                return
+            self._lock.close()
+        raise AssertionError("every block of ports is taken")
+
+    def take(self) -> int:
+        """A port that nobody else, by the rule or not, uses now."""
+        while self._left:
+            port = self._left.pop()
+            if all(self._is_free(p) for p in (port, port + BUS)):
+                return port
+        raise AssertionError("a deployment has no more ports than a block has")
+
+    @staticmethod
+    def _is_free(port: int) -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("0.0.0.0", port))
+                return True
+        return False
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+# ---- Processes -----------------------------------------------------------------------------------
+
+# A child with PR_SET_PDEATHSIG dies with the thread that made it, so one thread that lives as long as this
+# process makes them all.
+_maker = ThreadPoolExecutor(1, "processes")
+
+
+def popen(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """A process that dies with this one, whatever this one dies of."""
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *words]
+    return _maker.submit(subprocess.Popen, command, **options).result()
+
+
+class Node:
+    """A server or a sentinel.  Its unix socket is the test's own way to it, also where the network is cut."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        port: int,
+        *,
+        binary: str = "",
+        host: str = "127.0.0.1",
+        options: Sequence[str] = (),
+        sentinel: bool = False,
+        tls: bool = False,
+        password: str = "",
+        within: Sequence[str] = (),
+    ) -> None:
+        self.name, self.host, self.port = name, host, port
+        self.folder = folder / name
+        self.folder.mkdir()
+        self.binary = binary or find_server()
+        self.sentinel, self.tls, self.password = sentinel, tls, password
+        self.within = list(within)  # what to put before the command, to start it in a network
+        # A path of more than 107 bytes is none for a socket; pytest's folders come close.
+        self._short = tempfile.mkdtemp(prefix="snib-")
+        self.socket = Path(self._short) / "s"
+        self.log = self.folder / "log"
+        self.config = self.folder / "conf"
+        listen = [f"port {port}"] if not tls else ["port 0", f"tls-port {port}"]
+        lines = [*listen, f"bind {host}", f"unixsocket {self.socket}", f"dir {self.folder}"]
+        lines += ["protected-mode no", "daemonize no"]
+        if not sentinel:
+            lines += ["save ''", "appendonly no", "enable-debug-command local"]
+            lines += ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
+        self.config.write_text("\n".join([*lines, *options]) + "\n")
+        self.process: subprocess.Popen[Any] | None = None
+        self._admin: Link | None = None
+
+    # -- Life
+
+    def start(self, *, wait: bool = True) -> None:
+        mode = ["--sentinel"] if self.sentinel else []
+        with open(self.log, "ab") as log:
+            self.process = popen(
+                [*self.within, self.binary, str(self.config), *mode],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Until it answers."""
+        eventually(self._answers)
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"{self.name} ended: {self.log.read_text()[-2000:]}"
+        with contextlib.suppress(OSError, ConnectionError, ReplyError):
+            return bool(self.command("PING") == "PONG")
+        return False
+
+    @property
+    def stopped(self) -> bool:
+        return self.running and self._state() == "T"
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL; all its peers see their connections end."""
+        if self._admin:
+            self._admin.close()
+            self._admin = None
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        self.socket.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """SIGSTOP: it is there and says nothing.  When this returns it has stopped."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        eventually(lambda: self._state() == "T")
+
+    def go_on(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def _state(self) -> str:
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0]
+
+    def restart(self) -> None:
+        """Kill it, and start it with the configuration that it has written and nothing in memory."""
+        self.kill()
+        self.start()
+
+    def end(self) -> None:
+        self.kill()
+        os.rmdir(self._short)
+
+    # -- Questions
+
+    @property
+    def admin(self) -> Link:
+        if self._admin is None:
+            self._admin = Link(self.socket, password=self.password)
+        return self._admin
+
+    def command(self, *words: object) -> Any:
+        """Over the unix socket; an error reply is raised.  A connection that has ended is made anew."""
+        try:
+            return self.admin.command(*words)
+        except ConnectionError:
+            if self._admin:
+                self._admin.close()
+                self._admin = None
+            return self.admin.command(*words)
+
+    def info(self, section: str) -> dict[str, str]:
+        lines = self.command("INFO", section).split("\r\n")
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    @property
+    def role(self) -> str:
+        """What it says of itself: master, slave or sentinel."""
+        return str(self.command("ROLE")[0])
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.address}>"
