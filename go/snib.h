@@ -172,6 +172,7 @@ typedef struct snib_client_options {
     const char *tls_ca;            /* file or folder of trusted authorities; NULL: the system's */
     const char *tls_cert;          /* file with the client's certificate and its chain */
     const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
+    const char *tls_key_password;  /* of that file, if it is encrypted */
     const char *tls_server_name;   /* that the certificate must have, instead of the host's */
     int32_t tls_insecure; /* 1: any certificate is believed; -1: not, whatever the URL says */
     int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */

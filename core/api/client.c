@@ -44,9 +44,10 @@ static int client_supports(const struct snib__url *url, snib_error *err)
     if (url->topology == SNIB__CLUSTER)
         return snib__fail(err, SNIB_ENOTSUP, 0,
                           "this build cannot do clusters yet; take a server without, by redis://");
-    if (url->tls && !(snib_features() & SNIB_FEATURE_TLS))
-        return snib__fail(err, SNIB_ENOTSUP, 0,
-                          "this build has no TLS; take redis:// or unix://, or a build with it");
+    if (url->tls && !snib__tls_available())
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "TLS needs OpenSSL 3 (libssl.so.3), which is not on this machine; install it");
     return SNIB_OK;
 }
 
@@ -162,6 +163,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .where = client->where,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
+        .insecure = client->url.tls_insecure,
         .home = client,
     };
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
@@ -201,6 +203,12 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
     client->url = *where;
+    client->driver.tls = (struct snib__tls_config){.ca = where->tls_ca,
+                                                   .cert_file = where->tls_cert,
+                                                   .key_file = where->tls_key,
+                                                   .key_password = where->tls_key_password,
+                                                   .server_name = where->tls_server_name,
+                                                   .insecure = where->tls_insecure};
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);

@@ -98,5 +98,5 @@ const char *snib_build_id(void)
 
 uint32_t snib_features(void)
 {
-    return SNIB_FEATURE_UNIX;
+    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
 }

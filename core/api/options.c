@@ -299,12 +299,13 @@ static int options_bad(snib_error *err, const char *why)
 /* What cannot be together.  Of a password and a file for it the program's choice goes before the URL's. */
 static int options_agree(const snib_client_options *o, const struct snib__url *url, snib_error *err)
 {
-    const char *tls = url->tls_ca            ? "tls_ca"
-                      : url->tls_cert        ? "tls_cert"
-                      : url->tls_key         ? "tls_key"
-                      : url->tls_server_name ? "tls_server_name"
-                      : o->tls_insecure > 0  ? "tls_insecure"
-                                             : NULL;
+    const char *tls = url->tls_ca             ? "tls_ca"
+                      : url->tls_cert         ? "tls_cert"
+                      : url->tls_key          ? "tls_key"
+                      : url->tls_key_password ? "tls_key_password"
+                      : url->tls_server_name  ? "tls_server_name"
+                      : o->tls_insecure > 0   ? "tls_insecure"
+                                              : NULL;
     if (url->password && url->password_file)
         return options_bad(err, "there is a password and a password_file; take one of them");
     if (tls && !url->tls)
@@ -312,6 +313,8 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                           "the option %s is for TLS, but the URL is without; take rediss://", tls);
     if (url->tls_key && !url->tls_cert)
         return options_bad(err, "the option tls_key is of no use without tls_cert");
+    if (url->tls_key_password && !url->tls_cert)
+        return options_bad(err, "the option tls_key_password is of no use without tls_cert");
     if (url->tls_ca && o->tls_insecure > 0)
         return options_bad(err, "tls_insecure believes any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)

@@ -29,9 +29,11 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* Why there is no connection, or no answer: the system's word, or a code's. */
+/* Why there is no connection, or no answer: TLS's sentence, the system's word, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
+    if (told->cause == SNIB_ETLS && told->words)
+        return told->words;
     if (told->os_error)
         return strerror(told->os_error);
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
@@ -62,12 +64,14 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
+    else if (told->code == SNIB_ETLS && told->words)
+        snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else
         snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
     n = strlen(out);
-    if (told->words && told->words[0] && n < cap)
+    if (told->words && told->words[0] && n < cap && told->cause != SNIB_ETLS)
         snprintf(out + n, cap - n, "; the server said: %s", told->words);
     return out;
 }

@@ -381,9 +381,9 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
     {                                                                                              \
         &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
             &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
-            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_server_name                             \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name   \
     }
-#define URL_TEXTS_N 10
+#define URL_TEXTS_N 11
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {

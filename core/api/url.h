@@ -21,7 +21,7 @@ struct snib__url {
     /* the options that say how to come in, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
-    char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
+    char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
     bool tls_insecure;
 };
 

@@ -183,7 +183,7 @@ static bool driver_link_idles(struct snib__link *link)
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
     return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
-           snib__buf_size(&sock->sending) > 0;
+           snib__sock_unsent(sock);
 }
 
 /* Wake the thread for a link, or when a deadline comes before it would wake. */
@@ -250,7 +250,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
 {
     struct snib__sock *sock;
     while ((sock = snib__driver_command(link)) && !sock->writing) {
-        if (snib__buf_size(&sock->sending) > 0) {
+        if (snib__sock_unsent(sock)) {
             if (sock != reading)
                 return; /* the socket was full: the reader polls for room */
         } else if (!driver_take_output(link, sock, sock == reading)) {
@@ -260,13 +260,13 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         sock->writing = true;
         sock->users++;
         snib__sys_unlock(&d->mutex);
-        ssize_t n = snib__sys_send(sock->fd, bytes->data + bytes->head, snib__buf_size(bytes));
+        ssize_t n = snib__sock_send(sock, bytes->data + bytes->head, snib__buf_size(bytes));
         snib__sys_lock(&d->mutex);
         sock->writing = false;
         d->writes++;
         if (n > 0)
             snib__buf_consume(&sock->sending, (size_t)n);
-        bool more = n > 0 && snib__buf_size(bytes) == 0;
+        bool more = n >= 0 && !snib__sock_unsent(sock);
         snib__sock_unuse(sock);
         if (!more)
             return; /* full, or broken: reading will tell */
@@ -306,6 +306,13 @@ void snib__driver_forked(struct snib__driver *d)
 void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
+    const struct snib__sock *sock = snib__link_carrier(link);
+    const struct snib__tls_failure *why = sock ? snib__sock_why(sock) : NULL;
+    if (why) {
+        code = why->code;
+        os_error = why->os_error;
+        snib__link_explain(link, why->text);
+    }
     snib__driver_drop_sock(link);
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
@@ -371,8 +378,8 @@ static bool driver_may_lead(const struct snib__op *op)
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
-static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
-                                 int *out_error)
+static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__time until,
+                                 char *bytes, size_t cap, int *out_error)
 {
     snib__time nap = SNIB__SOCK_NAP_MS * SNIB__MS, left = nap;
     if (until != SNIB__NEVER) {
@@ -380,15 +387,15 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
         snib__time rest = until > now ? until - now : 0;
         left = rest < nap ? rest : nap;
     }
-    bool polls = unsent || left < nap;
+    bool polls = (unsent || left < nap) && !snib__sock_pending(sock);
     if (polls) {
-        struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        struct pollfd ready = {.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         if (snib__sys_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
     }
-    ssize_t n = snib__sys_recv(fd, bytes, cap, !polls);
+    ssize_t n = snib__sock_recv(sock, bytes, cap, !polls);
     *out_error = errno;
     return n;
 }
@@ -417,10 +424,10 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__wakes_begin(&wakes);
     snib__driver_flush(d, sock);
     while (again && driver_awaits(op, link, sock)) {
-        bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
+        bool unsent = snib__sock_unsent(sock) && !sock->writing;
         int error;
         snib__sys_unlock(&d->mutex);
-        ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
+        ssize_t n = driver_wait_bytes(sock, unsent, until, bytes, sizeof bytes, &error);
         snib__sys_lock(&d->mutex);
         d->reads += n > 0;
         snib__driver_receive(d, link, sock, bytes, n, error);

@@ -83,6 +83,7 @@ struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
     snib__time connect_timeout;
+    struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;

@@ -125,7 +125,7 @@ static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
     snib__sys_may_block(fd);
-    sock->open = true;
+    sock->open = !sock->way->address.tls;
     return 1;
 }
 
@@ -193,6 +193,22 @@ static int sock_connect_step(struct snib__sock *sock, snib__time now)
     return sock->tries_n > 0 ? 0 : -1;
 }
 
+/* Connected: TLS begins when its files are read. */
+static int sock_secure_step(struct snib__sock *sock)
+{
+    if (!sock->tls) {
+        if (!snib__tls_files_done(sock->files))
+            return 0;
+        sock->tls = snib__tls_new(sock->files, sock->way->address.host, &sock->failure);
+        if (!sock->tls)
+            return -1;
+        sock->failure.outcome = SNIB__TLS_FINE;
+    }
+    int step = snib__tls_handshake(sock->tls, sock->fd);
+    sock->open = step > 0;
+    return step;
+}
+
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
@@ -206,13 +222,17 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
         }
         sock_order(sock, now);
     }
-    if (sock->addresses_n > 0)
+    if (sock->addresses_n > 0 && sock->fd < 0)
         step = sock_connect_step(sock, now);
+    if (sock->fd >= 0 && !sock->open)
+        step = sock_secure_step(sock);
     *out_errno = sock->last_error;
     if (step != 0 || now < sock->until)
         return step;
     if (sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
+    if (sock->tls)
+        snib__tls_too_late(sock->tls, &sock->failure);
     *out_errno = ETIMEDOUT;
     return -1;
 }
@@ -225,11 +245,50 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
         polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
         return 1;
     }
+    if (sock->fd >= 0) {
+        polls[0] = (struct pollfd){.fd = sock->fd, .events = POLLIN};
+        if (sock->tls)
+            polls[0].events = snib__tls_events(sock->tls);
+        else
+            polls[0].fd = snib__tls_files_bell(sock->files);
+        return 1;
+    }
     if (sock->begun < sock->addresses_n && sock->begin_next < sock->until)
         *out_until = sock->begin_next;
     for (uint32_t i = 0; i < sock->tries_n; i++)
         polls[i] = (struct pollfd){.fd = sock->tries[i].fd, .events = POLLOUT};
     return sock->tries_n;
+}
+
+/* ---- open ---- */
+
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
+{
+    return sock->tls ? snib__tls_recv(sock->tls, sock->fd, bytes, cap, wait)
+                     : snib__sys_recv(sock->fd, bytes, cap, wait);
+}
+
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
+{
+    return sock->tls ? snib__tls_send(sock->tls, sock->fd, bytes, n)
+                     : snib__sys_send(sock->fd, bytes, n);
+}
+
+bool snib__sock_pending(const struct snib__sock *sock)
+{
+    return sock->tls && snib__tls_pending(sock->tls);
+}
+
+bool snib__sock_unsent(const struct snib__sock *sock)
+{
+    return snib__buf_size(&sock->sending) > 0 || (sock->tls && snib__tls_unsent(sock->tls));
+}
+
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
+{
+    if (sock->failure.outcome)
+        return &sock->failure;
+    return sock->tls ? snib__tls_why(sock->tls) : NULL;
 }
 
 /* ---- birth and end ---- */
@@ -288,6 +347,8 @@ static void sock_free(struct snib__sock *sock)
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);
+    snib__tls_files_free(sock->files);
+    snib__tls_free(sock->tls);
     snib__buf_free(&sock->sending);
     free(sock);
 }
@@ -304,7 +365,10 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
+    if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
+        *out_errno = errno;
+    else
+        *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);
@@ -314,6 +378,8 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
+    if (sock->tls && sock->open)
+        snib__tls_goodbye(sock->tls, sock->fd);
     if (sock->fd >= 0)
         snib__sys_shutdown(sock->fd);
     if (sock->users == 0)

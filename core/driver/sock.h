@@ -1,4 +1,4 @@
-/* sock.h - one socket and its way to being connected; nothing here blocks.
+/* sock.h - one socket and its way to being connected, with TLS if that is wanted; nothing here blocks.
  *
  * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
  * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
@@ -15,6 +15,7 @@
 #define SNIB__SOCK_H
 
 #include "driver/sys.h"
+#include "driver/tls.h"
 #include "net/address.h"
 #include "net/buf.h"
 #include "net/conn.h"
@@ -31,7 +32,8 @@ struct snib__resolve;
 /* The way to one server, for all sockets to it. */
 struct snib__way {
     struct snib__address address;
-    snib__time timeout; /* for resolving the name, and again for connecting */
+    const struct snib__tls_config *tls; /* if the address says so */
+    snib__time timeout;                 /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
     struct snib__resolve *resolving; /* the one lookup at a time, finished or not */
@@ -49,7 +51,7 @@ enum snib__reader {
 struct snib__sock {
     int fd; /* -1 while it is not connected */
     int users;
-    bool open; /* connected */
+    bool open; /* connected, and TLS has begun if there is any */
     bool dead;
     /* on the way there */
     struct snib__way *way;
@@ -63,6 +65,9 @@ struct snib__sock {
     uint32_t tries_n;
     snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    struct snib__tls_files *files;    /* TLS: being read for it */
+    struct snib__tls *tls;            /* TLS: from when it is connected */
+    struct snib__tls_failure failure; /* of TLS; outcome SNIB__TLS_FINE: none */
     /* once it is open: the roles */
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
@@ -85,6 +90,16 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
+
+/* What is open is read and written by these: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
+/* There is something to be received without a look at the descriptor. */
+bool snib__sock_pending(const struct snib__sock *sock);
+/* The descriptor was full: wait until it takes more, and send again, be it nothing. */
+bool snib__sock_unsent(const struct snib__sock *sock);
+/* Why TLS failed; NULL if it did not. */
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */

@@ -59,6 +59,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
     if (!way && (way = calloc(1, sizeof *way))) {
         way->address = *snib__link_address(link);
         way->timeout = d->connect_timeout;
+        way->tls = &d->tls;
     }
     *at = way;
     return way;
@@ -114,9 +115,10 @@ static void thread_send(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     struct snib__buf *out = snib__link_output(link);
-    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open || snib__buf_size(out) == 0)
+    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open ||
+        (snib__buf_size(out) == 0 && !snib__sock_unsent(sock)))
         return;
-    ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
+    ssize_t n = snib__sock_send(sock, out->data + out->head, snib__buf_size(out));
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
@@ -149,6 +151,7 @@ struct thread_entry {
     struct snib__sock *sock;
     uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
+    bool ready;    /* something was received after it */
     ssize_t got;   /* as recv() says */
     int error;
 };
@@ -203,8 +206,11 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
         *until = thread_earlier(*until, at);
     } else if (reads) {
         bool command = snib__link_kind(link) == SNIB__COMMAND;
-        bool unsent = command ? !sock->writing && snib__buf_size(&sock->sending) > 0
-                              : snib__buf_size(snib__link_output(link)) > 0;
+        bool unsent = !sock->writing && snib__sock_unsent(sock);
+        if (!command && snib__buf_size(snib__link_output(link)) > 0)
+            unsent = true;
+        if (snib__sock_pending(sock))
+            *until = 0;
         entry->poll = watch->polls_n++;
         watch->polls[entry->poll] =
             (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
@@ -262,7 +268,8 @@ static void thread_sleep(struct thread_watch *watch, snib__time left)
 
 static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    return entry->poll && (watch->polls[entry->poll].revents & ~POLLOUT);
+    return entry->poll &&
+           ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
 /* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
@@ -271,10 +278,11 @@ static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
     int buffers = 0;
     for (; from < watch->n && buffers < THREAD_BUFFERS; from++) {
         struct thread_entry *entry = &watch->entries[from];
-        if (!thread_has_bytes(watch, entry))
+        entry->ready = thread_has_bytes(watch, entry);
+        if (!entry->ready)
             continue;
-        entry->got = snib__sys_recv(entry->sock->fd, watch->bytes + buffers++ * THREAD_READ_BYTES,
-                                    THREAD_READ_BYTES, false);
+        entry->got = snib__sock_recv(entry->sock, watch->bytes + buffers++ * THREAD_READ_BYTES,
+                                     THREAD_READ_BYTES, false);
         entry->error = errno;
     }
     return from;
@@ -287,7 +295,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     int buffers = 0;
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
-        if (thread_has_bytes(watch, entry)) {
+        if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,
                                  watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,

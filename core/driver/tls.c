@@ -28,6 +28,7 @@ struct snib__tls {
     struct snib__buf wire; /* being sent */
     _Atomic bool sending;
     bool reading, established;
+    bool heard;  /* anything at all */
     bool eof;    /* the socket has ended */
     bool closed; /* the peer said goodbye */
     bool starved;
@@ -296,6 +297,8 @@ static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, 
     }
     if (n == 0)
         tls->eof = true;
+    if (n > 0)
+        tls->heard = true;
     return n >= 0;
 }
 
@@ -354,6 +357,14 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
     snib__tls_fail(&tls->failure, errno == ENOMEM ? SNIB__TLS_NO_MEMORY : SNIB__TLS_CUT,
                    "%s ended the connection while TLS began", tls->host);
     return -1;
+}
+
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
+{
+    snib__tls_fail(out, SNIB__TLS_SILENT,
+                   tls->heard ? "%s took too long over the TLS handshake"
+                              : "%s does not answer in TLS; is this its TLS port?",
+                   tls->host);
 }
 
 short snib__tls_events(const struct snib__tls *tls)

@@ -18,14 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All texts are the config's own; NULL: not given. */
+/* NULL: not given. */
 struct snib__tls_config {
-    char *ca_file, *ca_dir; /* what to trust; neither: the system's store */
-    char *cert_file;        /* the client's certificate, with its chain */
-    char *key_file;         /* its key; NULL: it is in cert_file */
-    char *key_password;     /* of the key file */
-    char *server_name;      /* to be verified and asked for instead of the host */
-    bool insecure;          /* verify nothing: who is in the way can read and change everything */
+    char *ca;           /* file or folder of what to trust; NULL: the system's store */
+    char *cert_file;    /* the client's certificate, with its chain */
+    char *key_file;     /* its key; NULL: it is in cert_file */
+    char *key_password; /* of the key file */
+    char *server_name;  /* to be verified and asked for instead of the host */
+    bool insecure;      /* verify nothing: who is in the way can read and change everything */
 };
 
 int snib__tls_config_copy(const struct snib__tls_config *from,
@@ -56,14 +56,15 @@ enum snib__tls_outcome {
     SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
     SNIB__TLS_REFUSED,      /* something else, final */
     /* what another attempt may not meet */
-    SNIB__TLS_CUT,   /* the end came without a goodbye */
-    SNIB__TLS_BROKEN /* a record is damaged, or the peer has a trouble of its own */
+    SNIB__TLS_SILENT, /* no answer in time */
+    SNIB__TLS_CUT,    /* the end came without a goodbye */
+    SNIB__TLS_BROKEN  /* a record is damaged, or the peer has a trouble of its own */
 };
 
 struct snib__tls_failure {
     int outcome;                /* enum snib__tls_outcome */
     int32_t code;               /* the result code */
-    int os_error;               /* errno of the last two, else 0 */
+    int os_error;               /* errno of the last three, else 0: final */
     char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
 };
 
@@ -101,6 +102,9 @@ bool snib__tls_unsent(const struct snib__tls *tls);
 const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
 
 void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+
+/* The time for the handshake is over. */
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
 bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
 

@@ -18,10 +18,10 @@
 
 int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
 {
-    char *const texts[] = {from->ca_file,  from->ca_dir,       from->cert_file,
-                           from->key_file, from->key_password, from->server_name};
-    char **const places[] = {&to->ca_file,  &to->ca_dir,       &to->cert_file,
-                             &to->key_file, &to->key_password, &to->server_name};
+    char *const texts[] = {from->ca, from->cert_file, from->key_file, from->key_password,
+                           from->server_name};
+    char **const places[] = {&to->ca, &to->cert_file, &to->key_file, &to->key_password,
+                             &to->server_name};
     *to = (struct snib__tls_config){.insecure = from->insecure};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i] && !(*places[i] = strdup(texts[i]))) {
@@ -36,8 +36,7 @@ void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
-    free(config->ca_file);
-    free(config->ca_dir);
+    free(config->ca);
     free(config->cert_file);
     free(config->key_file);
     free(config->key_password);
@@ -52,20 +51,24 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before. */
-static bool files_readable(const char *path, bool folder, const char *what, int outcome,
+/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before.  out_folder NULL: it
+ * must be a file. */
+static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
                            struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
-    struct stat info;
+    struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
     if (fd < 0)
         return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
                               files_quote(quoted, path), strerror(errno));
-    bool right = fstat(fd, &info) == 0 && (folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode));
+    bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
     close(fd);
-    return right || snib__tls_fail(failure, outcome, "the %s %s is no %s", what,
-                                   files_quote(quoted, path), folder ? "folder" : "regular file");
+    if (out_folder)
+        *out_folder = folder;
+    return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
+           snib__tls_fail(failure, outcome, "the %s %s is no regular file", what,
+                          files_quote(quoted, path));
 }
 
 /* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
@@ -92,26 +95,21 @@ static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
                         const struct snib__tls_config *config, struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
+    bool folder;
     if (config->insecure)
         return true;
-    if (!config->ca_file && !config->ca_dir)
+    if (!config->ca) {
         files_system_store(o, context);
-    if (config->ca_file) {
-        if (!files_readable(config->ca_file, false, "CA file", SNIB__TLS_CA, failure))
-            return false;
-        if (!o->SSL_CTX_load_verify_file(context, config->ca_file))
-            return snib__tls_fail(failure, SNIB__TLS_CA,
-                                  "the CA file %s holds no certificate in PEM form",
-                                  files_quote(quoted, config->ca_file));
+        return true;
     }
-    if (config->ca_dir) {
-        if (!files_readable(config->ca_dir, true, "CA folder", SNIB__TLS_CA, failure))
-            return false;
-        if (!o->SSL_CTX_load_verify_dir(context, config->ca_dir))
-            return snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used",
-                                  files_quote(quoted, config->ca_dir));
-    }
-    return true;
+    if (!files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
+        return false;
+    files_quote(quoted, config->ca);
+    if (!folder && !o->SSL_CTX_load_verify_file(context, config->ca))
+        return snib__tls_fail(failure, SNIB__TLS_CA,
+                              "the CA file %s holds no certificate in PEM form", quoted);
+    return !folder || o->SSL_CTX_load_verify_dir(context, config->ca) ||
+           snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
 }
 
 struct files_password {
@@ -138,7 +136,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     char quoted[FILES_QUOTED], other[FILES_QUOTED];
     const char *path = config->key_file ? config->key_file : config->cert_file;
     struct files_password password = {.text = config->key_password};
-    if (!files_readable(path, false, "key file", SNIB__TLS_KEY, failure))
+    if (!files_readable(path, "key file", SNIB__TLS_KEY, NULL, failure))
         return false;
     o->SSL_CTX_set_default_passwd_cb(context, files_password);
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
@@ -171,7 +169,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
         return !config->key_file ||
                snib__tls_fail(failure, SNIB__TLS_CERT,
                               "there is a key file without a certificate file; give both");
-    if (!files_readable(config->cert_file, false, "certificate file", SNIB__TLS_CERT, failure))
+    if (!files_readable(config->cert_file, "certificate file", SNIB__TLS_CERT, NULL, failure))
         return false;
     if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
         return files_key(o, context, config, failure);
@@ -200,7 +198,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
     out->has_cert = config->cert_file != NULL;
-    out->own_ca = config->ca_file || config->ca_dir;
+    out->own_ca = config->ca != NULL;
     bool good = out->ssl && (!config->server_name || out->server_name);
     if (!good)
         snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");

@@ -45,12 +45,17 @@ static int32_t why_code(int outcome)
         return SNIB_ENOTSUP;
     case SNIB__TLS_NO_MEMORY:
         return SNIB_ENOMEM;
-    case SNIB__TLS_CUT:
-    case SNIB__TLS_BROKEN:
-        return SNIB_EUNREACHABLE;
     default:
         return SNIB_ETLS;
     }
+}
+
+static int why_errno(int outcome)
+{
+    return outcome == SNIB__TLS_CUT      ? ECONNRESET
+           : outcome == SNIB__TLS_BROKEN ? EPROTO
+           : outcome == SNIB__TLS_SILENT ? ETIMEDOUT
+                                         : 0;
 }
 
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
@@ -62,9 +67,7 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     *out = (struct snib__tls_failure){.outcome = outcome, .code = why_code(outcome)};
-    out->os_error = outcome == SNIB__TLS_CUT      ? ECONNRESET
-                    : outcome == SNIB__TLS_BROKEN ? EPROTO
-                                                  : 0;
+    out->os_error = why_errno(outcome);
     snib__fail(&clean, out->code, 0, "%s", text);
     snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, clean.text);
     return false;

@@ -48,7 +48,8 @@ struct snib__config {
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
-    void *home; /* the caller's, see snib__gate_home() */
+    bool insecure; /* certificates are not verified: to be said once */
+    void *home;    /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
@@ -72,6 +73,9 @@ struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
 int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
 void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+/* Before link_down: a sentence that says why.  SNIB_ETLS with an os_error may be over at the next attempt,
+ * without one it is final. */
+void snib__link_explain(struct snib__link *link, const char *sentence);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
 void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);

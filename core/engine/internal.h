@@ -276,6 +276,7 @@ struct snib__engine {
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
+    bool told_insecure;
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;

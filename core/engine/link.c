@@ -7,6 +7,7 @@
  */
 #include "engine/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LINK_BACKOFF_MIN (10 * SNIB__MS)
@@ -142,6 +143,11 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
     snib__route_ready(e, link, now);
 }
 
+void snib__link_explain(struct snib__link *link, const char *sentence)
+{
+    snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
+}
+
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
@@ -169,6 +175,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link->conn.words[0] = 0; /* of this end, not of the next */
     snib__route_down(e, link, code, now);
 }
 

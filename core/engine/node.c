@@ -381,13 +381,13 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 }
 
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
- * logged in on anew. */
-static bool node_hopeless(int32_t code, bool was_ready)
+ * logged in on anew, or made anew with the certificates of then. */
+static bool node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && code == SNIB_EAUTH)
+    if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL;
+           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP;
 }
 
 /* What had no answer is sent again, or ends; the operations' patience begins. */
@@ -398,7 +398,9 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     os_error ? strerror(os_error) : snib_code_text(code));
+                     code == SNIB_ETLS && conn->words[0] ? conn->words
+                     : os_error                          ? strerror(os_error)
+                                                         : snib_code_text(code));
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
@@ -425,7 +427,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code, was_ready))
+    if (node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)
@@ -444,6 +446,12 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+    if (e->config.insecure && !e->told_insecure)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "tls_insecure: certificates are not verified, so anybody on the way to the "
+            "server can read and change everything");
+    e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");

@@ -267,7 +267,9 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
         memcpy(op->words, node->words, sizeof node->words);
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
-    return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
+    bool passing =
+        node->failure == SNIB_EUNREACHABLE || (node->failure == SNIB_ETLS && node->os_error);
+    return passing ? SNIB_ECONNECT : node->failure;
 }
 
 /* Put the operation's next deadline into the heap: of its wait, or of its patience. */

@@ -2,6 +2,9 @@
  *
  * The binary is $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH.  The server dies
  * with the test program, whatever happens to that.
+ *
+ * With $SNIB_TEST_TLS it is reached by TLS on a port of its own; then the binary is Debian's, if that is
+ * there, for not every package has TLS.  The test's own commands go by the unix socket as ever.
  */
 #define _GNU_SOURCE
 #include "support.h"
@@ -9,11 +12,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,15 +44,88 @@ void server_binary(char out[256])
     fail_msg("no server: set SNIB_TEST_SERVER or install redis-server or valkey-server");
 }
 
+/* ---- TLS ---- */
+
+static char certs[64];
+static pid_t certs_owner;
+
+static void certs_remove(void)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf '%s'", certs);
+    if (getpid() == certs_owner && system(command) != 0)
+        perror(certs);
+}
+
+const char *server_certs(void)
+{
+    char command[512];
+    if (certs[0])
+        return certs;
+    snprintf(certs, sizeof certs, "/tmp/snib-certs-XXXXXX");
+    if (!mkdtemp(certs))
+        fail_msg("mkdtemp: %s", strerror(errno));
+    certs_owner = getpid();
+    atexit(certs_remove);
+    snprintf(command, sizeof command, "'%s/tests/support/certs.sh' '%s'", SNIB_SOURCE_DIR, certs);
+    if (system(command) != 0)
+        fail_msg("no certificates: is the openssl command there?");
+    return certs;
+}
+
+static int server_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &n), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void server_prepare_tls(struct server *server)
+{
+    const char *debian = "/usr/bin/redis-check-rdb"; /* the server by another name */
+    server->tls_port = server_free_port();
+    snprintf(server->url, sizeof server->url, "rediss://localhost:%d?tls_ca=%s/ca.crt",
+             server->tls_port, server_certs());
+    if (access(debian, X_OK) != 0)
+        return;
+    snprintf(server->binary, sizeof server->binary, "%s/redis-server", certs);
+    if (symlink(debian, server->binary) != 0 && errno != EEXIST)
+        fail_msg("symlink: %s", strerror(errno));
+}
+
+static size_t server_tls_arguments(const struct server *server, char *arguments[])
+{
+    static const char *const options[] = {"--tls-cert-file", "server.crt",         "--tls-key-file",
+                                          "server.key",      "--tls-ca-cert-file", "ca.crt"};
+    static char values[6][96], port[8];
+    size_t n = 0;
+    snprintf(port, sizeof port, "%d", server->tls_port);
+    arguments[n++] = "--tls-port";
+    arguments[n++] = port;
+    arguments[n++] = "--tls-auth-clients";
+    arguments[n++] = "no";
+    for (size_t i = 0; i < 6; i++) {
+        snprintf(values[i], sizeof values[i], i % 2 ? "%s/%s" : "%.0s%s", certs, options[i]);
+        arguments[n++] = values[i];
+    }
+    return n;
+}
+
 static void server_exec(struct server *server, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    char *arguments[40] = {server->binary, "--port", "0",        "--unixsocket",
+    char *arguments[48] = {server->binary, "--port", "0",        "--unixsocket",
                            server->socket, "--save", "",         "--appendonly",
                            "no",           "--dir",  server->dir};
     size_t n = 11;
+    if (server->tls_port)
+        n += server_tls_arguments(server, arguments + n);
     for (char **more = server->arguments; *more; more++)
         arguments[n++] = *more;
     char log[96];
@@ -87,6 +165,8 @@ void server_start(struct server *server, ...)
         fail_msg("mkdtemp: %s", strerror(errno));
     snprintf(server->socket, sizeof server->socket, "%s/s", server->dir);
     snprintf(server->url, sizeof server->url, "unix://%s", server->socket);
+    if (getenv("SNIB_TEST_TLS"))
+        server_prepare_tls(server);
     va_list list;
     va_start(list, server);
     for (size_t n = 0; (server->arguments[n] = va_arg(list, char *)); n++)

@@ -57,6 +57,7 @@ struct server {
     char binary[256];
     char *arguments[16]; /* further command line, kept for a restart */
     redisContext *admin;
+    int tls_port; /* 0: without TLS */
 };
 
 /* The program: $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH. */
@@ -68,6 +69,9 @@ void server_down(struct server *server);    /* kill -9; restart or stop it after
 void server_restart(struct server *server); /* kill -9, then start again with nothing in memory */
 void server_pause(struct server *server);   /* SIGSTOP, and wait until it has stopped */
 void server_continue(struct server *server);
+
+/* The folder of certificates, see certs.sh; it goes with the program. */
+const char *server_certs(void);
 
 /* Commands as for redisCommand(); the caller frees a reply.  An error reply fails the test. */
 redisReply *server_command(struct server *server, const char *format, ...);

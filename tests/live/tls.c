@@ -1,0 +1,544 @@
+/* tls.c - locks over TLS: what is refused, by its own error and in time; what is cut, stalled or damaged is
+ * tried again; certificates and authorities that are renewed on disk are used from the next connection on. */
+#include "../support/support.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LONG_MS = 20000 };
+
+static struct server server;
+
+static int world_new(void **state)
+{
+    (void)state;
+    server_start(&server, NULL);
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    return 0;
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    server_do(&server, "FLUSHALL");
+    return 0;
+}
+
+/* "rediss://localhost:PORT" and options, in which %s is the folder of the certificates. */
+static const char *url_at(int port, const char *options)
+{
+    static char url[512];
+    const char *c = server_certs();
+    int n = snprintf(url, sizeof url, "rediss://localhost:%d%s", port, options[0] ? "?" : "");
+    snprintf(url + n, sizeof url - (size_t)n, options, c, c, c);
+    return url;
+}
+
+static const char *url_with(const char *options)
+{
+    return url_at(server.tls_port, options);
+}
+
+static snib_client *open_with(const char *url, int64_t patience_ms)
+{
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = 2000;
+    options.patience_ms = patience_ms;
+    options.connect_timeout_ms = 600;
+    EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+/* The server presents another certificate from the next connection on. */
+static void present(const char *name)
+{
+    server_do(&server, "CONFIG SET tls-cert-file %s/%s.crt tls-key-file %s/%s.key", server_certs(),
+              name, server_certs(), name);
+}
+
+/* Refused at once, however patient the client is, and for each who waits. */
+static void refused(const char *url, int32_t code, const char *says)
+{
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    snib_client *client = open_with(url, 600000);
+    snib_lock *lock = must_lock(client, "x");
+    snib_queue *queue = must_queue(client);
+    int64_t start = now_ms();
+    EXPECT(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), code);
+    print_message("          %s\n", error.text);
+    assert_non_null(strstr(error.text, says));
+    assert_non_null(strstr(error.text, "mutex \"x\": "));
+    assert_int_equal(must_event(queue, LONG_MS).code, code);
+    assert_true(now_ms() - start < 60000);
+    assert_false(snib_code_is(code, SNIB_IS_RETRYABLE));
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    snib_client_free(client);
+    assert_true(server_is_empty(&server)); /* it never came so far */
+}
+
+static void certificates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *presents, *options, *says;
+    } tries[] = {
+        {"expired", "tls_ca=%s/ca.crt", "has expired"},
+        {"self", "tls_ca=%s/ca.crt", "is self-signed"},
+        {"stranger", "tls_ca=%s/ca.crt", "not signed by the given CA"},
+        {"other", "tls_ca=%s/ca.crt", "not for localhost"},
+        {"server", "tls_ca=%s/strange.crt", "not signed by the given CA"},
+        {"server", "", "not signed by the system's CAs"},
+        {"server", "tls_ca=%s/ca.crt&tls_server_name=b.test", "not for b.test"},
+        {"server", "tls_ca=%s/none", "none\" cannot be read: No such file"},
+        {"server", "tls_ca=%s/ca.key", "holds no certificate"},
+        {"server", "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/server.key", "not the one"},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
+        present(tries[i].presents);
+        refused(url_with(tries[i].options), SNIB_ETLS, tries[i].says);
+    }
+    present("server");
+}
+
+static void client_certificates(void **state)
+{
+    (void)state;
+    server_do(&server, "CONFIG SET tls-auth-clients yes");
+    refused(url_with("tls_ca=%s/ca.crt"), SNIB_ETLS, "wants a client certificate");
+    refused(url_with("tls_ca=%s/ca.crt&tls_cert=%s/stranger.crt&tls_key=%s/stranger.key"),
+            SNIB_ETLS, "refuses the client certificate");
+    refused(url_with("tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/client.enc&"
+                     "tls_key_password=tweety"),
+            SNIB_ETLS, "does not open");
+    static const char *const good[] = {
+        "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/client.key",
+        "tls_ca=%s/ca.crt&tls_cert=%s/client.crt&tls_key=%s/client.enc&tls_key_password=canary"};
+    for (int i = 0; i < 2; i++) {
+        snib_client *client = open_with(url_with(good[i]), LONG_MS);
+        must_release(must_acquire(must_lock(client, "x"), 0));
+        snib_client_free(client);
+    }
+    server_do(&server, "CONFIG SET tls-auth-clients no");
+}
+
+static void accepted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *presents, *options;
+    } tries[] = {{"server", "tls_ca=%s/cas"},
+                 {"other", "tls_ca=%s/ca.crt&tls_server_name=elsewhere.test"},
+                 {"self", "tls_ca=%s/self.crt"},
+                 {"expired", "tls_insecure=yes"}};
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
+        present(tries[i].presents);
+        snib_client *client = open_with(url_with(tries[i].options), LONG_MS);
+        must_release(must_acquire(must_lock(client, "x"), 0));
+        snib_client_free(client);
+    }
+    present("server");
+}
+
+/* What is insecure is said once, whatever comes and goes. */
+static void insecure_is_told(void **state)
+{
+    (void)state;
+    snib_client *client = open_with(url_with("tls_insecure=yes"), LONG_MS);
+    snib_queue *queue = must_queue(client);
+    EXPECT(snib_client_log(client, queue, SNIB_LOG_WARNING, err), SNIB_OK);
+    for (int i = 0; i < 3; i++) {
+        must_release(must_acquire(must_lock(client, "x"), LONG_MS));
+        server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    }
+    int told = 0;
+    snib_event event = {.size = sizeof event};
+    while (snib_queue_drain(queue, &event, 1, NULL) == 1)
+        told += event.kind == SNIB_EVENT_LOG && strstr(event.text, "tls_insecure") != NULL;
+    assert_int_equal(told, 1);
+    snib_queue_free(queue);
+    snib_client_free(client);
+}
+
+/* The authority's file is replaced while a lock is held: the next connection uses the new one, and while it
+ * does not fit the hold lives on by what it has. */
+static void renewed_on_disk(void **state)
+{
+    (void)state;
+    char command[512];
+    const char *c = server_certs();
+    snprintf(command, sizeof command, "cp %s/strange.crt %s/trusted.crt", c, c);
+    assert_int_equal(system(command), 0);
+    refused(url_with("tls_ca=%s/trusted.crt"), SNIB_ETLS, "not signed by");
+    snib_client *client = open_with(url_with("tls_ca=%s/trusted.crt"), 300);
+    snib_lock *lock = must_lock(client, "x");
+    snib_hold *hold = NULL;
+    EXPECT(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_ETLS);
+    snprintf(command, sizeof command, "cp %s/ca.crt %s/trusted.crt", c, c);
+    assert_int_equal(system(command), 0);
+    hold = must_acquire(lock, LONG_MS);
+    present("again"); /* another key of the same name and CA: trusted */
+    server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
+    EXPECT(snib_hold_check(hold, err), SNIB_OK);
+    must_release(hold);
+    present("server");
+    snib_client_free(client);
+}
+
+/* ---- A way with faults ----------------------------------------------------------------------- */
+
+enum fault { NONE, MUTE, ANCIENT, PLAIN, CUT, DAMAGE, STALL };
+
+/* TCP in front of the server's TLS port; one thread, as many links as come. */
+static struct {
+    _Atomic int fault;
+    _Atomic int64_t after; /* so many bytes towards the client */
+    _Atomic int happened;
+    _Atomic bool stop;
+    int fd, port;
+    pthread_t thread;
+} way;
+
+enum { LINKS = 16 };
+
+static void say(int fd, const char *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t now = send(fd, bytes + done, n - done, MSG_NOSIGNAL);
+        if (now <= 0)
+            return;
+        done += (size_t)now;
+    }
+}
+
+/* From the server to the client, with what is to go wrong.  False: the link has ended. */
+static bool way_pass(int from, int to, bool to_client)
+{
+    char bytes[8192];
+    ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    int fault = way.fault;
+    if (n <= 0 || to < 0) /* behind it is nobody */
+        return n > 0;
+    if (to_client && (fault == CUT || fault == DAMAGE)) {
+        int64_t left = atomic_fetch_sub(&way.after, n);
+        if (left < n) {
+            way.fault = NONE;
+            way.happened++;
+            if (fault == CUT) {
+                say(to, bytes, (size_t)left);
+                return false;
+            }
+            bytes[left] ^= 0x20;
+        }
+    }
+    say(to, bytes, (size_t)n);
+    return true;
+}
+
+static int way_connect(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)server.tls_port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static void way_accept(int pair[2])
+{
+    char bytes[512];
+    pair[0] = accept(way.fd, NULL, NULL);
+    pair[1] = -1;
+    switch (way.fault) {
+    case MUTE:
+        return;
+    case ANCIENT: /* what a server of 1.1 says to one of 1.2: the alert protocol_version */
+        (void)!recv(pair[0], bytes, sizeof bytes, 0);
+        say(pair[0], "\x15\x03\x01\0\x02\x02\x46", 7);
+        return;
+    case PLAIN:
+        (void)!recv(pair[0], bytes, sizeof bytes, 0);
+        say(pair[0], "-ERR unknown command\r\n", 22);
+        return;
+    default:
+        pair[1] = way_connect();
+    }
+}
+
+static void *way_main(void *argument)
+{
+    int pairs[LINKS][2], n = 0;
+    (void)argument;
+    while (!way.stop) {
+        struct pollfd polls[2 * LINKS + 1] = {{.fd = way.fd, .events = POLLIN}};
+        for (int i = 0; i < n; i++)
+            for (int side = 0; side < 2; side++)
+                polls[1 + 2 * i + side] = (struct pollfd){
+                    .fd = way.fault == STALL ? -1 : pairs[i][side], .events = POLLIN};
+        poll(polls, (nfds_t)(2 * n + 1), 20);
+        for (int i = n - 1; i >= 0; i--)
+            for (int side = 0; side < 2; side++) {
+                if (!polls[1 + 2 * i + side].revents)
+                    continue;
+                if (way_pass(pairs[i][side], pairs[i][!side], side == 1))
+                    continue;
+                close(pairs[i][0]);
+                close(pairs[i][1]);
+                memmove(pairs[i], pairs[i + 1], (size_t)(--n - i) * sizeof pairs[0]);
+                break;
+            }
+        if (polls[0].revents && n < LINKS)
+            way_accept(pairs[n++]);
+    }
+    for (int i = 0; i < n; i++) {
+        close(pairs[i][0]);
+        close(pairs[i][1]);
+    }
+    return NULL;
+}
+
+static int way_new(void **state)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    fresh(state);
+    way.fault = NONE;
+    way.happened = 0;
+    way.stop = false;
+    way.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(way.fd, (struct sockaddr *)&address, n), 0);
+    assert_int_equal(listen(way.fd, 32), 0);
+    assert_int_equal(getsockname(way.fd, (struct sockaddr *)&address, &n), 0);
+    way.port = ntohs(address.sin_port);
+    return pthread_create(&way.thread, NULL, way_main, NULL);
+}
+
+static int way_free(void **state)
+{
+    (void)state;
+    way.stop = true;
+    pthread_join(way.thread, NULL);
+    close(way.fd);
+    return 0;
+}
+
+static void peers(void **state)
+{
+    (void)state;
+    const char *url = url_at(way.port, "tls_ca=%s/ca.crt");
+    way.fault = ANCIENT;
+    refused(url, SNIB_ETLS, "no TLS from 1.2 on");
+    way.fault = PLAIN;
+    refused(url, SNIB_ETLS, "does not speak TLS");
+}
+
+/* A peer that says nothing costs its time, not more, and is tried again. */
+static void mute_peer(void **state)
+{
+    (void)state;
+    snib_error error = {0};
+    snib_hold *hold = NULL;
+    snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), 1500);
+    way.fault = MUTE;
+    int64_t start = now_ms();
+    assert_int_equal(snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error),
+                     SNIB_ECONNECT);
+    assert_true(now_ms() - start < patient_ms(1500 + 1000));
+    print_message("          %s\n", error.text);
+    assert_non_null(strstr(error.text, "does not answer in TLS"));
+    assert_true(snib_code_is(error.code, SNIB_IS_RETRYABLE));
+    way.fault = NONE;
+    must_release(must_acquire(must_lock(client, "x"), LONG_MS));
+    snib_client_free(client);
+}
+
+/* Cut or damaged at every place of the handshake, and of records after it: never a wrong answer, always a
+ * new connection. */
+static void cut_anywhere(void **state)
+{
+    (void)state;
+    static const int faults[] = {CUT, DAMAGE};
+    for (int f = 0; f < 2; f++)
+        for (int64_t at = 0; at < 3000; at += count_of(17, 211)) {
+            snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS);
+            snib_lock *lock = must_lock(client, "x");
+            int before = way.happened;
+            way.after = at;
+            way.fault = faults[f];
+            for (int i = 0; i < 100 && way.happened == before; i++) {
+                snib_hold *hold = NULL;
+                snib_error error = {0};
+                int code = snib_lock_acquire(lock, 0, LONG_MS, &hold, &error);
+                if (code != SNIB_OK && code != SNIB_ETLS) /* a damaged handshake may look final */
+                    fail_msg("%s: %s", snib_code_name(code), error.text);
+                if (code == SNIB_OK)
+                    must_release(hold);
+            }
+            assert_int_equal(way.happened, before + 1);
+            must_release(must_acquire(lock, LONG_MS));
+            snib_lock_free(lock);
+            snib_client_free(client);
+        }
+    assert_true(server_is_empty(&server));
+}
+
+/* Nothing comes through for a while: the link is given up, and its holds live. */
+static void stalled(void **state)
+{
+    (void)state;
+    snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS);
+    snib_hold *hold = must_acquire(must_lock(client, "x"), 0);
+    uint64_t before = must_stats(client).connects;
+    way.fault = STALL;
+    nap_us(1500000); /* a renewal, and as long as its answer may take */
+    way.fault = NONE;
+    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
+    assert_true(must_stats(client).connects > before);
+    if (snib_hold_check(hold, NULL) == SNIB_OK)
+        must_release(hold);
+    else
+        snib_hold_free(hold); /* on a machine that was busy for a lease */
+    snib_client_free(client);
+}
+
+/* ---- Load ------------------------------------------------------------------------------------ */
+
+static struct {
+    snib_client *client;
+    _Atomic int errors, done;
+} crowd;
+
+static void *crowd_main(void *argument)
+{
+    char name[32];
+    int number = *(int *)argument;
+    for (int i = 0; i < count_of(2000, 200); i++) {
+        snib_hold *hold = NULL;
+        snprintf(name, sizeof name, "%d", i % 4 ? number : 1000);
+        snib_lock *lock = must_lock(crowd.client, name);
+        if (snib_lock_acquire(lock, (uint64_t)number + 1, LONG_MS, &hold, NULL) != SNIB_OK ||
+            snib_hold_release(hold, NULL) != SNIB_OK)
+            crowd.errors++;
+        snib_hold_free(hold);
+        snib_lock_free(lock);
+        crowd.done++;
+    }
+    return NULL;
+}
+
+/* Many threads on one connection, which is ended under them now and then. */
+static void many_threads(void **state)
+{
+    enum { THREADS = 16 };
+    (void)state;
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    crowd.client = open_with(server.url, LONG_MS);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, crowd_main, &numbers[i]), 0);
+    }
+    for (int i = 1; i <= 3; i++) {
+        AWAIT(crowd.done >= i * THREADS * count_of(2000, 200) / 4, 60000);
+        server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(crowd.errors <= 3 * THREADS); /* releases whose answers were cut off */
+    AWAIT(server_is_empty(&server), LONG_MS);
+    snib_client_free(crowd.client);
+}
+
+/* Answers of many records, and thousands of requests in one send. */
+static void long_answers(void **state)
+{
+    (void)state;
+    enum { LOCKS = 3000 };
+    static char names[1 << 20];
+    char name[256];
+    snib_client *client = must_open(server.url);
+    snib_queue *queue = must_queue(client);
+    snib_hold **holds = calloc(LOCKS, sizeof(snib_hold *));
+    for (int i = 0; i < LOCKS; i++) {
+        snprintf(name, sizeof name, "%0200d", i);
+        snib_lock *lock = must_lock(client, name);
+        EXPECT(snib_lock_acquire_submit(lock, 0, 0, queue, (uint64_t)i, NULL, err), SNIB_OK);
+        snib_lock_free(lock);
+    }
+    for (int i = 0; i < LOCKS; i++) {
+        snib_event event = must_event(queue, LONG_MS);
+        assert_int_equal(event.code, SNIB_OK);
+        holds[event.token] = event.hold;
+    }
+    uint64_t cursor = 0;
+    uint32_t count, all = 0;
+    do {
+        size_t used;
+        EXPECT(snib_client_list(client, "*", 1, &cursor, names, sizeof names, &used, &count, err),
+               SNIB_OK);
+        all += count;
+    } while (cursor != 0);
+    assert_true(all >= LOCKS);
+    for (int i = 0; i < LOCKS; i++)
+        EXPECT(snib_hold_release_submit(holds[i], queue, 0, NULL, err), SNIB_OK);
+    for (int i = 0; i < LOCKS; i++)
+        assert_int_equal(must_event(queue, LONG_MS).code, SNIB_OK);
+    for (int i = 0; i < LOCKS; i++)
+        snib_hold_free(holds[i]);
+    free(holds);
+    assert_true(server_is_empty(&server));
+    snib_queue_free(queue);
+    snib_client_free(client);
+}
+
+/* One round trip is one system call to send and one to receive, as without TLS. */
+static void few_calls(void **state)
+{
+    (void)state;
+    enum { TIMES = 200 };
+    snib_client *client = must_open(server.url);
+    snib_lock *lock = must_lock(client, "x");
+    must_release(must_acquire(lock, 0));
+    snib_client_stats_data before = must_stats(client);
+    for (int i = 0; i < TIMES; i++)
+        must_release(must_acquire(lock, 0));
+    snib_client_stats_data after = must_stats(client);
+    assert_in_range(after.writes - before.writes, 2 * TIMES, 2 * TIMES + 20);
+    assert_in_range(after.reads - before.reads, 2 * TIMES, 2 * TIMES + 20);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, fresh)
+#define WAY_TEST(name) cmocka_unit_test_setup_teardown(name, way_new, way_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(certificates),     TEST(client_certificates), TEST(accepted),
+        TEST(insecure_is_told), TEST(renewed_on_disk),     WAY_TEST(peers),
+        WAY_TEST(mute_peer),    WAY_TEST(cut_anywhere),    WAY_TEST(stalled),
+        TEST(many_threads),     TEST(long_answers),        TEST(few_calls),
+    };
+    setenv("SNIB_TEST_TLS", "1", 1);
+    return cmocka_run_group_tests(tests, world_new, world_free);
+}
