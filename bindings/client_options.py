@@ -209,6 +209,7 @@ GO_NAMES = {
     "tls_ca": "TLSCA",
     "tls_cert": "TLSCert",
     "tls_key": "TLSKey",
+    "tls_key_password": "TLSKeyPassword",
     "tls_server_name": "TLSServerName",
     "tls_insecure": "TLSInsecure",
     "durability": "Durability",

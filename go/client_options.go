@@ -25,6 +25,12 @@ type optionValues struct {
 	waitersMax     int32
 	username       string
 	password       string
+	tlsCa          string
+	tlsCert        string
+	tlsKey         string
+	tlsKeyPassword string
+	tlsServerName  string
+	tlsInsecure    int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and is 30s otherwise.
@@ -80,6 +86,39 @@ func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
 }
 
+// TLSCA is the option tls_ca: file or folder of the authorities that are trusted, instead of the system's.
+func TLSCA(text string) Option {
+	return func(o *clientOptions) { o.tlsCa = text }
+}
+
+// TLSCert is the option tls_cert: file with the client's certificate and its chain.
+func TLSCert(text string) Option {
+	return func(o *clientOptions) { o.tlsCert = text }
+}
+
+// TLSKey is the option tls_key: file with the certificate's private key; without it the certificate's file has the
+// key.
+func TLSKey(text string) Option {
+	return func(o *clientOptions) { o.tlsKey = text }
+}
+
+// TLSKeyPassword is the option tls_key_password: password of that file, if it has one.
+func TLSKeyPassword(text string) Option {
+	return func(o *clientOptions) { o.tlsKeyPassword = text }
+}
+
+// TLSServerName is the option tls_server_name: name that the server's certificate must have, instead of the
+// host's.
+func TLSServerName(text string) Option {
+	return func(o *clientOptions) { o.tlsServerName = text }
+}
+
+// TLSInsecure is the option tls_insecure: believe any certificate: whoever is on the way can read and change
+// everything. It is no otherwise.
+func TLSInsecure(yes bool) Option {
+	return func(o *clientOptions) { o.tlsInsecure = flag(yes) }
+}
+
 // fill puts the values where the core reads them; text gives strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
@@ -93,4 +132,10 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.waiters_max = C.int32_t(o.waitersMax)
 	raw.username = text(o.username)
 	raw.password = text(o.password)
+	raw.tls_ca = text(o.tlsCa)
+	raw.tls_cert = text(o.tlsCert)
+	raw.tls_key = text(o.tlsKey)
+	raw.tls_key_password = text(o.tlsKeyPassword)
+	raw.tls_server_name = text(o.tlsServerName)
+	raw.tls_insecure = C.int32_t(o.tlsInsecure)
 }
