@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ceb505890485d038"
+#define SNIB_BUILD_ID "2c047e19bee41951"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -215,6 +215,7 @@ typedef struct snib_client_options {
     const char *tls_ca;            /* file or folder of trusted authorities; NULL: the system's */
     const char *tls_cert;          /* file with the client's certificate and its chain */
     const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
+    const char *tls_key_password;  /* of that file, if it is encrypted */
     const char *tls_server_name;   /* that the certificate must have, instead of the host's */
     int32_t tls_insecure; /* 1: any certificate is believed; -1: not, whatever the URL says */
     int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
@@ -987,7 +988,7 @@ struct snib__url {
     /* the options that say how to come in, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
-    char *tls_ca, *tls_cert, *tls_key, *tls_server_name;
+    char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
     bool tls_insecure;
 };
 
@@ -1291,7 +1292,7 @@ void snib__unpark_all(_Atomic uint32_t *word);
 
 /* ---- driver/sock.h ----------------------------------------------------------------------------*/
 
-/* sock.h - one socket and its way to being connected; nothing here blocks.
+/* sock.h - one socket and its way to being connected, with TLS if that is wanted; nothing here blocks.
  *
  * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
  * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
@@ -1371,6 +1372,142 @@ void snib__sys_resolve_free(struct addrinfo *addresses);
 
 #endif
 
+/* ---- driver/tls.h -----------------------------------------------------------------------------*/
+
+/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
+ * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
+ *
+ * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
+ * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
+ * it makes the connection silent, which the engine's time limits end, as they end any other.
+ *
+ * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
+ * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
+ */
+#ifndef SNIB__TLS_H
+#define SNIB__TLS_H
+
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* NULL: not given. */
+struct snib__tls_config {
+    char *ca;           /* file or folder of what to trust; NULL: the system's store */
+    char *cert_file;    /* the client's certificate, with its chain */
+    char *key_file;     /* its key; NULL: it is in cert_file */
+    char *key_password; /* of the key file */
+    char *server_name;  /* to be verified and asked for instead of the host */
+    bool insecure;      /* verify nothing: who is in the way can read and change everything */
+};
+
+int snib__tls_config_copy(const struct snib__tls_config *from,
+                          struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
+void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
+
+enum snib__tls_outcome {
+    SNIB__TLS_FINE,
+    /* here */
+    SNIB__TLS_NO_LIBRARY,
+    SNIB__TLS_NO_MEMORY,
+    SNIB__TLS_CA,       /* its file or folder cannot be used */
+    SNIB__TLS_CERT,     /* the client's certificate file cannot */
+    SNIB__TLS_KEY,      /* the key file cannot */
+    SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
+    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
+    /* the server's certificate */
+    SNIB__TLS_EXPIRED,
+    SNIB__TLS_EARLY,
+    SNIB__TLS_SELF_SIGNED,
+    SNIB__TLS_UNKNOWN_CA,
+    SNIB__TLS_WRONG_HOST,
+    SNIB__TLS_BAD_CERTIFICATE,
+    /* the peer */
+    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
+    SNIB__TLS_NO_TLS,       /* it is no TLS server */
+    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
+    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
+    SNIB__TLS_REFUSED,      /* something else, final */
+    /* what another attempt may not meet */
+    SNIB__TLS_SILENT, /* no answer in time */
+    SNIB__TLS_CUT,    /* the end came without a goodbye */
+    SNIB__TLS_BROKEN  /* a record is damaged, or the peer has a trouble of its own */
+};
+
+struct snib__tls_failure {
+    int outcome;                /* enum snib__tls_outcome */
+    int32_t code;               /* the result code */
+    int os_error;               /* errno of the last three, else 0: final */
+    char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
+};
+
+/* ---- Files, read on a thread of its own: that can take long ---- */
+
+struct snib__tls_files;
+
+/* Begin to read them; NULL with errno.  The config is copied. */
+struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
+void snib__tls_files_free(struct snib__tls_files *files);
+int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
+bool snib__tls_files_done(const struct snib__tls_files *files);
+
+/* ---- A connection ---- */
+
+struct snib__tls;
+
+/* With files that are read, to a host or address.  NULL with *out. */
+struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
+                                struct snib__tls_failure *out);
+void snib__tls_free(struct snib__tls *tls);
+
+/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
+int snib__tls_handshake(struct snib__tls *tls, int fd);
+short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
+
+/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
+ * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
+ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
+ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
+bool snib__tls_pending(const struct snib__tls *tls);
+bool snib__tls_unsent(const struct snib__tls *tls);
+
+/* Why it failed; NULL if it did not.  For the thread that reads. */
+const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
+
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+
+/* The time for the handshake is over. */
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
+
+bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
+
+/* ---- between the files of TLS ---- */
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+struct snib__tls_context {
+    struct ssl_ctx_st *ssl;
+    char *server_name;
+    bool insecure, has_cert, own_ca;
+};
+
+bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
+                            struct snib__tls_failure *failure);
+void snib__tls_context_free(struct snib__tls_context *context);
+const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
+                                                        struct snib__tls_failure *out);
+
+/* Write an outcome, its code and its sentence; returns false. */
+bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What OpenSSL's error of this thread means for a connection. */
+void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
+                       const struct snib__tls_context *context);
+
+#endif
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -1382,7 +1519,8 @@ struct snib__resolve;
 /* The way to one server, for all sockets to it. */
 struct snib__way {
     struct snib__address address;
-    snib__time timeout; /* for resolving the name, and again for connecting */
+    const struct snib__tls_config *tls; /* if the address says so */
+    snib__time timeout;                 /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
     struct snib__resolve *resolving; /* the one lookup at a time, finished or not */
@@ -1400,7 +1538,7 @@ enum snib__reader {
 struct snib__sock {
     int fd; /* -1 while it is not connected */
     int users;
-    bool open; /* connected */
+    bool open; /* connected, and TLS has begun if there is any */
     bool dead;
     /* on the way there */
     struct snib__way *way;
@@ -1414,6 +1552,9 @@ struct snib__sock {
     uint32_t tries_n;
     snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    struct snib__tls_files *files;    /* TLS: being read for it */
+    struct snib__tls *tls;            /* TLS: from when it is connected */
+    struct snib__tls_failure failure; /* of TLS; outcome SNIB__TLS_FINE: none */
     /* once it is open: the roles */
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
@@ -1436,6 +1577,16 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
 
 /* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
+
+/* What is open is read and written by these: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
+/* There is something to be received without a look at the descriptor. */
+bool snib__sock_pending(const struct snib__sock *sock);
+/* The descriptor was full: wait until it takes more, and send again, be it nothing. */
+bool snib__sock_unsent(const struct snib__sock *sock);
+/* Why TLS failed; NULL if it did not. */
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
 void snib__sock_unuse(struct snib__sock *sock); /* users-- */
@@ -1491,7 +1642,8 @@ struct snib__config {
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
-    void *home; /* the caller's, see snib__gate_home() */
+    bool insecure; /* certificates are not verified: to be said once */
+    void *home;    /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
@@ -1515,6 +1667,9 @@ struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
 int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
 void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+/* Before link_down: a sentence that says why.  SNIB_ETLS with an os_error may be over at the next attempt,
+ * without one it is final. */
+void snib__link_explain(struct snib__link *link, const char *sentence);
 /* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
 void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
@@ -1830,6 +1985,7 @@ struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
     snib__time connect_timeout;
+    struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
@@ -2177,9 +2333,10 @@ static int client_supports(const struct snib__url *url, snib_error *err)
     if (url->topology == SNIB__CLUSTER)
         return snib__fail(err, SNIB_ENOTSUP, 0,
                           "this build cannot do clusters yet; take a server without, by redis://");
-    if (url->tls && !(snib_features() & SNIB_FEATURE_TLS))
-        return snib__fail(err, SNIB_ENOTSUP, 0,
-                          "this build has no TLS; take redis:// or unix://, or a build with it");
+    if (url->tls && !snib__tls_available())
+        return snib__fail(
+            err, SNIB_ENOTSUP, 0,
+            "TLS needs OpenSSL 3 (libssl.so.3), which is not on this machine; install it");
     return SNIB_OK;
 }
 
@@ -2295,6 +2452,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .where = client->where,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
+        .insecure = client->url.tls_insecure,
         .home = client,
     };
     memcpy(config.uuid, client->uuid, sizeof config.uuid);
@@ -2334,6 +2492,12 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
     client->url = *where;
+    client->driver.tls = (struct snib__tls_config){.ca = where->tls_ca,
+                                                   .cert_file = where->tls_cert,
+                                                   .key_file = where->tls_key,
+                                                   .key_password = where->tls_key_password,
+                                                   .server_name = where->tls_server_name,
+                                                   .insecure = where->tls_insecure};
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
@@ -2919,7 +3083,7 @@ const char *snib_build_id(void)
 
 uint32_t snib_features(void)
 {
-    return SNIB_FEATURE_UNIX;
+    return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
 }
 
 /* ---- api/error.c ------------------------------------------------------------------------------*/
@@ -5334,14 +5498,15 @@ X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
 X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
-X(tls_ca, tls_ca, PATH, LATER, 0, 0, 0, "",
+X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
   "file or folder of the authorities that are trusted, instead of the system's")
-X(tls_cert, tls_cert, PATH, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
-X(tls_key, tls_key, PATH, LATER, 0, 0, 0, "",
+X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
+X(tls_key, tls_key, PATH, READY, 0, 0, 0, "",
   "file with the certificate's private key; without it the certificate's file has the key")
-X(tls_server_name, tls_server_name, TEXT, LATER, 0, 0, 0, "",
+X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of that file, if it has one")
+X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
   "name that the server's certificate must have, instead of the host's")
-X(tls_insecure, tls_insecure, CHOICE, LATER, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "believe any certificate: whoever is on the way can read and change everything")
 X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
@@ -5407,14 +5572,15 @@ X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
 X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
-X(tls_ca, tls_ca, PATH, LATER, 0, 0, 0, "",
+X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
   "file or folder of the authorities that are trusted, instead of the system's")
-X(tls_cert, tls_cert, PATH, LATER, 0, 0, 0, "", "file with the client's certificate and its chain")
-X(tls_key, tls_key, PATH, LATER, 0, 0, 0, "",
+X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
+X(tls_key, tls_key, PATH, READY, 0, 0, 0, "",
   "file with the certificate's private key; without it the certificate's file has the key")
-X(tls_server_name, tls_server_name, TEXT, LATER, 0, 0, 0, "",
+X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of that file, if it has one")
+X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
   "name that the server's certificate must have, instead of the host's")
-X(tls_insecure, tls_insecure, CHOICE, LATER, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
+X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "believe any certificate: whoever is on the way can read and change everything")
 X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
@@ -5660,12 +5826,13 @@ static int options_bad(snib_error *err, const char *why)
 /* What cannot be together.  Of a password and a file for it the program's choice goes before the URL's. */
 static int options_agree(const snib_client_options *o, const struct snib__url *url, snib_error *err)
 {
-    const char *tls = url->tls_ca            ? "tls_ca"
-                      : url->tls_cert        ? "tls_cert"
-                      : url->tls_key         ? "tls_key"
-                      : url->tls_server_name ? "tls_server_name"
-                      : o->tls_insecure > 0  ? "tls_insecure"
-                                             : NULL;
+    const char *tls = url->tls_ca             ? "tls_ca"
+                      : url->tls_cert         ? "tls_cert"
+                      : url->tls_key          ? "tls_key"
+                      : url->tls_key_password ? "tls_key_password"
+                      : url->tls_server_name  ? "tls_server_name"
+                      : o->tls_insecure > 0   ? "tls_insecure"
+                                              : NULL;
     if (url->password && url->password_file)
         return options_bad(err, "there is a password and a password_file; take one of them");
     if (tls && !url->tls)
@@ -5673,6 +5840,8 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                           "the option %s is for TLS, but the URL is without; take rediss://", tls);
     if (url->tls_key && !url->tls_cert)
         return options_bad(err, "the option tls_key is of no use without tls_cert");
+    if (url->tls_key_password && !url->tls_cert)
+        return options_bad(err, "the option tls_key_password is of no use without tls_cert");
     if (url->tls_ca && o->tls_insecure > 0)
         return options_bad(err, "tls_insecure believes any certificate, so leave tls_ca out");
     if ((url->sentinel_username || url->sentinel_password) && url->topology != SNIB__SENTINEL)
@@ -6710,9 +6879,11 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* Why there is no connection, or no answer: the system's word, or a code's. */
+/* Why there is no connection, or no answer: TLS's sentence, the system's word, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
+    if (told->cause == SNIB_ETLS && told->words)
+        return told->words;
     if (told->os_error)
         return strerror(told->os_error);
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
@@ -6743,12 +6914,14 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
+    else if (told->code == SNIB_ETLS && told->words)
+        snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else
         snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
     n = strlen(out);
-    if (told->words && told->words[0] && n < cap)
+    if (told->words && told->words[0] && n < cap && told->cause != SNIB_ETLS)
         snprintf(out + n, cap - n, "; the server said: %s", told->words);
     return out;
 }
@@ -7146,9 +7319,9 @@ int snib__url_parse(const char *url, struct snib__url *out, snib_client_options 
     {                                                                                              \
         &(url)->service, &(url)->username, &(url)->password, &(url)->password_file,                \
             &(url)->sentinel_username, &(url)->sentinel_password, &(url)->tls_ca,                  \
-            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_server_name                             \
+            &(url)->tls_cert, &(url)->tls_key, &(url)->tls_key_password, &(url)->tls_server_name   \
     }
-#define URL_TEXTS_N 10
+#define URL_TEXTS_N 11
 
 int snib__url_copy(const struct snib__url *from, struct snib__url *out)
 {
@@ -7478,7 +7651,7 @@ static bool driver_link_idles(struct snib__link *link)
     if (sock->reader == SNIB__READER_NOBODY)
         return snib__link_in_flight(link) > 0;
     return sock->reader == SNIB__READER_THREAD && !sock->watched && !sock->writing &&
-           snib__buf_size(&sock->sending) > 0;
+           snib__sock_unsent(sock);
 }
 
 /* Wake the thread for a link, or when a deadline comes before it would wake. */
@@ -7545,7 +7718,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
 {
     struct snib__sock *sock;
     while ((sock = snib__driver_command(link)) && !sock->writing) {
-        if (snib__buf_size(&sock->sending) > 0) {
+        if (snib__sock_unsent(sock)) {
             if (sock != reading)
                 return; /* the socket was full: the reader polls for room */
         } else if (!driver_take_output(link, sock, sock == reading)) {
@@ -7555,13 +7728,13 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         sock->writing = true;
         sock->users++;
         snib__sys_unlock(&d->mutex);
-        ssize_t n = snib__sys_send(sock->fd, bytes->data + bytes->head, snib__buf_size(bytes));
+        ssize_t n = snib__sock_send(sock, bytes->data + bytes->head, snib__buf_size(bytes));
         snib__sys_lock(&d->mutex);
         sock->writing = false;
         d->writes++;
         if (n > 0)
             snib__buf_consume(&sock->sending, (size_t)n);
-        bool more = n > 0 && snib__buf_size(bytes) == 0;
+        bool more = n >= 0 && !snib__sock_unsent(sock);
         snib__sock_unuse(sock);
         if (!more)
             return; /* full, or broken: reading will tell */
@@ -7601,6 +7774,13 @@ void snib__driver_forked(struct snib__driver *d)
 void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
+    const struct snib__sock *sock = snib__link_carrier(link);
+    const struct snib__tls_failure *why = sock ? snib__sock_why(sock) : NULL;
+    if (why) {
+        code = why->code;
+        os_error = why->os_error;
+        snib__link_explain(link, why->text);
+    }
     snib__driver_drop_sock(link);
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
@@ -7666,8 +7846,8 @@ static bool driver_may_lead(const struct snib__op *op)
 /* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
  * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
  * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
-static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *bytes, size_t cap,
-                                 int *out_error)
+static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__time until,
+                                 char *bytes, size_t cap, int *out_error)
 {
     snib__time nap = SNIB__SOCK_NAP_MS * SNIB__MS, left = nap;
     if (until != SNIB__NEVER) {
@@ -7675,15 +7855,15 @@ static ssize_t driver_wait_bytes(int fd, bool unsent, snib__time until, char *by
         snib__time rest = until > now ? until - now : 0;
         left = rest < nap ? rest : nap;
     }
-    bool polls = unsent || left < nap;
+    bool polls = (unsent || left < nap) && !snib__sock_pending(sock);
     if (polls) {
-        struct pollfd ready = {.fd = fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
+        struct pollfd ready = {.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         if (snib__sys_poll(&ready, 1, left) < 0) {
             *out_error = errno;
             return -1;
         }
     }
-    ssize_t n = snib__sys_recv(fd, bytes, cap, !polls);
+    ssize_t n = snib__sock_recv(sock, bytes, cap, !polls);
     *out_error = errno;
     return n;
 }
@@ -7712,10 +7892,10 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
     snib__wakes_begin(&wakes);
     snib__driver_flush(d, sock);
     while (again && driver_awaits(op, link, sock)) {
-        bool unsent = snib__buf_size(&sock->sending) > 0 && !sock->writing;
+        bool unsent = snib__sock_unsent(sock) && !sock->writing;
         int error;
         snib__sys_unlock(&d->mutex);
-        ssize_t n = driver_wait_bytes(sock->fd, unsent, until, bytes, sizeof bytes, &error);
+        ssize_t n = driver_wait_bytes(sock, unsent, until, bytes, sizeof bytes, &error);
         snib__sys_lock(&d->mutex);
         d->reads += n > 0;
         snib__driver_receive(d, link, sock, bytes, n, error);
@@ -7990,7 +8170,7 @@ static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
     snib__sys_may_block(fd);
-    sock->open = true;
+    sock->open = !sock->way->address.tls;
     return 1;
 }
 
@@ -8058,6 +8238,22 @@ static int sock_connect_step(struct snib__sock *sock, snib__time now)
     return sock->tries_n > 0 ? 0 : -1;
 }
 
+/* Connected: TLS begins when its files are read. */
+static int sock_secure_step(struct snib__sock *sock)
+{
+    if (!sock->tls) {
+        if (!snib__tls_files_done(sock->files))
+            return 0;
+        sock->tls = snib__tls_new(sock->files, sock->way->address.host, &sock->failure);
+        if (!sock->tls)
+            return -1;
+        sock->failure.outcome = SNIB__TLS_FINE;
+    }
+    int step = snib__tls_handshake(sock->tls, sock->fd);
+    sock->open = step > 0;
+    return step;
+}
+
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
@@ -8071,13 +8267,17 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
         }
         sock_order(sock, now);
     }
-    if (sock->addresses_n > 0)
+    if (sock->addresses_n > 0 && sock->fd < 0)
         step = sock_connect_step(sock, now);
+    if (sock->fd >= 0 && !sock->open)
+        step = sock_secure_step(sock);
     *out_errno = sock->last_error;
     if (step != 0 || now < sock->until)
         return step;
     if (sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
+    if (sock->tls)
+        snib__tls_too_late(sock->tls, &sock->failure);
     *out_errno = ETIMEDOUT;
     return -1;
 }
@@ -8090,11 +8290,50 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
         polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
         return 1;
     }
+    if (sock->fd >= 0) {
+        polls[0] = (struct pollfd){.fd = sock->fd, .events = POLLIN};
+        if (sock->tls)
+            polls[0].events = snib__tls_events(sock->tls);
+        else
+            polls[0].fd = snib__tls_files_bell(sock->files);
+        return 1;
+    }
     if (sock->begun < sock->addresses_n && sock->begin_next < sock->until)
         *out_until = sock->begin_next;
     for (uint32_t i = 0; i < sock->tries_n; i++)
         polls[i] = (struct pollfd){.fd = sock->tries[i].fd, .events = POLLOUT};
     return sock->tries_n;
+}
+
+/* ---- open ---- */
+
+ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait)
+{
+    return sock->tls ? snib__tls_recv(sock->tls, sock->fd, bytes, cap, wait)
+                     : snib__sys_recv(sock->fd, bytes, cap, wait);
+}
+
+ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n)
+{
+    return sock->tls ? snib__tls_send(sock->tls, sock->fd, bytes, n)
+                     : snib__sys_send(sock->fd, bytes, n);
+}
+
+bool snib__sock_pending(const struct snib__sock *sock)
+{
+    return sock->tls && snib__tls_pending(sock->tls);
+}
+
+bool snib__sock_unsent(const struct snib__sock *sock)
+{
+    return snib__buf_size(&sock->sending) > 0 || (sock->tls && snib__tls_unsent(sock->tls));
+}
+
+const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock)
+{
+    if (sock->failure.outcome)
+        return &sock->failure;
+    return sock->tls ? snib__tls_why(sock->tls) : NULL;
 }
 
 /* ---- birth and end ---- */
@@ -8153,6 +8392,8 @@ static void sock_free(struct snib__sock *sock)
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);
+    snib__tls_files_free(sock->files);
+    snib__tls_free(sock->tls);
     snib__buf_free(&sock->sending);
     free(sock);
 }
@@ -8169,7 +8410,10 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
     sock->way = way;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
+    if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
+        *out_errno = errno;
+    else
+        *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
     if (*out_errno == 0)
         return sock;
     sock_free(sock);
@@ -8179,6 +8423,8 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
 void snib__sock_drop(struct snib__sock *sock)
 {
     sock->dead = true;
+    if (sock->tls && sock->open)
+        snib__tls_goodbye(sock->tls, sock->fd);
     if (sock->fd >= 0)
         snib__sys_shutdown(sock->fd);
     if (sock->users == 0)
@@ -8431,6 +8677,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
     if (!way && (way = calloc(1, sizeof *way))) {
         way->address = *snib__link_address(link);
         way->timeout = d->connect_timeout;
+        way->tls = &d->tls;
     }
     *at = way;
     return way;
@@ -8486,9 +8733,10 @@ static void thread_send(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
     struct snib__buf *out = snib__link_output(link);
-    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open || snib__buf_size(out) == 0)
+    if (snib__link_kind(link) == SNIB__COMMAND || !sock || !sock->open ||
+        (snib__buf_size(out) == 0 && !snib__sock_unsent(sock)))
         return;
-    ssize_t n = snib__sys_send(sock->fd, out->data + out->head, snib__buf_size(out));
+    ssize_t n = snib__sock_send(sock, out->data + out->head, snib__buf_size(out));
     if (n > 0)
         snib__buf_consume(out, (size_t)n);
 }
@@ -8521,6 +8769,7 @@ struct thread_entry {
     struct snib__sock *sock;
     uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
+    bool ready;    /* something was received after it */
     ssize_t got;   /* as recv() says */
     int error;
 };
@@ -8575,8 +8824,11 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
         *until = thread_earlier(*until, at);
     } else if (reads) {
         bool command = snib__link_kind(link) == SNIB__COMMAND;
-        bool unsent = command ? !sock->writing && snib__buf_size(&sock->sending) > 0
-                              : snib__buf_size(snib__link_output(link)) > 0;
+        bool unsent = !sock->writing && snib__sock_unsent(sock);
+        if (!command && snib__buf_size(snib__link_output(link)) > 0)
+            unsent = true;
+        if (snib__sock_pending(sock))
+            *until = 0;
         entry->poll = watch->polls_n++;
         watch->polls[entry->poll] =
             (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
@@ -8634,7 +8886,8 @@ static void thread_sleep(struct thread_watch *watch, snib__time left)
 
 static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    return entry->poll && (watch->polls[entry->poll].revents & ~POLLOUT);
+    return entry->poll &&
+           ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
 /* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
@@ -8643,10 +8896,11 @@ static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
     int buffers = 0;
     for (; from < watch->n && buffers < THREAD_BUFFERS; from++) {
         struct thread_entry *entry = &watch->entries[from];
-        if (!thread_has_bytes(watch, entry))
+        entry->ready = thread_has_bytes(watch, entry);
+        if (!entry->ready)
             continue;
-        entry->got = snib__sys_recv(entry->sock->fd, watch->bytes + buffers++ * THREAD_READ_BYTES,
-                                    THREAD_READ_BYTES, false);
+        entry->got = snib__sock_recv(entry->sock, watch->bytes + buffers++ * THREAD_READ_BYTES,
+                                     THREAD_READ_BYTES, false);
         entry->error = errno;
     }
     return from;
@@ -8659,7 +8913,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     int buffers = 0;
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
-        if (thread_has_bytes(watch, entry)) {
+        if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,
                                  watch->bytes + buffers++ * THREAD_READ_BYTES, entry->got,
@@ -8740,138 +8994,6 @@ void *snib__thread_main(void *argument)
 
 /* ---- driver/tls.c -----------------------------------------------------------------------------*/
 
-
-/* ---- driver/tls.h -----------------------------------------------------------------------------*/
-
-/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
- * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
- *
- * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
- * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
- * it makes the connection silent, which the engine's time limits end, as they end any other.
- *
- * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
- * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
- */
-#ifndef SNIB__TLS_H
-#define SNIB__TLS_H
-
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* All texts are the config's own; NULL: not given. */
-struct snib__tls_config {
-    char *ca_file, *ca_dir; /* what to trust; neither: the system's store */
-    char *cert_file;        /* the client's certificate, with its chain */
-    char *key_file;         /* its key; NULL: it is in cert_file */
-    char *key_password;     /* of the key file */
-    char *server_name;      /* to be verified and asked for instead of the host */
-    bool insecure;          /* verify nothing: who is in the way can read and change everything */
-};
-
-int snib__tls_config_copy(const struct snib__tls_config *from,
-                          struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
-void snib__tls_config_free(struct snib__tls_config *config); /* the password is wiped */
-
-enum snib__tls_outcome {
-    SNIB__TLS_FINE,
-    /* here */
-    SNIB__TLS_NO_LIBRARY,
-    SNIB__TLS_NO_MEMORY,
-    SNIB__TLS_CA,       /* its file or folder cannot be used */
-    SNIB__TLS_CERT,     /* the client's certificate file cannot */
-    SNIB__TLS_KEY,      /* the key file cannot */
-    SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
-    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
-    /* the server's certificate */
-    SNIB__TLS_EXPIRED,
-    SNIB__TLS_EARLY,
-    SNIB__TLS_SELF_SIGNED,
-    SNIB__TLS_UNKNOWN_CA,
-    SNIB__TLS_WRONG_HOST,
-    SNIB__TLS_BAD_CERTIFICATE,
-    /* the peer */
-    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
-    SNIB__TLS_NO_TLS,       /* it is no TLS server */
-    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
-    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
-    SNIB__TLS_REFUSED,      /* something else, final */
-    /* what another attempt may not meet */
-    SNIB__TLS_CUT,   /* the end came without a goodbye */
-    SNIB__TLS_BROKEN /* a record is damaged, or the peer has a trouble of its own */
-};
-
-struct snib__tls_failure {
-    int outcome;                /* enum snib__tls_outcome */
-    int32_t code;               /* the result code */
-    int os_error;               /* errno of the last two, else 0 */
-    char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
-};
-
-/* ---- Files, read on a thread of its own: that can take long ---- */
-
-struct snib__tls_files;
-
-/* Begin to read them; NULL with errno.  The config is copied. */
-struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
-void snib__tls_files_free(struct snib__tls_files *files);
-int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
-bool snib__tls_files_done(const struct snib__tls_files *files);
-
-/* ---- A connection ---- */
-
-struct snib__tls;
-
-/* With files that are read, to a host or address.  NULL with *out. */
-struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
-                                struct snib__tls_failure *out);
-void snib__tls_free(struct snib__tls *tls);
-
-/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
-int snib__tls_handshake(struct snib__tls *tls, int fd);
-short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
-
-/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
- * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
-ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
-ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
-bool snib__tls_pending(const struct snib__tls *tls);
-bool snib__tls_unsent(const struct snib__tls *tls);
-
-/* Why it failed; NULL if it did not.  For the thread that reads. */
-const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
-
-void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
-
-bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
-
-/* ---- between the files of TLS ---- */
-
-struct ssl_ctx_st;
-struct ssl_st;
-
-struct snib__tls_context {
-    struct ssl_ctx_st *ssl;
-    char *server_name;
-    bool insecure, has_cert, own_ca;
-};
-
-bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
-                            struct snib__tls_failure *failure);
-void snib__tls_context_free(struct snib__tls_context *context);
-const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_files *files,
-                                                        struct snib__tls_failure *out);
-
-/* Write an outcome, its code and its sentence; returns false. */
-bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* What OpenSSL's error of this thread means for a connection. */
-void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
-                       const struct snib__tls_context *context);
-
-#endif
 
 
 /* ---- driver/tls_openssl.h ---------------------------------------------------------------------*/
@@ -9038,6 +9160,7 @@ struct snib__tls {
     struct snib__buf wire; /* being sent */
     _Atomic bool sending;
     bool reading, established;
+    bool heard;  /* anything at all */
     bool eof;    /* the socket has ended */
     bool closed; /* the peer said goodbye */
     bool starved;
@@ -9306,6 +9429,8 @@ static bool tls_receive(struct snib__tls *tls, int fd, char *bytes, size_t cap, 
     }
     if (n == 0)
         tls->eof = true;
+    if (n > 0)
+        tls->heard = true;
     return n >= 0;
 }
 
@@ -9366,6 +9491,14 @@ int snib__tls_handshake(struct snib__tls *tls, int fd)
     return -1;
 }
 
+void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out)
+{
+    snib__tls_fail(out, SNIB__TLS_SILENT,
+                   tls->heard ? "%s took too long over the TLS handshake"
+                              : "%s does not answer in TLS; is this its TLS port?",
+                   tls->host);
+}
+
 short snib__tls_events(const struct snib__tls *tls)
 {
     return atomic_load(&tls->unsent) ? POLLIN | POLLOUT : POLLIN;
@@ -9421,10 +9554,10 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_config *to)
 {
-    char *const texts[] = {from->ca_file,  from->ca_dir,       from->cert_file,
-                           from->key_file, from->key_password, from->server_name};
-    char **const places[] = {&to->ca_file,  &to->ca_dir,       &to->cert_file,
-                             &to->key_file, &to->key_password, &to->server_name};
+    char *const texts[] = {from->ca, from->cert_file, from->key_file, from->key_password,
+                           from->server_name};
+    char **const places[] = {&to->ca, &to->cert_file, &to->key_file, &to->key_password,
+                             &to->server_name};
     *to = (struct snib__tls_config){.insecure = from->insecure};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i] && !(*places[i] = strdup(texts[i]))) {
@@ -9439,8 +9572,7 @@ void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
-    free(config->ca_file);
-    free(config->ca_dir);
+    free(config->ca);
     free(config->cert_file);
     free(config->key_file);
     free(config->key_password);
@@ -9455,20 +9587,24 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before. */
-static bool files_readable(const char *path, bool folder, const char *what, int outcome,
+/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before.  out_folder NULL: it
+ * must be a file. */
+static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
                            struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
-    struct stat info;
+    struct stat info = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
     if (fd < 0)
         return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
                               files_quote(quoted, path), strerror(errno));
-    bool right = fstat(fd, &info) == 0 && (folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode));
+    bool known = fstat(fd, &info) == 0, folder = S_ISDIR(info.st_mode);
     close(fd);
-    return right || snib__tls_fail(failure, outcome, "the %s %s is no %s", what,
-                                   files_quote(quoted, path), folder ? "folder" : "regular file");
+    if (out_folder)
+        *out_folder = folder;
+    return (known && (S_ISREG(info.st_mode) || (folder && out_folder))) ||
+           snib__tls_fail(failure, outcome, "the %s %s is no regular file", what,
+                          files_quote(quoted, path));
 }
 
 /* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
@@ -9495,26 +9631,21 @@ static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
                         const struct snib__tls_config *config, struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
+    bool folder;
     if (config->insecure)
         return true;
-    if (!config->ca_file && !config->ca_dir)
+    if (!config->ca) {
         files_system_store(o, context);
-    if (config->ca_file) {
-        if (!files_readable(config->ca_file, false, "CA file", SNIB__TLS_CA, failure))
-            return false;
-        if (!o->SSL_CTX_load_verify_file(context, config->ca_file))
-            return snib__tls_fail(failure, SNIB__TLS_CA,
-                                  "the CA file %s holds no certificate in PEM form",
-                                  files_quote(quoted, config->ca_file));
+        return true;
     }
-    if (config->ca_dir) {
-        if (!files_readable(config->ca_dir, true, "CA folder", SNIB__TLS_CA, failure))
-            return false;
-        if (!o->SSL_CTX_load_verify_dir(context, config->ca_dir))
-            return snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used",
-                                  files_quote(quoted, config->ca_dir));
-    }
-    return true;
+    if (!files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
+        return false;
+    files_quote(quoted, config->ca);
+    if (!folder && !o->SSL_CTX_load_verify_file(context, config->ca))
+        return snib__tls_fail(failure, SNIB__TLS_CA,
+                              "the CA file %s holds no certificate in PEM form", quoted);
+    return !folder || o->SSL_CTX_load_verify_dir(context, config->ca) ||
+           snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
 }
 
 struct files_password {
@@ -9541,7 +9672,7 @@ static bool files_key(const struct snib__openssl *o, SSL_CTX *context,
     char quoted[FILES_QUOTED], other[FILES_QUOTED];
     const char *path = config->key_file ? config->key_file : config->cert_file;
     struct files_password password = {.text = config->key_password};
-    if (!files_readable(path, false, "key file", SNIB__TLS_KEY, failure))
+    if (!files_readable(path, "key file", SNIB__TLS_KEY, NULL, failure))
         return false;
     o->SSL_CTX_set_default_passwd_cb(context, files_password);
     o->SSL_CTX_set_default_passwd_cb_userdata(context, &password);
@@ -9574,7 +9705,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
         return !config->key_file ||
                snib__tls_fail(failure, SNIB__TLS_CERT,
                               "there is a key file without a certificate file; give both");
-    if (!files_readable(config->cert_file, false, "certificate file", SNIB__TLS_CERT, failure))
+    if (!files_readable(config->cert_file, "certificate file", SNIB__TLS_CERT, NULL, failure))
         return false;
     if (o->SSL_CTX_use_certificate_chain_file(context, config->cert_file) == 1)
         return files_key(o, context, config, failure);
@@ -9603,7 +9734,7 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
     out->ssl = o->SSL_CTX_new(o->TLS_client_method());
     out->server_name = config->server_name ? strdup(config->server_name) : NULL;
     out->has_cert = config->cert_file != NULL;
-    out->own_ca = config->ca_file || config->ca_dir;
+    out->own_ca = config->ca != NULL;
     bool good = out->ssl && (!config->server_name || out->server_name);
     if (!good)
         snib__tls_fail(failure, SNIB__TLS_NO_MEMORY, "out of memory");
@@ -9836,12 +9967,17 @@ static int32_t why_code(int outcome)
         return SNIB_ENOTSUP;
     case SNIB__TLS_NO_MEMORY:
         return SNIB_ENOMEM;
-    case SNIB__TLS_CUT:
-    case SNIB__TLS_BROKEN:
-        return SNIB_EUNREACHABLE;
     default:
         return SNIB_ETLS;
     }
+}
+
+static int why_errno(int outcome)
+{
+    return outcome == SNIB__TLS_CUT      ? ECONNRESET
+           : outcome == SNIB__TLS_BROKEN ? EPROTO
+           : outcome == SNIB__TLS_SILENT ? ETIMEDOUT
+                                         : 0;
 }
 
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
@@ -9853,9 +9989,7 @@ bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *form
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     *out = (struct snib__tls_failure){.outcome = outcome, .code = why_code(outcome)};
-    out->os_error = outcome == SNIB__TLS_CUT      ? ECONNRESET
-                    : outcome == SNIB__TLS_BROKEN ? EPROTO
-                                                  : 0;
+    out->os_error = why_errno(outcome);
     snib__fail(&clean, out->code, 0, "%s", text);
     snprintf(out->text, sizeof out->text, "%.*s", (int)sizeof out->text - 1, clean.text);
     return false;
@@ -10273,6 +10407,7 @@ struct snib__engine {
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
+    bool told_insecure;
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
@@ -14248,6 +14383,7 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
  * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #define LINK_BACKOFF_MIN (10 * SNIB__MS)
@@ -14383,6 +14519,11 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
     snib__route_ready(e, link, now);
 }
 
+void snib__link_explain(struct snib__link *link, const char *sentence)
+{
+    snprintf(link->conn.words, sizeof link->conn.words, "%s", sentence);
+}
+
 void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                             int os_error, snib__time now)
 {
@@ -14410,6 +14551,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link->conn.words[0] = 0; /* of this end, not of the next */
     snib__route_down(e, link, code, now);
 }
 
@@ -14916,13 +15058,13 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 }
 
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
- * logged in on anew. */
-static bool node_hopeless(int32_t code, bool was_ready)
+ * logged in on anew, or made anew with the certificates of then. */
+static bool node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && code == SNIB_EAUTH)
+    if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL;
+           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP;
 }
 
 /* What had no answer is sent again, or ends; the operations' patience begins. */
@@ -14933,7 +15075,9 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     os_error ? strerror(os_error) : snib_code_text(code));
+                     code == SNIB_ETLS && conn->words[0] ? conn->words
+                     : os_error                          ? strerror(os_error)
+                                                         : snib_code_text(code));
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
@@ -14960,7 +15104,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code, was_ready))
+    if (node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)
@@ -14979,6 +15123,12 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         snib__engine_log(
             e, SNIB_LOG_WARNING,
             "the server may evict locks when memory is short: set maxmemory-policy noeviction");
+    if (e->config.insecure && !e->told_insecure)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "tls_insecure: certificates are not verified, so anybody on the way to the "
+            "server can read and change everything");
+    e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
@@ -15351,7 +15501,9 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
         memcpy(op->words, node->words, sizeof node->words);
     if (op_unsure(op))
         return SNIB_EUNREACHABLE;
-    return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;
+    bool passing =
+        node->failure == SNIB_EUNREACHABLE || (node->failure == SNIB_ETLS && node->os_error);
+    return passing ? SNIB_ECONNECT : node->failure;
 }
 
 /* Put the operation's next deadline into the heap: of its wait, or of its patience. */
