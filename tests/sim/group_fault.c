@@ -53,22 +53,68 @@ static void strike_pipe(int fault)
     }
 }
 
+static void come_back(int node)
+{
+    net_node_died(node);
+    world.nodes[node].refuse_until =
+        world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
+}
+
 /* Keys, scripts and connections are gone; a node that comes back is another run of its server. */
 static void restart(int node)
 {
     world_trace("node %d restarts", node);
     model_restart(world.nodes[node].model);
     world.nodes[node].wiped_at = world.now;
-    net_node_died(node);
-    world.nodes[node].refuse_until =
-        world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
+    come_back(node);
+}
+
+/* Its keys are there again, with what is left of their leases. */
+static void restart_with_data(int node)
+{
+    world_trace("node %d restarts with its data", node);
+    model_restart_with_data(world.nodes[node].model);
+    come_back(node);
+}
+
+/* Who is logged in stays so, or a proxy or an old server wants to be told again. */
+static void log_out(int node)
+{
+    for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
+        if (pipe->used && pipe->node == node && pipe->server != 0) {
+            model_log_out(world.nodes[node].model, pipe->server);
+        }
+    }
+}
+
+/* What a node answers for a while. */
+static unsigned errors_of(int fault)
+{
+    static const unsigned errors[] = {MODEL_OOM, MODEL_READONLY, MODEL_LOADING, MODEL_MISCONF};
+    static const unsigned rights[] = {MODEL_NO_PUBLISH, MODEL_NO_SUBSCRIBE, MODEL_NO_INFO,
+                                      MODEL_NO_CLIENT, MODEL_NO_EVALSHA};
+    switch (fault) {
+    case WORLD_ERROR_AFTER:
+        return MODEL_ERROR_AFTER;
+    case WORLD_BUSY:
+        return MODEL_BUSY;
+    case WORLD_NOREPLICAS:
+        return MODEL_NOREPLICAS;
+    case WORLD_MASTERDOWN:
+        return MODEL_MASTERDOWN | MODEL_READONLY;
+    case WORLD_NO_COMMAND:
+        return rights[world_draw(sizeof rights / sizeof *rights)];
+    case WORLD_PASSWORD:
+        return MODEL_PASSWORD;
+    default:
+        return errors[world_draw(sizeof errors / sizeof *errors)];
+    }
 }
 
 static void strike_node(int fault)
 {
     int i = (int)world_draw((uint64_t)world.node_count);
     struct world_node *node = &world.nodes[i];
-    static const unsigned errors[] = {MODEL_OOM, MODEL_READONLY, MODEL_LOADING, MODEL_MISCONF};
     switch (fault) {
     case WORLD_REFUSE:
         node->refuse_until = for_a_while();
@@ -76,14 +122,20 @@ static void strike_node(int fault)
     case WORLD_NODE_PAUSE:
         node->paused_until = for_a_while();
         break;
-    case WORLD_ERRORS:
-        model_set_faults(node->model, errors[world_draw(4)]);
-        node->errors_until = for_a_while();
-        break;
-    default:
+    case WORLD_RESTART:
         restart(i);
         for (int j = 0; world_chance(4) && j < world.node_count; j++) {
             restart(j); /* the power failed */
+        }
+        break;
+    case WORLD_RESTART_AOF:
+        restart_with_data(i);
+        break;
+    default:
+        model_set_faults(node->model, errors_of(fault));
+        node->errors_until = for_a_while();
+        if (fault == WORLD_PASSWORD && world_chance(2)) {
+            log_out(i);
         }
     }
 }
@@ -138,6 +190,13 @@ static void strike(int fault)
     case WORLD_NODE_PAUSE:
     case WORLD_ERRORS:
     case WORLD_RESTART:
+    case WORLD_ERROR_AFTER:
+    case WORLD_BUSY:
+    case WORLD_NOREPLICAS:
+    case WORLD_MASTERDOWN:
+    case WORLD_NO_COMMAND:
+    case WORLD_PASSWORD:
+    case WORLD_RESTART_AOF:
         strike_node(fault);
         break;
     case WORLD_PAUSE:

@@ -162,7 +162,8 @@ static void new_peer(struct world_process *process, int node)
     peer->process = process;
     peer->node = node;
     atomic_store(&peer->client.refs, 1);
-    struct snib__config config = {.seed = world_draw(UINT64_MAX),
+    struct snib__config config = {.login = {.password = world.password},
+                                  .seed = world_draw(UINT64_MAX),
                                   .first_number = 1,
                                   .lease = world.lease,
                                   .reply_timeout = world.reply_timeout,

@@ -151,10 +151,12 @@ static void begin(uint64_t seed, bool trace)
     world.slot_count = (int)world_between(1, WORLD_SLOTS);
     world.task_count = (int)world_between(1, WORLD_TASKS);
     world.think = 10 * SNIB__MS << world_draw(8);
+    world.password = world_chance(2) ? "secret" : NULL;
     plan_locks();
     fault_plan();
     for (int i = 0; i < world.node_count; i++) {
         world.nodes[i].model = model_new();
+        model_require_password(world.nodes[i].model, world.password);
         model_time(world.nodes[i].model, world_server_ns(i, world.now));
     }
     for (int i = 0; i < world.slot_count; i++) {
@@ -275,14 +277,28 @@ static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 static void print_totals(uint64_t seeds, double seconds)
 {
     static const char *const names[WORLD_FAULTS] = {
-        [WORLD_DELAY] = "delay",     [WORLD_CUT] = "cut",
-        [WORLD_LATE] = "late",       [WORLD_STALL] = "stall",
-        [WORLD_REFUSE] = "refuse",   [WORLD_NODE_PAUSE] = "node-pause",
-        [WORLD_RESTART] = "restart", [WORLD_ERRORS] = "errors",
-        [WORLD_CLOCK] = "clock",     [WORLD_PAUSE] = "pause",
-        [WORLD_PREEMPT] = "preempt", [WORLD_KILL] = "kill",
-        [WORLD_CLOSE] = "close",     [WORLD_CLOSE_ONE] = "close-one",
+        [WORLD_DELAY] = "delay",
+        [WORLD_CUT] = "cut",
+        [WORLD_LATE] = "late",
+        [WORLD_STALL] = "stall",
+        [WORLD_REFUSE] = "refuse",
+        [WORLD_NODE_PAUSE] = "node-pause",
+        [WORLD_RESTART] = "restart",
+        [WORLD_ERRORS] = "errors",
+        [WORLD_CLOCK] = "clock",
+        [WORLD_PAUSE] = "pause",
+        [WORLD_PREEMPT] = "preempt",
+        [WORLD_KILL] = "kill",
+        [WORLD_CLOSE] = "close",
+        [WORLD_CLOSE_ONE] = "close-one",
         [WORLD_DEAD] = "dead",
+        [WORLD_ERROR_AFTER] = "error-after",
+        [WORLD_BUSY] = "busy",
+        [WORLD_NOREPLICAS] = "no-replicas",
+        [WORLD_MASTERDOWN] = "master-down",
+        [WORLD_NO_COMMAND] = "no-command",
+        [WORLD_PASSWORD] = "password",
+        [WORLD_RESTART_AOF] = "restart-aof",
     };
     const struct world_totals *t = &world_totals;
     printf(

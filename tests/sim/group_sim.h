@@ -45,7 +45,14 @@ enum world_fault {
     WORLD_KILL,
     WORLD_CLOSE,
     WORLD_CLOSE_ONE,
-    WORLD_DEAD, /* some nodes are never seen again */
+    WORLD_DEAD,        /* some nodes are never seen again */
+    WORLD_ERROR_AFTER, /* an error of unknown meaning instead of an answer: the work was done */
+    WORLD_BUSY,
+    WORLD_NOREPLICAS,
+    WORLD_MASTERDOWN,
+    WORLD_NO_COMMAND,  /* the user may not run one of the commands that clients use */
+    WORLD_PASSWORD,    /* a node's password is changed, and changed back */
+    WORLD_RESTART_AOF, /* with all keys */
     WORLD_FAULTS
 };
 
@@ -159,6 +166,7 @@ struct world {
     bool majority, quarantine;
     int node_count, lock_count, slot_count, task_count;
     uint32_t need;
+    const char *password;
     struct world_node nodes[WORLD_NODES];
     struct world_lock locks[WORLD_LOCKS];
     snib__time lease, recheck, patience, reply_timeout, delay, think;
