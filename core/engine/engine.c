@@ -115,9 +115,10 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
-    if (rest)
+    if (rest) {
         snib__gate_release(e, rest, now);
-    hold->count = 0;
+        hold->count = 0; /* without memory it is tried again when the hold is freed */
+    }
     if (!snib__hold_over(e, hold, now))
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }

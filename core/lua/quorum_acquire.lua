@@ -1,14 +1,15 @@
 -- Acquire the mutex for a quorum, if this node may vote.
--- KEYS[1] lock   KEYS[2] epoch   ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] run id of this server
+-- KEYS[1] lock   KEYS[2] epoch   ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] run id of this server, ? unknown
 -- ARGV[4] quarantine in ms, 0 none
 -- Reply: nil granted; otherwise the remaining ms of the other holder's lease, or of the quarantine.
 -- The epoch says since when this server remembers: "<run id> <ms since the epoch>".  Where it is missing, or another
 -- run of the server wrote it, locks may have been forgotten: no vote until the longest of them has ended.
+-- Who does not know the run believes what is there, or those who do would have to doubt it again and again.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if tonumber(ARGV[4]) > 0 then
     local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')
-    if run ~= ARGV[3] then
+    if not run or (run ~= ARGV[3] and ARGV[3] ~= '?') then
         since = now
         redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))
     end

@@ -235,6 +235,7 @@ static void live(void)
     world_run_until(world.calm_at);
     world_trace("calm");
     world.calm = true;
+    world.calm_at = world.now; /* later than planned, if somebody was interrupted */
     fault_end_all();
     if (world.enabled != 0) {
         world.stable_at = world.now + RECOVERY + 2 * world.lease;

@@ -347,7 +347,7 @@ void process_close(struct sim_process *process)
                         ? snib__hold_state(process->engine, hold->hold, sim_clock(process))
                         : SNIB_HOLD_LOST;
         if (state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK) {
-            check_owner(process, hold->number, hold->use.side)->closed = true;
+            check_owner(process, hold->number, hold->use.side)->closed = !memory_is_short();
         }
     }
     snib__engine_close(process->engine, sim_clock(process));

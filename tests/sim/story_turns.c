@@ -127,6 +127,33 @@ static void done_with_the_lost(void)
     }
 }
 
+/* A client that may not ask which run of the server this is believes the vote's epoch as it finds it: it must not
+ * make those who know doubt it again and again. */
+static void unknown_run(void)
+{
+    begin_world();
+    struct snib__acquire vote = {.wait = 0, .vote_ms = LEASE / SNIB__MS};
+    struct actor *blind = new_actor(), *sees = new_actor();
+    model_set_faults(server, MODEL_NO_INFO);
+    acquire(blind, SNIB_MUTEX, "orders", 6, vote);
+    model_set_faults(server, 0);
+    snib__time begun = now;
+    int had[2] = {0, 0};
+    while (now < begun + 3 * LEASE) {
+        struct actor *actors_in_turn[] = {blind, sees};
+        for (int i = 0; i < 2; i++) {
+            struct waiter *waiter = acquire(actors_in_turn[i], SNIB_MUTEX, "orders", 6, vote);
+            run_for(SECOND / 2);
+            if (waiter->code == SNIB_OK) {
+                had[i]++;
+                release(waiter);
+            }
+        }
+    }
+    expect(had[0] > 10 && had[1] > 10, "the node has voted %d and %d times", had[0], had[1]);
+    end_world();
+}
+
 static void lone_spinner(void)
 {
     begin_world();
@@ -220,6 +247,7 @@ const struct story stories_turns[] = {
     {"doubtful hand-over", doubtful_hand_over},
     {"try beside release", try_beside_release},
     {"done with the lost", done_with_the_lost},
+    {"unknown run", unknown_run},
     {"lone spinner", lone_spinner},
     {"many holds", many_holds},
     {NULL, NULL},
