@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2c047e19bee41951"
+#define SNIB_BUILD_ID "e501ed5a2b9d7e4a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12073,7 +12073,7 @@ static const struct snib__script_text {
      "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
      "if tonumber(ARGV[4]) > 0 then\n"
      "    local run, since = string.match(redis.call('get', KEYS[2]) or '', '^(%S+) (%d+)$')\n"
-     "    if run ~= ARGV[3] then\n"
+     "    if not run or (run ~= ARGV[3] and ARGV[3] ~= '?') then\n"
      "        since = now\n"
      "        redis.call('set', KEYS[2], ARGV[3] .. ' ' .. string.format('%d', now))\n"
      "    end\n"
@@ -12093,7 +12093,7 @@ static const struct snib__script_text {
      "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
      "end\n"
      "return nil\n",
-     840, "d7a3a1c986de81c8cb375a1c6e35424817e2eee5"},
+     872, "26da3f15e69f29a2af77aa405a0e4f9c0affc1cb"},
     {"read_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mode = left ~= -2 and redis.call('hget', KEYS[1], 'mode')\n"
@@ -13408,9 +13408,10 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
-    if (rest)
+    if (rest) {
         snib__gate_release(e, rest, now);
-    hold->count = 0;
+        hold->count = 0; /* without memory it is tried again when the hold is freed */
+    }
     if (!snib__hold_over(e, hold, now))
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
 }
