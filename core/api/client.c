@@ -41,9 +41,6 @@ static int client_supports(const struct snib__url *url, snib_error *err)
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
             "this build cannot ask sentinels yet; take the server's own redis:// URL");
-    if (url->topology == SNIB__CLUSTER)
-        return snib__fail(err, SNIB_ENOTSUP, 0,
-                          "this build cannot do clusters yet; take a server without, by redis://");
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
@@ -147,12 +144,12 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     snib__address_text(client->url.addresses, client->where);
     struct snib__config config = {
-        .login = {client->url.username, client->url.password, client->url.database},
+        .login = {client->url.username, client->url.password, client->url.database, false},
         .topology = client->url.topology,
         .seeds = client->url.addresses,
         .seeds_n = client->url.addresses_n,
         .service = client->url.service,
-        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0},
+        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0, false},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,

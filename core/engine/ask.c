@@ -14,6 +14,8 @@
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
+    if (!op->gate)
+        op->node = snib__route_asks(e, op);
     snib__op_arm(e, op);
     if (snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
         snib__op_done(e, op, SNIB_ENOMEM);
@@ -144,11 +146,13 @@ static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
     return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
 }
 
-static int ask_list(struct snib__buf *out, const struct snib__asked *asked)
+static int ask_list(const struct snib__engine *e, struct snib__buf *out,
+                    const struct snib__asked *asked)
 {
+    uint64_t cursor = e->slots ? snib__cluster_cursor_in(asked->cursor) : asked->cursor;
     size_t keys = asked->cap / ASK_LIST_BYTES;
     if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
-        snib__resp_arg_int(out, (int64_t)asked->cursor) < 0 ||
+        snib__resp_arg_int(out, (int64_t)cursor) < 0 ||
         snib__resp_arg(out, asked->text, asked->text_len) < 0 ||
         snib__resp_arg_int(out, keys < ASK_LIST_KEYS ? (int64_t)keys : ASK_LIST_KEYS) < 0)
         return -1;
@@ -169,7 +173,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
-    return ask_list(out, op->asked);
+    return ask_list(e, out, op->asked);
 }
 
 /* Whether we are among the holders of a lock that many may hold. */
@@ -251,6 +255,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         code = SNIB_EPROTOCOL;
         if (array && n >= 2 && reply[1].type == SNIB__RESP_STRING) {
             op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+            if (e->slots)
+                op->asked->cursor = snib__cluster_cursor_out(e, op->node, op->asked->cursor);
             code = ask_texts(op->asked, reply, 2, n, resp);
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {

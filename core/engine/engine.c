@@ -65,6 +65,7 @@ void snib__engine_free(struct snib__engine *e)
     while (e->nodes)
         snib__node_free(e, e->nodes);
     free(e->gates);
+    free(e->paused);
     free(e->chans);
     free(e->heap);
     snib__slabs_free(e);
@@ -94,6 +95,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
             snib__wait_expired(e, timer.subject, now);
     }
     snib__watchdog_tick(e, now);
+    snib__pause_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
     snib__route_tick(e, now);
@@ -104,8 +106,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__link_deadline(e), snib__clock_deadline(e),
-                           snib__route_deadline(e)};
+                           snib__link_deadline(e),     snib__clock_deadline(e),
+                           snib__route_deadline(e),    snib__pause_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;

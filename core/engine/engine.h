@@ -121,6 +121,7 @@ struct snib__op {
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
     struct snib__node *node;                /* engine: of a question without a gate */
+    snib__time refused_since;               /* engine: nobody could serve it; 0: not */
     struct snib__link *link;                /* engine: on which its request is; NULL: on none yet */
     struct snib__hold *hold;
     snib__time started;

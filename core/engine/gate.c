@@ -8,6 +8,7 @@
  */
 #include "engine/internal.h"
 #include "engine/route.h"
+#include "net/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,16 @@ struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, c
     return NULL;
 }
 
+static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint16_t slot)
+{
+    gate->slot = slot;
+    gate->slot_at = &e->slots[slot];
+    gate->slot_next = e->slots[slot];
+    if (gate->slot_next)
+        gate->slot_next->slot_at = &gate->slot_next;
+    e->slots[slot] = gate;
+}
+
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
@@ -58,15 +69,21 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind),
-                                .node = e->route->serves(e, name, n),
-                                .home = e->config.home,
-                                .hash = hash,
-                                .refs = 1,
-                                .name_len = (uint16_t)n};
+    /* The members of a multi lock that is one gate are served by one node, that of the first. */
+    const char *key = kind == SNIB__MULTI ? name + 1 : name;
+    size_t key_n = kind == SNIB__MULTI ? strnlen(key, n - 1) : n;
+    *gate =
+        (struct snib__gate){.kind = snib__kind_of(kind),
+                            .node = kind == SNIB__OUTER ? e->home : e->route->serves(e, key, key_n),
+                            .home = e->config.home,
+                            .hash = hash,
+                            .refs = 1,
+                            .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
+    if (e->slots && kind != SNIB__OUTER)
+        gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
     e->memory += sizeof *gate + n;
     return gate;
@@ -101,6 +118,11 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;
+    if (gate->slot_at) {
+        *gate->slot_at = gate->slot_next;
+        if (gate->slot_next)
+            gate->slot_next->slot_at = gate->slot_at;
+    }
     e->gates_n--;
     e->memory -= sizeof *gate + gate->name_len;
     free(gate);
@@ -408,7 +430,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     if (op->place == SNIB__PLACE_ASK) {
-        snib__node_forget(snib__op_node(op), op);
+        snib__node_forget(e, op);
         return true;
     }
     if (!hold)
@@ -440,9 +462,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
-    } else if (!snib__node_ready(gate->node) && !(hold->flags & SNIB__RESENT) &&
-               hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
-        snib__node_forget(gate->node, hold); /* it was never sent */
+    } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
+               !(gate->wait && gate->wait->incoming == hold) &&
+               snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);

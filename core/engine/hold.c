@@ -265,7 +265,8 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
                    : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
-    bool doubted = overdue || !snib__node_ready(hold->gate->node) || snib__clock_doubts(e, hold);
+    bool doubted = overdue || !snib__node_ready(hold->gate->node) ||
+                   (hold->flags & SNIB__INHERITED) || snib__clock_doubts(e, hold);
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 

@@ -18,6 +18,9 @@
  * node.c      one server: what is sent to it and what it answers, its identity
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
+ * move.c      names whose node changes, and their holds
+ * pause.c     requests that nobody could serve, until they are sent again
+ * map.c       a cluster's slots, as its nodes tell
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -29,6 +32,7 @@
 #include "net/words.h"
 
 #define SNIB__BATCH_MAX 100
+#define SNIB__BATCH_FEW 4 /* in a cluster most have one hold, for each slot has its own */
 #define SNIB__MARGIN                                                                               \
     (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
 
@@ -40,6 +44,7 @@ enum {
     SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* the release's own message is expected */
+    SNIB__INHERITED = 64, /* its name was moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
     SNIB__FIRST =
@@ -128,7 +133,8 @@ struct snib__wait {
 };
 
 struct snib__gate {
-    struct snib__gate *next; /* bucket of the gate table */
+    struct snib__gate *next;                 /* bucket of the gate table */
+    struct snib__gate *slot_next, **slot_at; /* in a cluster: the others of its slot */
     const struct snib__lock_kind *kind;
     struct snib__node *node; /* the server of its name */
     void *home;              /* the caller's, for all gates of the engine */
@@ -141,6 +147,7 @@ struct snib__gate {
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
+    uint16_t slot; /* in a cluster */
     char name[];
 };
 
@@ -172,9 +179,13 @@ struct snib__batch {
     struct snib__node *node;  /* to which it was sent */
     int64_t lease_ms;         /* 0: only ask */
     int32_t kind;             /* of all of them */
+    bool narrow;              /* only the locks' own keys: the others need not be where they are */
+    bool large;               /* there is room for SNIB__BATCH_MAX, else for SNIB__BATCH_FEW */
     uint32_t n;
-    struct snib__hold *holds[SNIB__BATCH_MAX];
-    uint64_t numbers[SNIB__BATCH_MAX];
+    struct {
+        struct snib__hold *hold;
+        uint64_t number;
+    } of[];
 };
 
 struct snib__link { /* one connection to a node */
@@ -219,6 +230,8 @@ struct snib__node { /* one server */
     struct snib__link links[2]; /* by kind */
     struct snib__address address;
     bool addressed; /* it has one */
+    bool inherited; /* it was given names with holds that it is to be asked for */
+    bool idle;      /* it serves nothing any more: it is not to be connected again */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
     char where[SNIB__ADDRESS_TEXT];
@@ -238,6 +251,12 @@ struct snib__node { /* one server */
     char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
+};
+
+/* pause.c */
+struct snib__paused {
+    struct snib__request request;
+    snib__time until;
 };
 
 struct snib__timer {
@@ -272,6 +291,9 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
+    struct snib__gate **slots; /* in a cluster: the gates of each slot */
+    struct snib__paused *paused;
+    uint32_t paused_n, paused_cap;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
@@ -288,7 +310,7 @@ struct snib__engine {
     uint32_t heap_owed;               /* subjects that may want a timer */
     struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
-    struct snib__batch *free_batches;
+    struct snib__batch *free_batches[2]; /* small, large */
     struct snib__slab *slabs;
     uint64_t memory;
     struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
@@ -306,7 +328,7 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
 struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
-struct snib__batch *snib__batch_new(struct snib__engine *e);
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
 void snib__slabs_free(struct snib__engine *e);
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -323,7 +345,16 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
 /* node.c */
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-void snib__node_forget(struct snib__node *node, void *subject);
+/* Send again, where its name is served now, what a server has not done. */
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
+/* Send it to this node, wherever its name is served. */
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__request *request, snib__time now);
+struct snib__op *snib__request_op(const struct snib__request *request);
+/* Nobody will take the answer for this subject. */
+void snib__node_forget(struct snib__engine *e, void *subject);
+/* A subject whose request waits and was not sent: it waits no longer.  False: it was sent, or there is none. */
+bool snib__node_unsend(struct snib__engine *e, void *subject);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
 bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
@@ -343,6 +374,7 @@ const char *snib__node_where(const struct snib__engine *e, const struct snib__no
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
 void snib__route_end(struct snib__engine *e);
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
 void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
@@ -354,6 +386,20 @@ snib__time snib__route_deadline(const struct snib__engine *e);
 bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
+
+/* cluster.c: the cursor of a list, with the node that it goes on at */
+uint64_t snib__cluster_cursor_in(uint64_t cursor);
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+                                  uint64_t cursor);
+
+/* pause.c */
+/* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+                uint32_t n, snib__time now);
+bool snib__pause_drop(struct snib__engine *e, const void *subject);
+bool snib__pause_has(const struct snib__engine *e, const void *subject);
+void snib__pause_tick(struct snib__engine *e, snib__time now);
+snib__time snib__pause_deadline(const struct snib__engine *e);
 
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
@@ -497,12 +543,18 @@ snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the de
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
+/* A list in order of deadline, linked by next, into the list of their node and kind. */
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now);
+/* Send it again, without the holds that have gone since.  split: one by one, and of each what is sure to be
+ * there, for the keys of its slot are on their way. */
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,

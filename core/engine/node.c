@@ -101,6 +101,8 @@ static int node_encode(struct snib__engine *e, const struct snib__request *reque
     void *subject = request->subject;
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
+    const struct snib__lock_kind *kind;
+    struct snib__hold *holds[SNIB__BATCH_MAX];
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
@@ -109,7 +111,10 @@ static int node_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
-        return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+        for (uint32_t i = 0; i < batch->n; i++)
+            holds[i] = batch->of[i].hold;
+        kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
+        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_TIME:
@@ -125,16 +130,18 @@ static void node_unwrite(struct snib__conn *conn, size_t size)
     conn->out.len = conn->out.head + size;
 }
 
-/* Append the request's command, and before it its script if the connection has not loaded it.
+/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
  * Returns the script, or -1: nothing half-written leaves. */
 static int node_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     int script = node_encode(e, request, &conn->out);
-    if (script >= 0 && !snib__conn_loaded(conn, script)) {
+    bool load = script >= 0 && !snib__conn_loaded(conn, script);
+    if (script != -1 && (load || request->asking)) {
         node_unwrite(conn, size);
-        if (snib__conn_load(conn, script, now) < 0)
+        if ((load && snib__conn_load(conn, script, now) < 0) ||
+            (request->asking && snib__conn_asking(conn, now) < 0))
             return -1;
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
@@ -145,7 +152,7 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
 }
 
 /* The operation that a request serves, or NULL. */
-static struct snib__op *node_op(const struct snib__request *request)
+struct snib__op *snib__request_op(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -158,7 +165,7 @@ static struct snib__op *node_op(const struct snib__request *request)
 /* Who waits for it reads on this link. */
 static void node_note_link(const struct snib__request *request, struct snib__link *link)
 {
-    struct snib__op *op = node_op(request);
+    struct snib__op *op = snib__request_op(request);
     if (op)
         op->link = link;
     if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
@@ -236,24 +243,44 @@ static struct snib__node *node_of(int kind, void *subject)
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
-    struct snib__node *node = node_of(kind, subject);
     struct snib__request request = {
-        .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+        .kind = (int16_t)kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    return snib__node_send_to(e, node_of(kind, subject), &request, now);
+}
+
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__request *request, snib__time now)
+{
+    struct snib__request sent = *request;
     if (snib__node_ready(node))
-        return node_write(e, node, &request, now);
-    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
+        return node_write(e, node, &sent, now);
+    if (sent.kind == SNIB__REQ_RENEW || sent.kind == SNIB__REQ_TIME || sent.kind == SNIB__REQ_ROUTE)
         return -1; /* it is asked again when the link is ready */
-    if (node_later(node, &request) < 0)
+    if (node_later(node, &sent) < 0)
         return -1;
+    node_note_link(&sent, NULL);
     snib__node_want(e, node, now);
     return 0;
 }
 
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__request again = *request;
+    again.asking = false;
+    if (snib__node_send_to(e, node_of(again.kind, again.subject), &again, now) == 0)
+        return;
+    if (again.kind == SNIB__REQ_ASK)
+        snib__op_done(e, again.subject, SNIB_ENOMEM);
+    else
+        snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
+}
+
 /* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
  * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
-static void node_unwait(struct snib__node *node, const void *subject)
+static bool node_unwait(struct snib__node *node, const void *subject)
 {
     struct snib__request *todo = node->todo;
+    bool found = false;
     for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
         j--;
         uint32_t at = todo[i].subject == subject ? i : j;
@@ -261,6 +288,7 @@ static void node_unwait(struct snib__node *node, const void *subject)
             continue;
         todo[at].subject = NULL;
         node->todo_gaps++;
+        found = true;
         break;
     }
     while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
@@ -271,18 +299,33 @@ static void node_unwait(struct snib__node *node, const void *subject)
         node->todo_first++;
     if (node->todo_n == 0)
         node->todo_first = 0;
+    return found;
 }
 
-/* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
-void snib__node_forget(struct snib__node *node, void *subject)
+bool snib__node_unsend(struct snib__engine *e, void *subject)
+{
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        if (node_unwait(node, subject))
+            return true;
+    return snib__pause_drop(e, subject);
+}
+
+static void node_disregard(struct snib__node *node, const void *subject)
 {
     struct snib__conn *conn = node_conn(node);
-    node_unwait(node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
             request->subject = NULL;
     }
+}
+
+/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
+void snib__node_forget(struct snib__engine *e, void *subject)
+{
+    snib__node_unsend(e, subject);
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        node_disregard(node, subject);
 }
 
 static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -322,17 +365,27 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
     node->todo = NULL;
     node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
     for (uint32_t i = 0; i < n; i++) {
-        struct snib__request *request = &todo[i];
-        if (!request->subject)
-            continue;
-        if (snib__node_send(e, request->kind, request->subject, request->number, now) == 0)
-            continue;
-        if (request->kind == SNIB__REQ_ASK)
-            snib__op_done(e, request->subject, SNIB_ENOMEM);
-        else
-            snib__gate_unanswered(e, request, now);
+        if (todo[i].subject)
+            snib__node_again(e, &todo[i], now);
     }
     free(todo);
+}
+
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__address *address)
+{
+    (void)e;
+    node_set_address(node, address);
+    node->idle = node->ever_ready = node->failed = node->inherited = false;
+    node->down_since = node->dull_since = SNIB__NEVER;
+    node->failure = SNIB_EUNREACHABLE;
+    node->words[0] = 0;
+    node->moved_at = node->failed_over_at = 0;
+    for (int kind = 0; kind < 2; kind++) {
+        node->links[kind].backoff = 0;
+        node->links[kind].next_try = 0;
+        node->links[kind].wanted = false;
+    }
 }
 
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
@@ -361,9 +414,24 @@ void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time
         snib__route_wanted(e, node, now);
 }
 
+/* Whether anything is held or under way at one of many nodes. */
+static bool node_serves(const struct snib__engine *e, const struct snib__node *node)
+{
+    for (const struct snib__op *op = e->live; op; op = op->live_next)
+        if (!snib__outer_is(op->gate) && snib__op_node(op) == node)
+            return true;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            if (gate->node == node && gate->active && !snib__outer_is(gate))
+                return true;
+    return false;
+}
+
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    return node->todo_n > 0 || e->live || e->releasing || e->stats.held;
+    if (node->todo_n > 0)
+        return true;
+    return e->slots ? node_serves(e, node) : e->live || e->releasing || e->stats.held;
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -462,7 +530,8 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->ready_since = now;
     snib__clock_begin(e, node, now);
     node_flush(e, node, now);
-    snib__watchdog_reconnected(e, node, other, now);
+    snib__watchdog_reconnected(e, node, other || node->inherited, now);
+    node->inherited = false;
     snib__wait_recheck_all(e, node, now);
 }
 
@@ -484,6 +553,18 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
+/* Its operation's patience with those who could not serve it is at an end. */
+static void node_served(struct snib__engine *e, const struct snib__request *request)
+{
+    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
+    if (!op || !op->refused_since)
+        return;
+    op->refused_since = 0;
+    free(op->words);
+    op->words = NULL;
+    snib__op_arm(e, op);
+}
+
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -494,6 +575,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
+    node_served(e, request);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;

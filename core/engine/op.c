@@ -98,22 +98,25 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     snib__gate_put(e, gate);
 }
 
-struct snib__batch *snib__batch_new(struct snib__engine *e)
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 {
-    struct snib__batch *batch = e->free_batches;
+    bool large = n > SNIB__BATCH_FEW;
+    uint32_t room = large ? SNIB__BATCH_MAX : SNIB__BATCH_FEW;
+    struct snib__batch *batch = e->free_batches[large];
+    size_t size = sizeof *batch + room * sizeof batch->of[0];
     if (batch)
-        e->free_batches = batch->next;
+        e->free_batches[large] = batch->next;
     else
-        batch = op_slab(e, sizeof *batch, 1, 0);
+        batch = op_slab(e, size, 1, 0);
     if (batch)
-        batch->n = 0;
+        *batch = (struct snib__batch){.large = large};
     return batch;
 }
 
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
-    batch->next = e->free_batches;
-    e->free_batches = batch;
+    batch->next = e->free_batches[batch->large];
+    e->free_batches[batch->large] = batch;
 }
 
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -244,6 +247,14 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
+/* The same, when it was reached and nobody serves the name. */
+static snib__time op_endurance(const struct snib__engine *e, const struct snib__op *op)
+{
+    snib__time patience = op_patience(e, op);
+    snib__time refused = op->refused_since ? op->refused_since + e->config.patience : SNIB__NEVER;
+    return refused < patience ? refused : patience;
+}
+
 /* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
  * question changes nothing, or ends with its link. */
 static bool op_unsure(const struct snib__op *op)
@@ -253,14 +264,20 @@ static bool op_unsure(const struct snib__op *op)
                     (hold->gate->wait && hold->gate->wait->incoming == hold));
 }
 
+static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
+{
+    const void *subject = op->place == SNIB__PLACE_ASK ? (const void *)op : op->hold;
+    return subject && snib__pause_has(e, subject);
+}
+
 /* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
  * of wherever it is. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    (void)e;
-    if (snib__node_ready(node))
-        return SNIB_EUNREACHABLE;
+    if (snib__node_ready(node)) /* a refused request that is not on its way was not done */
+        return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
+                                                                       : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
     if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
@@ -275,7 +292,7 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 /* Put the operation's next deadline into the heap: of its wait, or of its patience. */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
-    snib__time patience = op_patience(e, op);
+    snib__time patience = op_endurance(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
     if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
@@ -288,7 +305,8 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 {
     if (snib__outer_is(op->gate))
         return SNIB_TIMEDOUT;
-    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING)
+    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
+        op->refused_since)
         return snib__op_unreached(e, op);
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
@@ -297,9 +315,9 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline         ? op_overdue(e, op, now)
-                   : now >= op_patience(e, op) ? snib__op_unreached(e, op)
-                                               : 0;
+    int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
+                   : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
+                                                : 0;
     if (code == 0) {
         snib__op_arm(e, op);
         return;

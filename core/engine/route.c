@@ -5,6 +5,7 @@ int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
+        [SNIB__CLUSTER] = &snib__cluster,
     };
     e->route = routes[e->config.topology];
     return e->route->begin(e);
@@ -14,6 +15,11 @@ void snib__route_end(struct snib__engine *e)
 {
     if (e->route && e->route->end)
         e->route->end(e);
+}
+
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
+{
+    return e->route->asks ? e->route->asks(e, op) : e->home;
 }
 
 void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -57,39 +63,4 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
-}
-
-/* ---- gates that move ---- */
-
-static void route_move_holds(struct snib__engine *e, struct snib__gate *gate,
-                             struct snib__node *node, snib__time now)
-{
-    bool ask = !snib__node_ready(gate->node); /* what it had is not known to be there */
-    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
-        if (hold->flags & SNIB__LISTED) {
-            snib__watchdog_remove(e, hold);
-            hold->flags |= SNIB__LISTED; /* until it is in the other list, below */
-        }
-    gate->node = node;
-    for (struct snib__hold *hold = snib__gate_first(gate); hold;
-         hold = snib__gate_next(gate, hold)) {
-        if (hold->flags & SNIB__LISTED)
-            snib__watchdog_add(e, hold);
-        if (ask && hold->phase == SNIB__HELD && hold->gate->kind->renew &&
-            hold->deadline != SNIB__NEVER && snib__node_ready(node))
-            snib__watchdog_single(e, hold, 0, now);
-    }
-}
-
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now)
-{
-    if (gate->node == node)
-        return;
-    route_move_holds(e, gate, node, now);
-    if (gate->wait)
-        snib__chan_move(e, gate->wait, node, now);
-    for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->gate == gate)
-            snib__op_arm(e, op);
 }

@@ -18,6 +18,8 @@ struct snib__route {
     void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
     /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
     struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
+    /* The node of a question without a name, or with one and without a gate; NULL: e->home, always. */
+    struct snib__node *(*asks)(struct snib__engine *e, const struct snib__op *op);
     /* A node is wanted that has no address (yet). */
     void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
     /* A link of a node is ready, or down (code: why; it is set back already). */
@@ -46,11 +48,20 @@ extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
  * the engine: what serves nothing any more is idle, and may be given another address. */
 struct snib__node *snib__node_new(struct snib__engine *e, int kind,
                                   const struct snib__address *address);
+/* An idle node, whose links are down, is that of another address from now on. */
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__address *address);
 /* The node's part is played by the server at another address (failover): its links are made anew, at once. */
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now);
 /* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+/* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
+ * put them in order; then ask the new servers that are connected. */
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+                     struct snib__hold **moved, snib__time now);
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
 /* Requests that wait for a node whose gates were moved go to where they are now. */
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
 /* Another node serves the gate's name now. */

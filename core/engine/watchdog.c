@@ -10,12 +10,18 @@
  * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
  * head passes: then it is lost.
  *
+ * In a cluster the keys of one command must be of one slot, and a slot has few locks: there a window of up to
+ * 1,000 holds is sorted by slot, and each run of a slot is a batch.  All of them leave at once.
+ *
  * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
  * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
  */
 #include "engine/internal.h"
 
+#include <stdlib.h>
+
 #define WATCHDOG_IDS_MAX 400 /* a hold may have more, and has a batch of its own then */
+#define WATCHDOG_WINDOW 1000 /* in a cluster */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
 {
@@ -51,6 +57,42 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     list->n++;
 }
 
+/* Before the list's element `next`, or at its end. */
+static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
+                            struct snib__hold *next)
+{
+    hold->next = next;
+    hold->prev = next ? next->prev : list->tail;
+    if (hold->prev)
+        hold->prev->next = hold;
+    else
+        list->head = hold;
+    if (next)
+        next->prev = hold;
+    else
+        list->tail = hold;
+    hold->flags |= SNIB__LISTED;
+    list->n++;
+}
+
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
+{
+    struct snib__renewals *list = watchdog_list(e, chain);
+    struct snib__hold *at = list->head;
+    bool earlier = false; /* something was put before the cursor */
+    while (chain) {
+        struct snib__hold *hold = chain;
+        chain = chain->next;
+        while (at && at->deadline <= hold->deadline)
+            at = at->next;
+        watchdog_insert(list, hold, at);
+        if (!earlier)
+            list->cursor =
+                list->cursor && list->cursor->deadline <= hold->deadline ? list->cursor : hold;
+        earlier = true;
+    }
+}
+
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
@@ -79,9 +121,10 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
     const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
+    snib__time at_once = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
-        snib__time spaced = list->last + period * SNIB__BATCH_MAX / list->n;
+        snib__time spaced = list->last + period * at_once / list->n;
         snib__time soon = early > spaced ? early : spaced;
         due = soon < due ? soon : due;
     }
@@ -127,36 +170,73 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
     return kind == SNIB_PERMITS ? hold->permits : kind == SNIB__MULTI ? 100 : 1; /* at most */
 }
 
-/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
+static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
+{
+    batch->of[batch->n].hold = hold;
+    batch->of[batch->n++].number = hold->number;
+}
+
+/* Send a batch of the first of n holds of one node and kind, and in a cluster of one slot.  Returns how many
+ * have left, or 0. */
+static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
+                                    uint32_t n, snib__time now)
+{
+    uint32_t ids = watchdog_ids(holds[0]), most = 1;
+    while (most < n && most < SNIB__BATCH_MAX && holds[most]->gate->slot == holds[0]->gate->slot &&
+           (ids += watchdog_ids(holds[most])) <= WATCHDOG_IDS_MAX)
+        most++;
+    struct snib__batch *batch = snib__batch_new(e, most);
+    if (!batch)
+        return 0;
+    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    batch->node = holds[0]->gate->node;
+    batch->kind = holds[0]->gate->kind->kind;
+    for (uint32_t i = 0; i < most; i++)
+        watchdog_put(batch, holds[i]);
+    if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
+        snib__batch_recycle(e, batch);
+        return 0;
+    }
+    e->stats.renewal_commands++;
+    return most;
+}
+
+static int watchdog_by_slot(const void *a, const void *b)
+{
+    struct snib__hold *const *one = a, *const *other = b;
+    return (*one)->gate->slot - (*other)->gate->slot;
+}
+
+/* Send from the cursor what is due, and what will be within a twelfth of the period: one batch, or in a cluster
+ * a window of them. */
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
-    struct snib__batch *batch = snib__batch_new(e);
-    if (!batch)
-        return false;
-    snib__time period = watchdog_period(e);
+    struct snib__hold *holds[WATCHDOG_WINDOW];
+    snib__time period = watchdog_period(e), ready_since = list->cursor->gate->node->ready_since;
+    uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
     watchdog_note_lateness(e, list->cursor, now);
-    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    if (list->alone)
+        most = 1;
     struct snib__hold *hold = list->cursor;
-    batch->node = hold->gate->node;
-    batch->kind = hold->gate->kind->kind;
-    uint32_t most = list->alone ? 1 : SNIB__BATCH_MAX, ids = 0;
-    while (hold && batch->n < most) {
+    for (; hold && n < most; hold = hold->next) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= hold->gate->node->ready_since && sent + period - period / 12 > now) ||
-            (batch->n > 0 && ids > WATCHDOG_IDS_MAX))
+        if ((sent >= ready_since && sent + period - period / 12 > now) ||
+            (n > 0 && !e->slots && ids > WATCHDOG_IDS_MAX))
             break;
-        batch->holds[batch->n] = hold;
-        batch->numbers[batch->n++] = hold->number;
-        hold = hold->next;
+        holds[n++] = hold;
     }
-    if (batch->n == 0 || snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
-        snib__batch_recycle(e, batch);
+    if (e->slots)
+        qsort(holds, n, sizeof holds[0], watchdog_by_slot);
+    for (uint32_t i = 0, sent; i < n; i += sent)
+        if ((sent = watchdog_send_batch(e, holds + i, n - i, now)) == 0) {
+            list->cursor = list->head;
+            return false;
+        }
+    if (n == 0)
         return false;
-    }
     list->cursor = hold;
     list->last = now;
-    e->stats.renewal_commands++;
     return true;
 }
 
@@ -164,15 +244,13 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
-    struct snib__batch *batch = snib__batch_new(e);
+    struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
     batch->lease_ms = lease_ms;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
-    batch->holds[0] = hold;
-    batch->numbers[0] = hold->number;
-    batch->n = 1;
+    watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
         return 0;
     snib__batch_recycle(e, batch);
@@ -206,6 +284,48 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
     snib__batch_recycle(e, batch);
+}
+
+/* Those that are as they were when the batch was made. */
+static void watchdog_prune(struct snib__batch *batch)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (batch->of[i].hold->number == batch->of[i].number &&
+            batch->of[i].hold->phase == SNIB__HELD)
+            batch->of[kept++] = batch->of[i];
+    batch->n = kept;
+}
+
+static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+{
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (snib__watchdog_single(e, batch->of[i].hold, batch->lease_ms, now) < 0) {
+            watchdog_rewind(e, batch);
+            return;
+        }
+    snib__batch_recycle(e, batch);
+}
+
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+                          snib__time now)
+{
+    struct snib__batch *batch = request->subject;
+    watchdog_prune(batch);
+    if (batch->n == 0) {
+        snib__batch_recycle(e, batch);
+        return;
+    }
+    batch->node = batch->of[0].hold->gate->node;
+    if (split && batch->n > 1) {
+        watchdog_split(e, batch, now);
+        return;
+    }
+    /* A fair lock is a mutex to whoever only keeps it: its queue is looked after when it can be. */
+    batch->narrow = split && batch->kind == SNIB_FAIR;
+    request->asking = false;
+    if (snib__node_send_to(e, batch->node, request, now) < 0)
+        watchdog_rewind(e, batch);
 }
 
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -247,17 +367,20 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     }
     uint32_t at = 1; /* the reply's pairs (index from 1, still exists) are in order */
     for (uint32_t i = 0; i < batch->n; i++) {
-        struct snib__hold *hold = batch->holds[i];
+        struct snib__hold *hold = batch->of[i].hold;
         bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD ||
+        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
-        } else if (hold->flags & SNIB__LISTED) {
+            continue;
+        }
+        hold->flags &= (uint16_t)~SNIB__INHERITED;
+        if ((hold->flags & SNIB__LISTED) && batch->lease_ms) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)

@@ -136,8 +136,8 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     for (uint32_t i = 0; i < argc; i++)
         if (snib__resp_arg(&conn->out, argv[i], strlen(argv[i])) < 0)
             return -1;
-    return snib__conn_expect(conn,
-                             &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
+    return snib__conn_expect(
+        conn, &(struct snib__request){.kind = (int16_t)kind, .script = -1, .sent_at = now});
 }
 
 #define CONN_SAY(conn, kind, now, ...)                                                             \
@@ -165,6 +165,11 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
     return 0;
 }
 
+int snib__conn_asking(struct snib__conn *conn, snib__time now)
+{
+    return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = 0;
@@ -177,6 +182,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     memset(conn->loaded, 0, sizeof conn->loaded);
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
     conn->killing = false;
+    conn->any_role = login->any_role;
     conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
@@ -298,7 +304,7 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    if (conn->replica)
+    if (conn->replica && !conn->any_role)
         return conn_fail(conn, SNIB_EREADONLY);
     if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
         return conn_fail(conn, SNIB_ENOMEM);

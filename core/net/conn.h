@@ -26,9 +26,12 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
-    int32_t kind;   /* the engine's; negative kinds are the handshake's own */
-    int16_t script; /* index of the script, or -1 */
-    int16_t tries;  /* how often it was sent because the server had forgotten the script */
+    int16_t kind;      /* the engine's; negative kinds are the handshake's own */
+    int16_t script;    /* index of the script, or -1 */
+    uint8_t tries;     /* how often it was sent because the server had forgotten the script */
+    uint8_t redirects; /* how often a server has sent it to another, since its last pause */
+    uint8_t pauses;    /* how often it had to wait because nobody could serve it */
+    bool asking;       /* for a server that gets the slot: ASKING goes before it */
     void *subject;
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
@@ -38,6 +41,7 @@ struct snib__login {
     const char *username; /* NULL: none */
     const char *password; /* NULL: no AUTH */
     int database;
+    bool any_role; /* a replica will do, for it only tells where to go */
 };
 
 struct snib__conn {
@@ -55,6 +59,7 @@ struct snib__conn {
     char run_id[48];     /* of the server's process; "" unknown */
     bool killing;        /* it has been asked for in this handshake */
     bool replica;        /* it says that it is one: nothing else that it says is believed */
+    bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
     bool cluster;        /* it is a node of a cluster */
@@ -92,6 +97,9 @@ snib__time snib__conn_oldest(const struct snib__conn *conn);
  * has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
+int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);

@@ -21,8 +21,9 @@ enum snib__resp_type {
     SNIB__RESP_ARRAY
 };
 
-#define SNIB__RESP_VALUES_MAX 4096        /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (256 * 1024) /* bytes in one reply */
+/* A cluster's map in as many pieces as there are slots is the largest reply that is true. */
+#define SNIB__RESP_VALUES_MAX (512 * 1024)     /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (4 * 1024 * 1024) /* bytes in one reply */
 
 struct snib__value {
     int32_t type;    /* enum snib__resp_type */

@@ -130,7 +130,7 @@ def test_urls(url: str) -> None:
         snib.connect(url)
 
 
-@pytest.mark.parametrize("url", ["redis+sentinel://host/x", "redis+cluster://h"])
+@pytest.mark.parametrize("url", ["redis+sentinel://host/x"])
 def test_urls_of_the_future(url: str) -> None:
     with pytest.raises(snib.NotSupported):
         snib.connect(url)

@@ -122,7 +122,8 @@ static void handshake_fails(int expected, const struct snib__login *login, const
 static void handshake_tells_why_it_fails(void **state)
 {
     (void)state;
-    const struct snib__login none = {0}, both = {"user", "secret", 0}, database = {NULL, NULL, 99};
+    const struct snib__login none = {0}, both = {"user", "secret", 0, false},
+                             database = {NULL, NULL, 99, false};
     handshake_fails(SNIB_EAUTH, &both, "-WRONGPASS invalid username-password pair\r\n");
     handshake_fails(SNIB_EAUTH, &none, "-NOAUTH Authentication required.\r\n");
     handshake_fails(SNIB_EDATABASE, &database, "+OK\r\n-ERR DB index is out of range\r\n");
@@ -175,8 +176,8 @@ static void scripts_are_loaded_on_first_use(void **state)
 static void expect(struct snib__conn *conn, int kind, snib__time sent_at)
 {
     assert_int_equal(
-        snib__conn_expect(conn,
-                          &(struct snib__request){.kind = kind, .script = -1, .sent_at = sent_at}),
+        snib__conn_expect(
+            conn, &(struct snib__request){.kind = (int16_t)kind, .script = -1, .sent_at = sent_at}),
         0);
 }
 

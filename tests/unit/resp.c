@@ -103,7 +103,7 @@ static void broken_streams_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "HTTP/1.1 400 Bad Request\r\n", "*99999\r\n",
+        "HTTP/1.1 400 Bad Request\r\n", "*9999999\r\n",
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
     for (size_t i = 0; i < COUNT(bad); i++)
         assert_broken(bad[i], strlen(bad[i]));

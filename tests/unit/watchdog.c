@@ -68,7 +68,7 @@ static void many_permits(void **state)
         const struct snib__batch *batch = batch_of(engine, i);
         uint32_t ids = 0;
         for (uint32_t j = 0; batch && j < batch->n; j++)
-            ids += batch->holds[j]->permits;
+            ids += batch->of[j].hold->permits;
         assert_true(!batch || ids <= IDS_MAX || batch->n == 1);
         renewed += batch ? batch->n : 0;
     }

@@ -1,0 +1,534 @@
+/* cluster.c - the route of a cluster: a server for each slot.
+ *
+ * An answer may say that the request was not done, and who would do it:
+ *
+ *     MOVED        the slot is another's: its names move there, and the request goes there
+ *     ASK          this once, for its keys have gone ahead: ASKING and the request go there, nothing moves
+ *     TRYAGAIN, CLUSTERDOWN, a key that is not local
+ *                  nobody would: it is sent again after a pause (pause.c)
+ *
+ * The map (map.c) is asked of one node at a time: when there is none yet, after a MOVED, while a node with names of
+ * ours is down, silent or not what it was, and every ten seconds or so while the client is in use.  Who is asked
+ * changes with each question; when nobody is connected, the nodes that are known, their replicas and the seeds are
+ * connected to in turn, a new one each time.  An idle client asks nothing.
+ */
+#include "engine/cluster.h"
+#include "engine/ask.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CLUSTER_PACE (60 * SNIB__MS)   /* between questions while somebody is not served */
+#define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
+#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
+#define CLUSTER_PERIOD (10000 * SNIB__MS)
+#define CLUSTER_SILENCE                                                                            \
+    (400 * SNIB__MS) /* of a node: then others are asked whether it is what it was */
+#define CLUSTER_DEPOSED                                                                            \
+    (200 * SNIB__MS)           /* what a node without slots owes for so long is asked of others */
+#define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
+#define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
+
+enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* questions */
+
+/* ---- members ---- */
+
+static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 0; i < c->spares_n; i++)
+        if (snib__address_equal(&c->spare[i], address))
+            return true;
+    return false;
+}
+
+static bool cluster_is_free(const struct snib__node *node)
+{
+    for (int kind = 0; kind < 2; kind++)
+        if (node->links[kind].conn.state != SNIB__CONN_DOWN || node->links[kind].connecting ||
+            node->links[kind].connect || node->links[kind].close)
+            return false;
+    return node->todo_n == 0;
+}
+
+/* A node that serves nothing any more, for another address. */
+static uint16_t cluster_reuse(struct snib__cluster *c)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node->idle && c->member[i].slots == 0 && !c->member[i].told &&
+            !cluster_is_spare(c, &c->member[i].node->address) && cluster_is_free(c->member[i].node))
+            return (uint16_t)i;
+    return 0;
+}
+
+uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
+{
+    struct snib__cluster *c = e->map;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (snib__address_equal(&c->member[i].node->address, address))
+            return (uint16_t)i;
+    uint16_t old = cluster_reuse(c);
+    if (old) {
+        snib__node_rename(e, c->member[old].node, address);
+        c->member[old] = (struct snib__member){.node = c->member[old].node};
+        return old;
+    }
+    struct snib__node *node =
+        c->n < SNIB__MEMBERS_MAX ? snib__node_new(e, SNIB__SERVER, address) : NULL;
+    if (!node)
+        return 0;
+    c->member[c->n] = (struct snib__member){.node = node};
+    return (uint16_t)c->n++;
+}
+
+static uint16_t cluster_number(const struct snib__cluster *c, const struct snib__node *node)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node == node)
+            return (uint16_t)i;
+    return 0;
+}
+
+static int cluster_begin(struct snib__engine *e)
+{
+    struct snib__cluster *c = calloc(1, sizeof *c);
+    if (!c)
+        return -1;
+    e->map = c;
+    e->memory += sizeof *c;
+    e->config.login.any_role = true;
+    e->home = c->member[0].node = snib__node_new(e, SNIB__SERVER, NULL);
+    if (!e->home)
+        return -1;
+    c->n = 1;
+    c->member[0].slots = SNIB__SLOTS;
+    e->slots = c->gates;
+    return 0;
+}
+
+static void cluster_end(struct snib__engine *e)
+{
+    free(e->map);
+    e->map = NULL;
+    e->slots = NULL;
+}
+
+static struct snib__node *cluster_serves(struct snib__engine *e, const char *name, size_t n)
+{
+    const struct snib__cluster *c = e->map;
+    return c->member[c->owner[snib__slot(name, n)]].node;
+}
+
+/* ---- questions of the caller ---- */
+
+/* The member after one that serves anything; 0: there is none. */
+static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
+{
+    while (++i < c->n)
+        if (c->member[i].slots > 0)
+            return (uint16_t)i;
+    return 0;
+}
+
+static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
+{
+    const struct snib__cluster *c = e->map;
+    if (op->kind == SNIB__OP_DESCRIBE)
+        return cluster_serves(e, op->asked->text, op->asked->text_len);
+    if (op->kind == SNIB__OP_LIST) {
+        uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
+        if (i > 0 && i < c->n && c->member[i].slots > 0)
+            return c->member[i].node;
+        return c->member[cluster_after(c, i)].node;
+    }
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0 && snib__node_ready(c->member[i].node))
+            return c->member[i].node;
+    return c->member[cluster_after(c, 0)].node;
+}
+
+uint64_t snib__cluster_cursor_in(uint64_t cursor)
+{
+    return cursor & ((1ull << CLUSTER_CURSOR_BITS) - 1);
+}
+
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+                                  uint64_t cursor)
+{
+    const struct snib__cluster *c = e->map;
+    uint64_t i = cluster_number(c, node);
+    if (cursor == 0)
+        i = cluster_after(c, (uint32_t)i);
+    return i << CLUSTER_CURSOR_BITS | cursor;
+}
+
+/* Questions without a gate that wait for a node go to where they would go now. */
+static void cluster_reask(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (op->place == SNIB__PLACE_ASK && !op->gate && !op->link)
+            op->node = cluster_asks(e, op);
+    snib__node_reroute(e, c->member[0].node, now);
+}
+
+/* ---- the map is asked ---- */
+
+static bool cluster_in_use(const struct snib__engine *e)
+{
+    return e->live || e->releasing || e->stats.held > 0;
+}
+
+/* Since when, or from when on, nobody knows whether the member is what it was. */
+static snib__time cluster_doubted(const struct snib__member *member)
+{
+    const struct snib__node *node = member->node;
+    const struct snib__link *link = &node->links[SNIB__COMMAND];
+    if (snib__node_ready(node)) {
+        snib__time oldest = snib__conn_oldest(&link->conn);
+        return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
+    }
+    if (!link->wanted)
+        return SNIB__NEVER;
+    return node->failed                      ? 0
+           : node->down_since == SNIB__NEVER ? SNIB__NEVER
+                                             : node->down_since + CLUSTER_SILENCE;
+}
+
+static snib__time cluster_urgent(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    snib__time from = SNIB__NEVER;
+    if (c->trouble || !c->known || c->member[0].node->todo_n > 0)
+        return 0;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0) {
+            snib__time doubted = cluster_doubted(&c->member[i]);
+            from = doubted < from ? doubted : from;
+        }
+    return from;
+}
+
+/* When the map is to be asked. */
+static snib__time cluster_due(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    if (!cluster_in_use(e))
+        return SNIB__NEVER;
+    snib__time due = c->asked_at + (c->wanted ? CLUSTER_CALM : CLUSTER_PERIOD);
+    snib__time urgent = cluster_urgent(e);
+    due = urgent < due ? urgent : due;
+    return due > c->next ? due : c->next;
+}
+
+static void cluster_question(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    c->asked_at = now;
+    snib__node_ask(e, node, CLUSTER_INFO, now);
+    snib__node_ask(e, node, CLUSTER_MAP, now);
+}
+
+/* The next connected node that answers. */
+static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time now)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct snib__member *member = &c->member[++c->turn % c->n];
+        if (snib__node_ready(member->node) && cluster_doubted(member) > now)
+            return member->node;
+    }
+    return NULL;
+}
+
+/* The nth of all addresses where somebody may know. */
+static const struct snib__address *cluster_candidate(const struct snib__engine *e, uint32_t nth)
+{
+    const struct snib__cluster *c = e->map;
+    uint32_t masters = 0;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0 && masters++ == nth)
+            return &c->member[i].node->address;
+    nth -= masters;
+    return nth < c->spares_n ? &c->spare[nth] : &e->config.seeds[nth - c->spares_n];
+}
+
+static void cluster_connect(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    uint32_t all = c->spares_n + e->config.seeds_n;
+    for (uint32_t i = 1; i < c->n; i++)
+        all += c->member[i].slots > 0;
+    for (uint32_t tries = 0; tries < all; tries++) {
+        struct snib__address address = *cluster_candidate(e, c->turn++ % all);
+        uint16_t member = snib__cluster_member(e, &address);
+        struct snib__node *node = c->member[member].node;
+        const struct snib__link *link = &node->links[SNIB__COMMAND];
+        if (member == 0 || link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
+            continue;
+        snib__link_want(e, &node->links[SNIB__COMMAND], now);
+        return;
+    }
+}
+
+static void cluster_ask(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool urgent = cluster_urgent(e) <= now;
+    struct snib__node *node = cluster_connected(c, now);
+    snib__time pace = c->urgent_n < 50 ? CLUSTER_PACE : CLUSTER_SLOW;
+    c->urgent_n = urgent ? c->urgent_n + 1 : 0;
+    c->next = now + pace + snib__engine_random(e, pace / 2);
+    if (node)
+        cluster_question(e, node, now);
+    if (!node || (urgent && c->urgent_n % 4 == 0))
+        cluster_connect(e, now);
+}
+
+static int cluster_encode(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                          uint64_t what)
+{
+    (void)e, (void)node;
+    const char *word = what == CLUSTER_INFO ? "INFO" : "SLOTS";
+    return snib__resp_begin(out, 2) < 0 || snib__resp_arg(out, "CLUSTER", 7) < 0 ||
+                   snib__resp_arg(out, word, strlen(word)) < 0
+               ? -1
+               : SNIB__NO_SCRIPT;
+}
+
+/* Nobody of those who were asked can tell whose the slots are, and no more will. */
+static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
+                             const char *text, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__node *nobody = c->member[0].node;
+    nobody->failure = code;
+    nobody->os_error = node->os_error;
+    memcpy(nobody->words, node->words, sizeof nobody->words);
+    if (text)
+        snib__words(nobody->words, sizeof nobody->words, text, n, e->config.login.password);
+    if (!c->known && (code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_ENOTSUP ||
+                      code == SNIB_EPROTOCOL))
+        snib__node_fail_ops(e, nobody, now);
+}
+
+static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           const struct snib__value *reply, uint32_t n, int32_t error,
+                           snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool told = reply->type == SNIB__RESP_STRING;
+    const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
+    if (what == CLUSTER_INFO) {
+        const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        c->told_epoch = epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+        return;
+    }
+    if (error) {
+        if (error == SNIB_ESERVER && strstr(text, "cluster support disabled"))
+            error = SNIB_ENOTSUP;
+        cluster_hopeless(e, node, error, text, reply->count, now);
+        return;
+    }
+    snib__map_answer(e, node, reply, n, now);
+    cluster_reask(e, now);
+}
+
+/* ---- what happens ---- */
+
+static void cluster_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    (void)node, (void)now;
+    c->wanted = true;
+}
+
+static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    if (link->kind == SNIB__COMMAND && cluster_urgent(e) <= now)
+        cluster_question(e, link->node, now);
+}
+
+static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                         snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    if (link->kind != SNIB__COMMAND)
+        return;
+    c->wanted = true;
+    if (!c->known)
+        cluster_hopeless(e, link->node, code, NULL, 0, now);
+}
+
+/* "MOVED 866 127.0.0.1:7001": the slot, and the address after the last colon's pattern.  False: it is nothing like
+ * that; an empty host is the one that was asked; one that nobody has set leaves *out_known false. */
+static bool cluster_parse(const struct snib__engine *e, const struct snib__node *from,
+                          const char *text, uint16_t *out_slot, struct snib__address *out,
+                          bool *out_known)
+{
+    char *end;
+    const char *at = strchr(text, ' ');
+    long slot = at ? strtol(at + 1, &end, 10) : -1;
+    if (slot < 0 || slot >= SNIB__SLOTS || *end != ' ')
+        return false;
+    const char *host = end + 1, *colon = strrchr(host, ':');
+    if (!colon)
+        return false;
+    long port = strtol(colon + 1, NULL, 10);
+    size_t n = (size_t)(colon - host);
+    if (n == 0)
+        host = from->address.host, n = strlen(host);
+    *out_slot = (uint16_t)slot;
+    *out_known = snib__address_host(out, host, n, port, e->config.seeds[0].tls);
+    return true;
+}
+
+/* Again after a pause, for there is nobody to send it to now. */
+static bool cluster_pause(struct snib__engine *e, struct snib__request *request, const char *text,
+                          uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    c->trouble = true;
+    return snib__pause(e, request, text, n, now) == 0;
+}
+
+/* In the middle of a script, which may have written before: its repetition is harmless, if it may be repeated. */
+static bool cluster_broken_off(struct snib__engine *e, struct snib__request *request,
+                               const char *text, uint32_t n, snib__time now)
+{
+    if (snib__sent_once(request))
+        return false;
+    if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+        request->kind == SNIB__REQ_TRANSFER)
+        ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
+    return cluster_pause(e, request, text, n, now);
+}
+
+static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
+                          struct snib__request *request, const char *text, uint32_t n,
+                          snib__time now)
+{
+    if (request->redirects < UINT8_MAX)
+        request->redirects++;
+    if (request->redirects > CLUSTER_CIRCLE)
+        return cluster_pause(e, request, text, n, now);
+    if (!request->asking && request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_again(e, request, false, now);
+    else if (!request->asking)
+        snib__node_again(e, request, now);
+    else if (snib__node_send_to(e, to, request, now) < 0) {
+        snib__link_want(e, &to->links[SNIB__COMMAND], now);
+        return cluster_pause(e, request, NULL, 0, now);
+    }
+    return true;
+}
+
+static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
+                          struct snib__request *request, const char *text, uint32_t n,
+                          snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__address address;
+    uint16_t slot;
+    bool known, asking = strncmp(text, "ASK ", 4) == 0;
+    if (!cluster_parse(e, link->node, text, &slot, &address, &known))
+        return false;
+    uint16_t member = known ? snib__cluster_member(e, &address) : 0;
+    c->wanted = true;
+    /* It was sent to a node that does not serve the slot any more, or not yet: what is known now is newer. */
+    bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
+    if (member && !asking && !late && c->member[member].node != link->node)
+        snib__map_told(e, slot, member, now);
+    if (!request->subject)
+        return true;
+    if (!member)
+        return cluster_pause(e, request, text, n, now);
+    request->asking = asking;
+    return cluster_go_on(e, c->member[member].node, request, text, n, now);
+}
+
+static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
+                               struct snib__request *request, const char *text, uint32_t n,
+                               snib__time now)
+{
+    bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
+    bool broken = memmem(text, n, "non local key", 13) != NULL;
+    if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
+        return false;
+    if (moved)
+        return cluster_moved(e, link, request, text, n, now);
+    if (!again && !down && !broken)
+        return false;
+    if (!request->subject)
+        return true;
+    request->asking = false;
+    if (broken)
+        return cluster_broken_off(e, request, text, n, now);
+    const struct snib__batch *batch = request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
+    if (again && batch && (batch->n > 1 || (batch->kind == SNIB_FAIR && !batch->narrow))) {
+        snib__watchdog_again(e, request, true, now);
+        return true;
+    }
+    return cluster_pause(e, request, text, n, now);
+}
+
+/* ---- time ---- */
+
+static snib__time cluster_overdue(const struct snib__member *member)
+{
+    snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
+    if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
+        return SNIB__NEVER;
+    return (oldest > member->since ? oldest : member->since) + CLUSTER_DEPOSED;
+}
+
+/* A node that the cluster has no more. */
+static void cluster_leave(struct snib__engine *e, const struct snib__member *member, snib__time now)
+{
+    const struct snib__cluster *c = e->map;
+    struct snib__node *node = member->node;
+    if (!node->idle || cluster_is_spare(c, &node->address) ||
+        node->links[SNIB__COMMAND].conn.ring_count > 0 || node->links[SNIB__PUBSUB].owed > 0)
+        return;
+    for (int kind = 0; kind < 2; kind++)
+        if (node->links[kind].conn.state == SNIB__CONN_READY)
+            snib__link_close(e, &node->links[kind], SNIB_EUNREACHABLE, now);
+}
+
+static void cluster_tick(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    for (uint32_t i = 1; i < c->n; i++) {
+        if (cluster_overdue(&c->member[i]) <= now)
+            snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+        if (c->known)
+            cluster_leave(e, &c->member[i], now);
+    }
+    if (cluster_due(e) <= now)
+        cluster_ask(e, now);
+}
+
+static snib__time cluster_deadline(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    snib__time next = cluster_due(e);
+    for (uint32_t i = 1; i < c->n; i++) {
+        snib__time overdue = cluster_overdue(&c->member[i]);
+        next = overdue < next ? overdue : next;
+    }
+    return next;
+}
+
+const struct snib__route snib__cluster = {
+    .begin = cluster_begin,
+    .end = cluster_end,
+    .serves = cluster_serves,
+    .asks = cluster_asks,
+    .wanted = cluster_wanted,
+    .ready = cluster_ready,
+    .down = cluster_down,
+    .encode = cluster_encode,
+    .answer = cluster_answer,
+    .redirected = cluster_redirected,
+    .tick = cluster_tick,
+    .deadline = cluster_deadline,
+};

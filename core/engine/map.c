@@ -1,0 +1,234 @@
+/* map.c - whose a cluster's slots are.
+ *
+ * Two things are told: MOVED says of one slot that it is another's, CLUSTER SLOTS says it of all.  Neither has a
+ * number that says which is newer, so this is believed:
+ *
+ *   MOVED      at once, for the server that says it was asked for that slot itself
+ *   a map      if the epoch of the node that tells it (CLUSTER INFO, asked just before) is not older than that of
+ *              the newest map, or none like that has come for 15 s, for a cluster may be made anew;
+ *              and slot by slot, but for slots of which a MOVED has told otherwise within the last 3 s
+ *
+ * So a node that lags behind cannot take back what is known; when a map was wrong all the same, the next MOVED
+ * says so.  What no map names stays with nobody, a node without an address.
+ */
+#include "engine/cluster.h"
+
+#include <string.h>
+
+#define MAP_RECENT (3000 * SNIB__MS)
+#define MAP_EPOCH (15000 * SNIB__MS)
+
+static void map_give(struct snib__cluster *c, uint16_t slot, uint16_t member)
+{
+    c->member[c->owner[slot]].slots--;
+    c->member[member].slots++;
+    c->owner[slot] = member;
+}
+
+/* ---- MOVED ---- */
+
+static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__time now)
+{
+    for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
+        if (c->recent[i].until > now && c->recent[i].slot == slot)
+            return true;
+    return false;
+}
+
+void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    uint16_t before = c->owner[slot];
+    struct snib__hold *moved = NULL;
+    c->recent[c->recent_at++ % SNIB__RECENT_MAX] = (struct snib__recent){slot, now + MAP_RECENT};
+    if (before == member)
+        return;
+    map_give(c, slot, member);
+    struct snib__node *node = c->member[member].node;
+    node->idle = false;
+    snib__slot_move(e, slot, node, &moved, now);
+    snib__slot_moved(e, moved, now);
+    snib__slot_confirm(e, slot, now);
+    snib__node_reroute(e, c->member[before].node, now);
+}
+
+/* ---- CLUSTER SLOTS ---- */
+
+/* The value after this one and all that is in it. */
+static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t at)
+{
+    uint32_t left = 1;
+    while (left > 0 && at < n) {
+        left--;
+        if (reply[at].type == SNIB__RESP_ARRAY)
+            left += reply[at].count;
+        at++;
+    }
+    return at;
+}
+
+/* The text at a place; NULL: there is none. */
+static const char *map_text(const struct snib__engine *e, const struct snib__value *reply,
+                            uint32_t n, uint32_t at, size_t *out_len)
+{
+    if (at >= n || reply[at].type != SNIB__RESP_STRING)
+        return NULL;
+    *out_len = reply[at].count;
+    return snib__resp_text(e->resp, &reply[at]);
+}
+
+/* The value of the pair "ip" in a node's further facts. */
+static const char *map_ip(const struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                          uint32_t at, size_t *out_len)
+{
+    uint32_t pairs = at < n && reply[at].type == SNIB__RESP_ARRAY ? reply[at].count / 2 : 0;
+    for (uint32_t i = 0; i < pairs; i++) {
+        size_t len;
+        const char *name = map_text(e, reply, n, at + 1 + 2 * i, &len);
+        if (name && len == 2 && memcmp(name, "ip", 2) == 0)
+            return map_text(e, reply, n, at + 2 + 2 * i, out_len);
+    }
+    return NULL;
+}
+
+/* [endpoint, port, id, facts]: a nil or empty endpoint is the host that was asked, and "?" one that was never
+ * set.  False: nobody could go there. */
+static bool map_address(const struct snib__engine *e, const struct snib__node *from,
+                        const struct snib__value *reply, uint32_t n, uint32_t at,
+                        struct snib__address *out)
+{
+    size_t len = 0;
+    if (at + 2 >= n || reply[at].type != SNIB__RESP_ARRAY || reply[at].count < 2 ||
+        reply[at + 2].type != SNIB__RESP_INTEGER)
+        return false;
+    const char *host = map_text(e, reply, n, at + 1, &len);
+    if (host && len == 1 && *host == '?')
+        host = reply[at].count > 3 ? map_ip(e, reply, n, at + 4, &len) : NULL;
+    else if (!host || len == 0)
+        host = from->address.host, len = strlen(host);
+    return host &&
+           snib__address_host(out, host, len, (long)reply[at + 2].integer, e->config.seeds[0].tls);
+}
+
+static void map_note_spare(struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 0; i < c->spares_n; i++)
+        if (snib__address_equal(&c->spare[i], address))
+            return;
+    if (c->spares_n < SNIB__SPARES_MAX)
+        c->spare[c->spares_n++] = *address;
+}
+
+/* [from, to, master, replica...] into the draft.  False: it is nothing like that. */
+static bool map_range(struct snib__engine *e, const struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, uint32_t at)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__address address;
+    if (at + 3 >= n || reply[at].type != SNIB__RESP_ARRAY || reply[at].count < 3 ||
+        reply[at + 1].type != SNIB__RESP_INTEGER || reply[at + 2].type != SNIB__RESP_INTEGER)
+        return false;
+    int64_t first = reply[at + 1].integer, last = reply[at + 2].integer;
+    if (first < 0 || last < first || last >= SNIB__SLOTS)
+        return false;
+    uint32_t nodes = reply[at].count - 2;
+    uint16_t member = 0;
+    at += 3;
+    if (map_address(e, from, reply, n, at, &address))
+        member = snib__cluster_member(e, &address);
+    c->member[member].told = true;
+    for (int64_t slot = first; slot <= last; slot++)
+        c->draft[slot] = member;
+    for (uint32_t i = 1; i < nodes; i++) {
+        at = map_skip(reply, n, at);
+        if (map_address(e, from, reply, n, at, &address))
+            map_note_spare(c, &address);
+    }
+    return true;
+}
+
+static bool map_read(struct snib__engine *e, const struct snib__node *from,
+                     const struct snib__value *reply, uint32_t n)
+{
+    struct snib__cluster *c = e->map;
+    if (reply->type != SNIB__RESP_ARRAY)
+        return false;
+    memset(c->draft, 0, sizeof c->draft);
+    c->spares_n = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        c->member[i].told = false;
+    for (uint32_t i = 0, at = 1; i < reply->count; i++, at = map_skip(reply, n, at))
+        if (!map_range(e, from, reply, n, at))
+            return false;
+    return true;
+}
+
+/* An older map than one that is known. */
+static bool map_is_old(struct snib__cluster *c, snib__time now)
+{
+    uint64_t epoch = c->told_epoch;
+    c->told_epoch = 0;
+    if (epoch == 0)
+        return false;
+    if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)
+        return true;
+    c->epoch = epoch;
+    c->epoch_at = now;
+    return false;
+}
+
+/* A member whom the new map leaves without a slot. */
+static void map_depose(struct snib__cluster *c, uint32_t i, snib__time now)
+{
+    struct snib__member *member = &c->member[i];
+    bool idle = !member->told && member->slots == 0 && i != 0;
+    member->node->idle = idle;
+    if (member->had > 0 && member->slots == 0 && i != 0) {
+        member->deposed = true;
+        member->since = now;
+    } else if (member->slots > 0) {
+        member->deposed = false;
+    }
+}
+
+static void map_apply(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__hold *moved = NULL;
+    uint8_t touched[SNIB__SLOTS / 8] = {0};
+    bool changed = false;
+    for (uint32_t i = 0; i < c->n; i++)
+        c->member[i].had = c->member[i].slots;
+    for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
+        uint16_t to = c->draft[slot];
+        if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+            continue;
+        changed = true;
+        touched[slot / 8] |= (uint8_t)(1u << slot % 8);
+        map_give(c, (uint16_t)slot, to);
+        snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
+    }
+    for (uint32_t i = 0; i < c->n; i++)
+        map_depose(c, i, now);
+    if (!changed)
+        return;
+    snib__slot_moved(e, moved, now);
+    for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
+        if (touched[slot / 8] & 1u << slot % 8)
+            snib__slot_confirm(e, (uint16_t)slot, now);
+    for (uint32_t i = 0; i < c->n; i++)
+        snib__node_reroute(e, c->member[i].node, now);
+}
+
+void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    if (map_is_old(c, now) || !map_read(e, from, reply, n))
+        return;
+    c->trouble = c->wanted = false;
+    if (reply->count == 0 && c->known)
+        return; /* a node that knows nobody yet, or no more */
+    c->known = c->known || reply->count > 0;
+    map_apply(e, now);
+}

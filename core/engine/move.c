@@ -1,0 +1,123 @@
+/* move.c - names whose node changes: a slot has moved, or its server's part is played by another.
+ *
+ * What is under way at the old node is answered there, or by nobody, and is sent again to the new one either way:
+ * every request of an owner may be repeated.  Holds are at risk until the new server has confirmed them; it is
+ * asked at once, or as soon as there is a connection to it.
+ */
+#include "engine/route.h"
+
+/* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
+static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                       struct snib__hold **moved)
+{
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
+            continue;
+        hold->flags |= SNIB__INHERITED;
+        node->inherited = true;
+        if (!(hold->flags & SNIB__LISTED))
+            continue;
+        snib__watchdog_remove(e, hold);
+        hold->next = *moved;
+        *moved = hold;
+    }
+}
+
+static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                      struct snib__hold **moved, snib__time now)
+{
+    if (!snib__outer_is(gate))
+        move_holds(e, gate, node, moved);
+    gate->node = node;
+    if (gate->wait)
+        snib__chan_move(e, gate->wait, node, now);
+}
+
+/* ---- the collected ---- */
+
+static bool move_before(const struct snib__hold *one, const struct snib__hold *other)
+{
+    const struct snib__gate *a = one->gate, *b = other->gate;
+    if (a->node != b->node)
+        return a->node < b->node;
+    if (a->kind != b->kind)
+        return a->kind->kind < b->kind->kind;
+    return one->deadline < other->deadline;
+}
+
+/* A merge sort: by node, kind and deadline. */
+static struct snib__hold *move_sort(struct snib__hold *chain)
+{
+    struct snib__hold *half = chain, *sorted = NULL, **at = &sorted;
+    if (!chain || !chain->next)
+        return chain;
+    for (struct snib__hold *end = chain->next; end && end->next; end = end->next->next)
+        half = half->next;
+    struct snib__hold *rest = move_sort(half->next);
+    half->next = NULL;
+    chain = move_sort(chain);
+    while (chain && rest) {
+        struct snib__hold **first = move_before(rest, chain) ? &rest : &chain;
+        *at = *first;
+        at = &(*first)->next;
+        *first = *at;
+    }
+    *at = chain ? chain : rest;
+    return sorted;
+}
+
+static void move_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
+        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD)
+            snib__watchdog_single(
+                e, hold, hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0,
+                now);
+}
+
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+{
+    moved = move_sort(moved);
+    while (moved) {
+        struct snib__hold *chain = moved, *last = moved;
+        while (last->next && last->next->gate->node == chain->gate->node &&
+               last->next->gate->kind == chain->gate->kind)
+            last = last->next;
+        moved = last->next;
+        last->next = NULL;
+        snib__watchdog_merge(e, chain);
+    }
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        snib__op_arm(e, op);
+    }
+    (void)now;
+}
+
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+                     struct snib__hold **moved, snib__time now)
+{
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+        if (gate->node != node)
+            move_gate(e, gate, node, moved, now);
+}
+
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now)
+{
+    struct snib__hold *moved = NULL;
+    if (gate->node == node)
+        return;
+    move_gate(e, gate, node, &moved, now);
+    snib__slot_moved(e, moved, now);
+    if (snib__node_ready(node))
+        move_ask(e, gate, now);
+}
+
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
+{
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+        if (snib__node_ready(gate->node))
+            move_ask(e, gate, now);
+}

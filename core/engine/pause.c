@@ -1,0 +1,115 @@
+/* pause.c - requests that nobody can serve now, and that nobody has done: they are sent again after a pause.
+ *
+ * A slot's keys are on their way (TRYAGAIN), the cluster has lost a master (CLUSTERDOWN), its nodes send a request
+ * in a circle.  The pauses of a request grow to a sixth of a second and have jitter.  An operation endures this as
+ * it endures a server that cannot be reached; a release goes on until its lease has certainly ended, a renewal as
+ * long as there are holds in it.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+
+#define PAUSE_MIN (5 * SNIB__MS)
+#define PAUSE_DOUBLINGS 5
+
+static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
+{
+    snib__time most =
+        PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
+    return most / 2 + snib__engine_random(e, most / 2);
+}
+
+/* Who waits for it has patience from now on, and knows why. */
+static void pause_note(struct snib__engine *e, const struct snib__request *request,
+                       const char *text, uint32_t n, snib__time now)
+{
+    struct snib__op *op = snib__request_op(request);
+    if (!op)
+        return;
+    op->link = NULL;
+    if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
+        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
+    if (op->refused_since)
+        return;
+    op->refused_since = now;
+    snib__op_arm(e, op);
+}
+
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+                uint32_t n, snib__time now)
+{
+    if (e->paused_n == e->paused_cap) {
+        uint32_t cap = e->paused_cap ? e->paused_cap * 2 : 16;
+        struct snib__paused *paused = realloc(e->paused, cap * sizeof *paused);
+        if (!paused)
+            return -1;
+        e->paused = paused;
+        e->paused_cap = cap;
+    }
+    struct snib__paused *paused = &e->paused[e->paused_n++];
+    paused->request = *request;
+    paused->until = now + pause_length(e, request);
+    paused->request.redirects = 0;
+    paused->request.asking = false;
+    if (paused->request.pauses < UINT8_MAX)
+        paused->request.pauses++;
+    pause_note(e, request, text, n, now);
+    return 0;
+}
+
+bool snib__pause_has(const struct snib__engine *e, const void *subject)
+{
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        if (e->paused[i].request.subject == subject)
+            return true;
+    return false;
+}
+
+bool snib__pause_drop(struct snib__engine *e, const void *subject)
+{
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        if (e->paused[i].request.subject == subject) {
+            e->paused[i] = e->paused[--e->paused_n];
+            return true;
+        }
+    return false;
+}
+
+static void pause_over(struct snib__engine *e, struct snib__request *request, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_again(e, request, false, now);
+    else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
+        snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
+    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && now >= hold->deadline)
+        snib__gate_retry_release(e, hold, now);
+    else
+        snib__node_again(e, request, now);
+}
+
+void snib__pause_tick(struct snib__engine *e, snib__time now)
+{
+    uint32_t n =
+        e->paused_n; /* those that are paused again meanwhile are looked at the next time */
+    for (uint32_t i = 0; i < n;) {
+        struct snib__request request = e->paused[i].request;
+        if (e->paused[i].until > now) {
+            i++;
+            continue;
+        }
+        n--;
+        e->paused[i] = e->paused[n];
+        e->paused[n] = e->paused[--e->paused_n];
+        pause_over(e, &request, now);
+        n = n < e->paused_n ? n : e->paused_n; /* who gave up took others with it */
+    }
+}
+
+snib__time snib__pause_deadline(const struct snib__engine *e)
+{
+    snib__time next = SNIB__NEVER;
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        next = e->paused[i].until < next ? e->paused[i].until : next;
+    return next;
+}
