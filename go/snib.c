@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e501ed5a2b9d7e4a"
+#define SNIB_BUILD_ID "abfedd42f06371d5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1129,8 +1129,9 @@ enum snib__resp_type {
     SNIB__RESP_ARRAY
 };
 
-#define SNIB__RESP_VALUES_MAX 4096        /* values in one reply */
-#define SNIB__RESP_BYTES_MAX (256 * 1024) /* bytes in one reply */
+/* A cluster's map in as many pieces as there are slots is the largest reply that is true. */
+#define SNIB__RESP_VALUES_MAX (512 * 1024)     /* values in one reply */
+#define SNIB__RESP_BYTES_MAX (4 * 1024 * 1024) /* bytes in one reply */
 
 struct snib__value {
     int32_t type;    /* enum snib__resp_type */
@@ -1195,9 +1196,12 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
-    int32_t kind;   /* the engine's; negative kinds are the handshake's own */
-    int16_t script; /* index of the script, or -1 */
-    int16_t tries;  /* how often it was sent because the server had forgotten the script */
+    int16_t kind;      /* the engine's; negative kinds are the handshake's own */
+    int16_t script;    /* index of the script, or -1 */
+    uint8_t tries;     /* how often it was sent because the server had forgotten the script */
+    uint8_t redirects; /* how often a server has sent it to another, since its last pause */
+    uint8_t pauses;    /* how often it had to wait because nobody could serve it */
+    bool asking;       /* for a server that gets the slot: ASKING goes before it */
     void *subject;
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
@@ -1207,6 +1211,7 @@ struct snib__login {
     const char *username; /* NULL: none */
     const char *password; /* NULL: no AUTH */
     int database;
+    bool any_role; /* a replica will do, for it only tells where to go */
 };
 
 struct snib__conn {
@@ -1224,6 +1229,7 @@ struct snib__conn {
     char run_id[48];     /* of the server's process; "" unknown */
     bool killing;        /* it has been asked for in this handshake */
     bool replica;        /* it says that it is one: nothing else that it says is believed */
+    bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
     bool cluster;        /* it is a node of a cluster */
@@ -1261,6 +1267,9 @@ snib__time snib__conn_oldest(const struct snib__conn *conn);
  * has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
+int snib__conn_asking(struct snib__conn *conn, snib__time now);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
@@ -1715,6 +1724,7 @@ struct snib__op {
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
     struct snib__node *node;                /* engine: of a question without a gate */
+    snib__time refused_since;               /* engine: nobody could serve it; 0: not */
     struct snib__link *link;                /* engine: on which its request is; NULL: on none yet */
     struct snib__hold *hold;
     snib__time started;
@@ -2330,9 +2340,6 @@ static int client_supports(const struct snib__url *url, snib_error *err)
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
             "this build cannot ask sentinels yet; take the server's own redis:// URL");
-    if (url->topology == SNIB__CLUSTER)
-        return snib__fail(err, SNIB_ENOTSUP, 0,
-                          "this build cannot do clusters yet; take a server without, by redis://");
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
@@ -2436,12 +2443,12 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client_uuid(client->uuid);
     snib__address_text(client->url.addresses, client->where);
     struct snib__config config = {
-        .login = {client->url.username, client->url.password, client->url.database},
+        .login = {client->url.username, client->url.password, client->url.database, false},
         .topology = client->url.topology,
         .seeds = client->url.addresses,
         .seeds_n = client->url.addresses_n,
         .service = client->url.service,
-        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0},
+        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0, false},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -10152,6 +10159,9 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * node.c      one server: what is sent to it and what it answers, its identity
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
+ * move.c      names whose node changes, and their holds
+ * pause.c     requests that nobody could serve, until they are sent again
+ * map.c       a cluster's slots, as its nodes tell
  * timer.c     one heap for deadlines that come in no order
  * engine.c    the whole: time, close, statistics
  */
@@ -10160,6 +10170,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
 
 
 #define SNIB__BATCH_MAX 100
+#define SNIB__BATCH_FEW 4 /* in a cluster most have one hold, for each slot has its own */
 #define SNIB__MARGIN                                                                               \
     (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
 
@@ -10171,6 +10182,7 @@ enum {
     SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
     SNIB__COUNTED = 32,   /* the release's own message is expected */
+    SNIB__INHERITED = 64, /* its name was moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
     SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
     SNIB__FIRST =
@@ -10259,7 +10271,8 @@ struct snib__wait {
 };
 
 struct snib__gate {
-    struct snib__gate *next; /* bucket of the gate table */
+    struct snib__gate *next;                 /* bucket of the gate table */
+    struct snib__gate *slot_next, **slot_at; /* in a cluster: the others of its slot */
     const struct snib__lock_kind *kind;
     struct snib__node *node; /* the server of its name */
     void *home;              /* the caller's, for all gates of the engine */
@@ -10272,6 +10285,7 @@ struct snib__gate {
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
+    uint16_t slot; /* in a cluster */
     char name[];
 };
 
@@ -10303,9 +10317,13 @@ struct snib__batch {
     struct snib__node *node;  /* to which it was sent */
     int64_t lease_ms;         /* 0: only ask */
     int32_t kind;             /* of all of them */
+    bool narrow;              /* only the locks' own keys: the others need not be where they are */
+    bool large;               /* there is room for SNIB__BATCH_MAX, else for SNIB__BATCH_FEW */
     uint32_t n;
-    struct snib__hold *holds[SNIB__BATCH_MAX];
-    uint64_t numbers[SNIB__BATCH_MAX];
+    struct {
+        struct snib__hold *hold;
+        uint64_t number;
+    } of[];
 };
 
 struct snib__link { /* one connection to a node */
@@ -10350,6 +10368,8 @@ struct snib__node { /* one server */
     struct snib__link links[2]; /* by kind */
     struct snib__address address;
     bool addressed; /* it has one */
+    bool inherited; /* it was given names with holds that it is to be asked for */
+    bool idle;      /* it serves nothing any more: it is not to be connected again */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
     char where[SNIB__ADDRESS_TEXT];
@@ -10369,6 +10389,12 @@ struct snib__node { /* one server */
     char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
+};
+
+/* pause.c */
+struct snib__paused {
+    struct snib__request request;
+    snib__time until;
 };
 
 struct snib__timer {
@@ -10403,6 +10429,9 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
+    struct snib__gate **slots; /* in a cluster: the gates of each slot */
+    struct snib__paused *paused;
+    uint32_t paused_n, paused_cap;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
@@ -10419,7 +10448,7 @@ struct snib__engine {
     uint32_t heap_owed;               /* subjects that may want a timer */
     struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
     struct snib__op *free_ops;
-    struct snib__batch *free_batches;
+    struct snib__batch *free_batches[2]; /* small, large */
     struct snib__slab *slabs;
     uint64_t memory;
     struct snib__record log[SNIB__RECORDS_MAX]; /* not yet fetched; the oldest are overwritten */
@@ -10437,7 +10466,7 @@ void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 struct snib__hold *snib__hold_new(struct snib__engine *e, struct snib__gate *gate);
 struct snib__hold *snib__hold_again(struct snib__engine *e, const struct snib__hold *hold);
 void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold);
-struct snib__batch *snib__batch_new(struct snib__engine *e);
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n); /* room for n */
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch);
 void snib__slabs_free(struct snib__engine *e);
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -10454,7 +10483,16 @@ void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time no
 /* node.c */
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-void snib__node_forget(struct snib__node *node, void *subject);
+/* Send again, where its name is served now, what a server has not done. */
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
+/* Send it to this node, wherever its name is served. */
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__request *request, snib__time now);
+struct snib__op *snib__request_op(const struct snib__request *request);
+/* Nobody will take the answer for this subject. */
+void snib__node_forget(struct snib__engine *e, void *subject);
+/* A subject whose request waits and was not sent: it waits no longer.  False: it was sent, or there is none. */
+bool snib__node_unsend(struct snib__engine *e, void *subject);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
 bool snib__node_listens(const struct snib__node *node); /* its pub/sub link is ready */
@@ -10474,6 +10512,7 @@ const char *snib__node_where(const struct snib__engine *e, const struct snib__no
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
 void snib__route_end(struct snib__engine *e);
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op);
 void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__route_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__route_down(struct snib__engine *e, struct snib__link *link, int32_t code,
@@ -10485,6 +10524,20 @@ snib__time snib__route_deadline(const struct snib__engine *e);
 bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
+
+/* cluster.c: the cursor of a list, with the node that it goes on at */
+uint64_t snib__cluster_cursor_in(uint64_t cursor);
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+                                  uint64_t cursor);
+
+/* pause.c */
+/* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+                uint32_t n, snib__time now);
+bool snib__pause_drop(struct snib__engine *e, const void *subject);
+bool snib__pause_has(const struct snib__engine *e, const void *subject);
+void snib__pause_tick(struct snib__engine *e, snib__time now);
+snib__time snib__pause_deadline(const struct snib__engine *e);
 
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
@@ -10628,12 +10681,18 @@ snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the de
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
+/* A list in order of deadline, linked by next, into the list of their node and kind. */
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
+                          snib__time now);
+/* Send it again, without the holds that have gone since.  split: one by one, and of each what is sure to be
+ * there, for the keys of its slot are on their way. */
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
@@ -12504,6 +12563,8 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     op->place = SNIB__PLACE_ASK;
+    if (!op->gate)
+        op->node = snib__route_asks(e, op);
     snib__op_arm(e, op);
     if (snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
         snib__op_done(e, op, SNIB_ENOMEM);
@@ -12634,11 +12695,13 @@ static int ask_describe(struct snib__buf *out, const struct snib__asked *asked)
     return snib__resp_arg(out, name, sizeof latch + n) < 0 ? -1 : SNIB__SCRIPT_DESCRIBE;
 }
 
-static int ask_list(struct snib__buf *out, const struct snib__asked *asked)
+static int ask_list(const struct snib__engine *e, struct snib__buf *out,
+                    const struct snib__asked *asked)
 {
+    uint64_t cursor = e->slots ? snib__cluster_cursor_in(asked->cursor) : asked->cursor;
     size_t keys = asked->cap / ASK_LIST_BYTES;
     if (snib__script_begin(out, SNIB__SCRIPT_LIST, 0, 3) < 0 ||
-        snib__resp_arg_int(out, (int64_t)asked->cursor) < 0 ||
+        snib__resp_arg_int(out, (int64_t)cursor) < 0 ||
         snib__resp_arg(out, asked->text, asked->text_len) < 0 ||
         snib__resp_arg_int(out, keys < ASK_LIST_KEYS ? (int64_t)keys : ASK_LIST_KEYS) < 0)
         return -1;
@@ -12659,7 +12722,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
-    return ask_list(out, op->asked);
+    return ask_list(e, out, op->asked);
 }
 
 /* Whether we are among the holders of a lock that many may hold. */
@@ -12741,6 +12804,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         code = SNIB_EPROTOCOL;
         if (array && n >= 2 && reply[1].type == SNIB__RESP_STRING) {
             op->asked->cursor = strtoull(snib__resp_text(resp, &reply[1]), NULL, 10);
+            if (e->slots)
+                op->asked->cursor = snib__cluster_cursor_out(e, op->node, op->asked->cursor);
             code = ask_texts(op->asked, reply, 2, n, resp);
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
@@ -13258,6 +13323,691 @@ bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *h
     return moved_at && hold->deadline != SNIB__NEVER && sent < moved_at;
 }
 
+/* ---- engine/cluster.c -------------------------------------------------------------------------*/
+
+/* cluster.c - the route of a cluster: a server for each slot.
+ *
+ * An answer may say that the request was not done, and who would do it:
+ *
+ *     MOVED        the slot is another's: its names move there, and the request goes there
+ *     ASK          this once, for its keys have gone ahead: ASKING and the request go there, nothing moves
+ *     TRYAGAIN, CLUSTERDOWN, a key that is not local
+ *                  nobody would: it is sent again after a pause (pause.c)
+ *
+ * The map (map.c) is asked of one node at a time: when there is none yet, after a MOVED, while a node with names of
+ * ours is down, silent or not what it was, and every ten seconds or so while the client is in use.  Who is asked
+ * changes with each question; when nobody is connected, the nodes that are known, their replicas and the seeds are
+ * connected to in turn, a new one each time.  An idle client asks nothing.
+ */
+
+/* ---- engine/cluster.h -------------------------------------------------------------------------*/
+
+/* cluster.h - between cluster.c, which talks with the nodes, and map.c, which knows whose the slots are. */
+#ifndef SNIB__CLUSTER_H
+#define SNIB__CLUSTER_H
+
+
+/* ---- engine/route.h ---------------------------------------------------------------------------*/
+
+/* route.h - which node serves a name, and what happens when that changes.
+ *
+ * single.c    one server, for ever
+ * sentinel.c  one server at a time, as the sentinels tell
+ * cluster.c   a server for each slot, as the servers tell
+ *
+ * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
+ * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
+ */
+#ifndef SNIB__ROUTE_H
+#define SNIB__ROUTE_H
+
+
+struct snib__route {
+    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
+    int (*begin)(struct snib__engine *e);
+    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
+    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
+    struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
+    /* The node of a question without a name, or with one and without a gate; NULL: e->home, always. */
+    struct snib__node *(*asks)(struct snib__engine *e, const struct snib__op *op);
+    /* A node is wanted that has no address (yet). */
+    void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
+    /* A link of a node is ready, or down (code: why; it is set back already). */
+    void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
+    void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
+    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
+    int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                  uint64_t what);
+    void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                   const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
+    /* A message on the pub/sub link of a node that is no server. */
+    void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
+                  uint32_t n, snib__time now);
+    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
+    bool (*redirected)(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const char *text, uint32_t n, snib__time now);
+    void (*tick)(struct snib__engine *e, snib__time now);
+    snib__time (*deadline)(const struct snib__engine *e);
+};
+
+extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
+
+/* for the routes, in node.c */
+
+/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
+ * the engine: what serves nothing any more is idle, and may be given another address. */
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+                                  const struct snib__address *address);
+/* An idle node, whose links are down, is that of another address from now on. */
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__address *address);
+/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+                          const struct snib__address *address, snib__time now);
+/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+/* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
+ * put them in order; then ask the new servers that are connected. */
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+                     struct snib__hold **moved, snib__time now);
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
+/* Requests that wait for a node whose gates were moved go to where they are now. */
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+/* Another node serves the gate's name now. */
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now);
+
+#endif
+
+/* ---- net/slot.h -------------------------------------------------------------------------------*/
+
+/* slot.h - the slot of a key in a cluster: CRC16 (XMODEM) of its hash tag, or of all of it, modulo 16384. */
+#ifndef SNIB__SLOT_H
+#define SNIB__SLOT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SNIB__SLOTS 16384
+
+/* snib__slot - as CLUSTER KEYSLOT says it: what stands between the first opening brace and the first closing
+ * one after it, unless that is nothing, decides alone. */
+uint16_t snib__slot(const char *key, size_t n);
+
+#endif
+
+#define SNIB__MEMBERS_MAX 1024 /* addresses at once: a cluster has a thousand nodes at most */
+#define SNIB__RECENT_MAX 64
+#define SNIB__SPARES_MAX 32
+
+struct snib__member { /* an address that belongs, or has belonged, to the cluster */
+    struct snib__node *node;
+    uint32_t slots; /* how many it serves */
+    uint32_t had;   /* ... before the map that is being read */
+    bool told;      /* the map that is being read has it */
+    bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
+    snib__time since; /* ... since when */
+};
+
+/* A server has said itself where a slot is: for a while no map that says otherwise is believed. */
+struct snib__recent {
+    uint16_t slot;
+    snib__time until;
+};
+
+struct snib__cluster {
+    uint32_t n;                                    /* members; the first is no server */
+    struct snib__member member[SNIB__MEMBERS_MAX]; /* by number */
+    uint16_t owner[SNIB__SLOTS];                   /* number of the member; 0: nobody */
+    uint16_t draft[SNIB__SLOTS];                   /* of the map that is being read */
+    struct snib__gate *gates[SNIB__SLOTS];         /* e->slots */
+    struct snib__recent recent[SNIB__RECENT_MAX];  /* a ring */
+    uint32_t recent_at;
+    struct snib__address
+        spare[SNIB__SPARES_MAX]; /* replicas: who may know when a master does not */
+    uint32_t spares_n;
+    bool known;     /* there has been a map */
+    bool wanted;    /* something has changed, or is missing */
+    bool trouble;   /* somebody is not served */
+    uint64_t epoch; /* the newest that a map came with */
+    snib__time epoch_at;
+    uint64_t told_epoch; /* of the map that comes next; 0: not told */
+    uint32_t urgent_n;   /* questions in a row that did not help */
+    snib__time asked_at; /* the last question */
+    snib__time next;     /* not before */
+    uint32_t turn;       /* whose turn it is to be asked, or connected to */
+};
+
+/* The member that an address belongs to, made if need be; 0: there are too many, or no memory. */
+uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
+
+/* A server that was asked for the slot says that it is another's. */
+void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
+/* The answer of a node to CLUSTER SLOTS. */
+void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, snib__time now);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CLUSTER_PACE (60 * SNIB__MS)   /* between questions while somebody is not served */
+#define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
+#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
+#define CLUSTER_PERIOD (10000 * SNIB__MS)
+#define CLUSTER_SILENCE                                                                            \
+    (400 * SNIB__MS) /* of a node: then others are asked whether it is what it was */
+#define CLUSTER_DEPOSED                                                                            \
+    (200 * SNIB__MS)           /* what a node without slots owes for so long is asked of others */
+#define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
+#define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
+
+enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* questions */
+
+/* ---- members ---- */
+
+static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 0; i < c->spares_n; i++)
+        if (snib__address_equal(&c->spare[i], address))
+            return true;
+    return false;
+}
+
+static bool cluster_is_free(const struct snib__node *node)
+{
+    for (int kind = 0; kind < 2; kind++)
+        if (node->links[kind].conn.state != SNIB__CONN_DOWN || node->links[kind].connecting ||
+            node->links[kind].connect || node->links[kind].close)
+            return false;
+    return node->todo_n == 0;
+}
+
+/* A node that serves nothing any more, for another address. */
+static uint16_t cluster_reuse(struct snib__cluster *c)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node->idle && c->member[i].slots == 0 && !c->member[i].told &&
+            !cluster_is_spare(c, &c->member[i].node->address) && cluster_is_free(c->member[i].node))
+            return (uint16_t)i;
+    return 0;
+}
+
+uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address)
+{
+    struct snib__cluster *c = e->map;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (snib__address_equal(&c->member[i].node->address, address))
+            return (uint16_t)i;
+    uint16_t old = cluster_reuse(c);
+    if (old) {
+        snib__node_rename(e, c->member[old].node, address);
+        c->member[old] = (struct snib__member){.node = c->member[old].node};
+        return old;
+    }
+    struct snib__node *node =
+        c->n < SNIB__MEMBERS_MAX ? snib__node_new(e, SNIB__SERVER, address) : NULL;
+    if (!node)
+        return 0;
+    c->member[c->n] = (struct snib__member){.node = node};
+    return (uint16_t)c->n++;
+}
+
+static uint16_t cluster_number(const struct snib__cluster *c, const struct snib__node *node)
+{
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].node == node)
+            return (uint16_t)i;
+    return 0;
+}
+
+static int cluster_begin(struct snib__engine *e)
+{
+    struct snib__cluster *c = calloc(1, sizeof *c);
+    if (!c)
+        return -1;
+    e->map = c;
+    e->memory += sizeof *c;
+    e->config.login.any_role = true;
+    e->home = c->member[0].node = snib__node_new(e, SNIB__SERVER, NULL);
+    if (!e->home)
+        return -1;
+    c->n = 1;
+    c->member[0].slots = SNIB__SLOTS;
+    e->slots = c->gates;
+    return 0;
+}
+
+static void cluster_end(struct snib__engine *e)
+{
+    free(e->map);
+    e->map = NULL;
+    e->slots = NULL;
+}
+
+static struct snib__node *cluster_serves(struct snib__engine *e, const char *name, size_t n)
+{
+    const struct snib__cluster *c = e->map;
+    return c->member[c->owner[snib__slot(name, n)]].node;
+}
+
+/* ---- questions of the caller ---- */
+
+/* The member after one that serves anything; 0: there is none. */
+static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
+{
+    while (++i < c->n)
+        if (c->member[i].slots > 0)
+            return (uint16_t)i;
+    return 0;
+}
+
+static struct snib__node *cluster_asks(struct snib__engine *e, const struct snib__op *op)
+{
+    const struct snib__cluster *c = e->map;
+    if (op->kind == SNIB__OP_DESCRIBE)
+        return cluster_serves(e, op->asked->text, op->asked->text_len);
+    if (op->kind == SNIB__OP_LIST) {
+        uint32_t i = (uint32_t)(op->asked->cursor >> CLUSTER_CURSOR_BITS);
+        if (i > 0 && i < c->n && c->member[i].slots > 0)
+            return c->member[i].node;
+        return c->member[cluster_after(c, i)].node;
+    }
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0 && snib__node_ready(c->member[i].node))
+            return c->member[i].node;
+    return c->member[cluster_after(c, 0)].node;
+}
+
+uint64_t snib__cluster_cursor_in(uint64_t cursor)
+{
+    return cursor & ((1ull << CLUSTER_CURSOR_BITS) - 1);
+}
+
+uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
+                                  uint64_t cursor)
+{
+    const struct snib__cluster *c = e->map;
+    uint64_t i = cluster_number(c, node);
+    if (cursor == 0)
+        i = cluster_after(c, (uint32_t)i);
+    return i << CLUSTER_CURSOR_BITS | cursor;
+}
+
+/* Questions without a gate that wait for a node go to where they would go now. */
+static void cluster_reask(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    for (struct snib__op *op = e->live; op; op = op->live_next)
+        if (op->place == SNIB__PLACE_ASK && !op->gate && !op->link)
+            op->node = cluster_asks(e, op);
+    snib__node_reroute(e, c->member[0].node, now);
+}
+
+/* ---- the map is asked ---- */
+
+static bool cluster_in_use(const struct snib__engine *e)
+{
+    return e->live || e->releasing || e->stats.held > 0;
+}
+
+/* Since when, or from when on, nobody knows whether the member is what it was. */
+static snib__time cluster_doubted(const struct snib__member *member)
+{
+    const struct snib__node *node = member->node;
+    const struct snib__link *link = &node->links[SNIB__COMMAND];
+    if (snib__node_ready(node)) {
+        snib__time oldest = snib__conn_oldest(&link->conn);
+        return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
+    }
+    if (!link->wanted)
+        return SNIB__NEVER;
+    return node->failed                      ? 0
+           : node->down_since == SNIB__NEVER ? SNIB__NEVER
+                                             : node->down_since + CLUSTER_SILENCE;
+}
+
+static snib__time cluster_urgent(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    snib__time from = SNIB__NEVER;
+    if (c->trouble || !c->known || c->member[0].node->todo_n > 0)
+        return 0;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0) {
+            snib__time doubted = cluster_doubted(&c->member[i]);
+            from = doubted < from ? doubted : from;
+        }
+    return from;
+}
+
+/* When the map is to be asked. */
+static snib__time cluster_due(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    if (!cluster_in_use(e))
+        return SNIB__NEVER;
+    snib__time due = c->asked_at + (c->wanted ? CLUSTER_CALM : CLUSTER_PERIOD);
+    snib__time urgent = cluster_urgent(e);
+    due = urgent < due ? urgent : due;
+    return due > c->next ? due : c->next;
+}
+
+static void cluster_question(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    c->asked_at = now;
+    snib__node_ask(e, node, CLUSTER_INFO, now);
+    snib__node_ask(e, node, CLUSTER_MAP, now);
+}
+
+/* The next connected node that answers. */
+static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time now)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct snib__member *member = &c->member[++c->turn % c->n];
+        if (snib__node_ready(member->node) && cluster_doubted(member) > now)
+            return member->node;
+    }
+    return NULL;
+}
+
+/* The nth of all addresses where somebody may know. */
+static const struct snib__address *cluster_candidate(const struct snib__engine *e, uint32_t nth)
+{
+    const struct snib__cluster *c = e->map;
+    uint32_t masters = 0;
+    for (uint32_t i = 1; i < c->n; i++)
+        if (c->member[i].slots > 0 && masters++ == nth)
+            return &c->member[i].node->address;
+    nth -= masters;
+    return nth < c->spares_n ? &c->spare[nth] : &e->config.seeds[nth - c->spares_n];
+}
+
+static void cluster_connect(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    uint32_t all = c->spares_n + e->config.seeds_n;
+    for (uint32_t i = 1; i < c->n; i++)
+        all += c->member[i].slots > 0;
+    for (uint32_t tries = 0; tries < all; tries++) {
+        struct snib__address address = *cluster_candidate(e, c->turn++ % all);
+        uint16_t member = snib__cluster_member(e, &address);
+        struct snib__node *node = c->member[member].node;
+        const struct snib__link *link = &node->links[SNIB__COMMAND];
+        if (member == 0 || link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect)
+            continue;
+        snib__link_want(e, &node->links[SNIB__COMMAND], now);
+        return;
+    }
+}
+
+static void cluster_ask(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool urgent = cluster_urgent(e) <= now;
+    struct snib__node *node = cluster_connected(c, now);
+    snib__time pace = c->urgent_n < 50 ? CLUSTER_PACE : CLUSTER_SLOW;
+    c->urgent_n = urgent ? c->urgent_n + 1 : 0;
+    c->next = now + pace + snib__engine_random(e, pace / 2);
+    if (node)
+        cluster_question(e, node, now);
+    if (!node || (urgent && c->urgent_n % 4 == 0))
+        cluster_connect(e, now);
+}
+
+static int cluster_encode(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                          uint64_t what)
+{
+    (void)e, (void)node;
+    const char *word = what == CLUSTER_INFO ? "INFO" : "SLOTS";
+    return snib__resp_begin(out, 2) < 0 || snib__resp_arg(out, "CLUSTER", 7) < 0 ||
+                   snib__resp_arg(out, word, strlen(word)) < 0
+               ? -1
+               : SNIB__NO_SCRIPT;
+}
+
+/* Nobody of those who were asked can tell whose the slots are, and no more will. */
+static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
+                             const char *text, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__node *nobody = c->member[0].node;
+    nobody->failure = code;
+    nobody->os_error = node->os_error;
+    memcpy(nobody->words, node->words, sizeof nobody->words);
+    if (text)
+        snib__words(nobody->words, sizeof nobody->words, text, n, e->config.login.password);
+    if (!c->known && (code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_ENOTSUP ||
+                      code == SNIB_EPROTOCOL))
+        snib__node_fail_ops(e, nobody, now);
+}
+
+static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                           const struct snib__value *reply, uint32_t n, int32_t error,
+                           snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    bool told = reply->type == SNIB__RESP_STRING;
+    const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
+    if (what == CLUSTER_INFO) {
+        const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
+        c->told_epoch = epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+        return;
+    }
+    if (error) {
+        if (error == SNIB_ESERVER && strstr(text, "cluster support disabled"))
+            error = SNIB_ENOTSUP;
+        cluster_hopeless(e, node, error, text, reply->count, now);
+        return;
+    }
+    snib__map_answer(e, node, reply, n, now);
+    cluster_reask(e, now);
+}
+
+/* ---- what happens ---- */
+
+static void cluster_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    (void)node, (void)now;
+    c->wanted = true;
+}
+
+static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    if (link->kind == SNIB__COMMAND && cluster_urgent(e) <= now)
+        cluster_question(e, link->node, now);
+}
+
+static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                         snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    if (link->kind != SNIB__COMMAND)
+        return;
+    c->wanted = true;
+    if (!c->known)
+        cluster_hopeless(e, link->node, code, NULL, 0, now);
+}
+
+/* "MOVED 866 127.0.0.1:7001": the slot, and the address after the last colon's pattern.  False: it is nothing like
+ * that; an empty host is the one that was asked; one that nobody has set leaves *out_known false. */
+static bool cluster_parse(const struct snib__engine *e, const struct snib__node *from,
+                          const char *text, uint16_t *out_slot, struct snib__address *out,
+                          bool *out_known)
+{
+    char *end;
+    const char *at = strchr(text, ' ');
+    long slot = at ? strtol(at + 1, &end, 10) : -1;
+    if (slot < 0 || slot >= SNIB__SLOTS || *end != ' ')
+        return false;
+    const char *host = end + 1, *colon = strrchr(host, ':');
+    if (!colon)
+        return false;
+    long port = strtol(colon + 1, NULL, 10);
+    size_t n = (size_t)(colon - host);
+    if (n == 0)
+        host = from->address.host, n = strlen(host);
+    *out_slot = (uint16_t)slot;
+    *out_known = snib__address_host(out, host, n, port, e->config.seeds[0].tls);
+    return true;
+}
+
+/* Again after a pause, for there is nobody to send it to now. */
+static bool cluster_pause(struct snib__engine *e, struct snib__request *request, const char *text,
+                          uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    c->trouble = true;
+    return snib__pause(e, request, text, n, now) == 0;
+}
+
+/* In the middle of a script, which may have written before: its repetition is harmless, if it may be repeated. */
+static bool cluster_broken_off(struct snib__engine *e, struct snib__request *request,
+                               const char *text, uint32_t n, snib__time now)
+{
+    if (snib__sent_once(request))
+        return false;
+    if (request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+        request->kind == SNIB__REQ_TRANSFER)
+        ((struct snib__hold *)request->subject)->flags |= SNIB__RESENT;
+    return cluster_pause(e, request, text, n, now);
+}
+
+static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
+                          struct snib__request *request, const char *text, uint32_t n,
+                          snib__time now)
+{
+    if (request->redirects < UINT8_MAX)
+        request->redirects++;
+    if (request->redirects > CLUSTER_CIRCLE)
+        return cluster_pause(e, request, text, n, now);
+    if (!request->asking && request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_again(e, request, false, now);
+    else if (!request->asking)
+        snib__node_again(e, request, now);
+    else if (snib__node_send_to(e, to, request, now) < 0) {
+        snib__link_want(e, &to->links[SNIB__COMMAND], now);
+        return cluster_pause(e, request, NULL, 0, now);
+    }
+    return true;
+}
+
+static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
+                          struct snib__request *request, const char *text, uint32_t n,
+                          snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__address address;
+    uint16_t slot;
+    bool known, asking = strncmp(text, "ASK ", 4) == 0;
+    if (!cluster_parse(e, link->node, text, &slot, &address, &known))
+        return false;
+    uint16_t member = known ? snib__cluster_member(e, &address) : 0;
+    c->wanted = true;
+    /* It was sent to a node that does not serve the slot any more, or not yet: what is known now is newer. */
+    bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
+    if (member && !asking && !late && c->member[member].node != link->node)
+        snib__map_told(e, slot, member, now);
+    if (!request->subject)
+        return true;
+    if (!member)
+        return cluster_pause(e, request, text, n, now);
+    request->asking = asking;
+    return cluster_go_on(e, c->member[member].node, request, text, n, now);
+}
+
+static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
+                               struct snib__request *request, const char *text, uint32_t n,
+                               snib__time now)
+{
+    bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
+    bool broken = memmem(text, n, "non local key", 13) != NULL;
+    if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
+        return false;
+    if (moved)
+        return cluster_moved(e, link, request, text, n, now);
+    if (!again && !down && !broken)
+        return false;
+    if (!request->subject)
+        return true;
+    request->asking = false;
+    if (broken)
+        return cluster_broken_off(e, request, text, n, now);
+    const struct snib__batch *batch = request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
+    if (again && batch && (batch->n > 1 || (batch->kind == SNIB_FAIR && !batch->narrow))) {
+        snib__watchdog_again(e, request, true, now);
+        return true;
+    }
+    return cluster_pause(e, request, text, n, now);
+}
+
+/* ---- time ---- */
+
+static snib__time cluster_overdue(const struct snib__member *member)
+{
+    snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
+    if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
+        return SNIB__NEVER;
+    return (oldest > member->since ? oldest : member->since) + CLUSTER_DEPOSED;
+}
+
+/* A node that the cluster has no more. */
+static void cluster_leave(struct snib__engine *e, const struct snib__member *member, snib__time now)
+{
+    const struct snib__cluster *c = e->map;
+    struct snib__node *node = member->node;
+    if (!node->idle || cluster_is_spare(c, &node->address) ||
+        node->links[SNIB__COMMAND].conn.ring_count > 0 || node->links[SNIB__PUBSUB].owed > 0)
+        return;
+    for (int kind = 0; kind < 2; kind++)
+        if (node->links[kind].conn.state == SNIB__CONN_READY)
+            snib__link_close(e, &node->links[kind], SNIB_EUNREACHABLE, now);
+}
+
+static void cluster_tick(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    for (uint32_t i = 1; i < c->n; i++) {
+        if (cluster_overdue(&c->member[i]) <= now)
+            snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+        if (c->known)
+            cluster_leave(e, &c->member[i], now);
+    }
+    if (cluster_due(e) <= now)
+        cluster_ask(e, now);
+}
+
+static snib__time cluster_deadline(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    snib__time next = cluster_due(e);
+    for (uint32_t i = 1; i < c->n; i++) {
+        snib__time overdue = cluster_overdue(&c->member[i]);
+        next = overdue < next ? overdue : next;
+    }
+    return next;
+}
+
+const struct snib__route snib__cluster = {
+    .begin = cluster_begin,
+    .end = cluster_end,
+    .serves = cluster_serves,
+    .asks = cluster_asks,
+    .wanted = cluster_wanted,
+    .ready = cluster_ready,
+    .down = cluster_down,
+    .encode = cluster_encode,
+    .answer = cluster_answer,
+    .redirected = cluster_redirected,
+    .tick = cluster_tick,
+    .deadline = cluster_deadline,
+};
+
 /* ---- engine/doubt.c ---------------------------------------------------------------------------*/
 
 /* doubt.c - what may be concluded when a request has no answer, or one that may mean anything.
@@ -13358,6 +14108,7 @@ void snib__engine_free(struct snib__engine *e)
     while (e->nodes)
         snib__node_free(e, e->nodes);
     free(e->gates);
+    free(e->paused);
     free(e->chans);
     free(e->heap);
     snib__slabs_free(e);
@@ -13387,6 +14138,7 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
             snib__wait_expired(e, timer.subject, now);
     }
     snib__watchdog_tick(e, now);
+    snib__pause_tick(e, now);
     snib__clock_tick(e, now);
     snib__wait_tick(e, now);
     snib__route_tick(e, now);
@@ -13397,8 +14149,8 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
 {
     snib__time next = e->heap_n ? e->heap[1].when : SNIB__NEVER;
     snib__time others[] = {snib__watchdog_deadline(e), snib__wait_deadline(e),
-                           snib__link_deadline(e), snib__clock_deadline(e),
-                           snib__route_deadline(e)};
+                           snib__link_deadline(e),     snib__clock_deadline(e),
+                           snib__route_deadline(e),    snib__pause_deadline(e)};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         next = others[i] < next ? others[i] : next;
     return next;
@@ -13550,68 +14302,6 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
  * operation, it is released at once (or handed to the next in the queue).
  */
 
-/* ---- engine/route.h ---------------------------------------------------------------------------*/
-
-/* route.h - which node serves a name, and what happens when that changes.
- *
- * single.c    one server, for ever
- * sentinel.c  one server at a time, as the sentinels tell
- * cluster.c   a server for each slot, as the servers tell
- *
- * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
- * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
- */
-#ifndef SNIB__ROUTE_H
-#define SNIB__ROUTE_H
-
-
-struct snib__route {
-    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
-    int (*begin)(struct snib__engine *e);
-    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
-    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
-    struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
-    /* A node is wanted that has no address (yet). */
-    void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
-    /* A link of a node is ready, or down (code: why; it is set back already). */
-    void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
-    void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
-    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
-    int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
-                  uint64_t what);
-    void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
-                   const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
-    /* A message on the pub/sub link of a node that is no server. */
-    void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
-                  uint32_t n, snib__time now);
-    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
-    bool (*redirected)(struct snib__engine *e, struct snib__link *link,
-                       struct snib__request *request, const char *text, uint32_t n, snib__time now);
-    void (*tick)(struct snib__engine *e, snib__time now);
-    snib__time (*deadline)(const struct snib__engine *e);
-};
-
-extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
-
-/* for the routes, in node.c */
-
-/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
- * the engine: what serves nothing any more is idle, and may be given another address. */
-struct snib__node *snib__node_new(struct snib__engine *e, int kind,
-                                  const struct snib__address *address);
-/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
-void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
-                          const struct snib__address *address, snib__time now);
-/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
-int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
-/* Requests that wait for a node whose gates were moved go to where they are now. */
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* Another node serves the gate's name now. */
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now);
-
-#endif
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -13648,6 +14338,16 @@ struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, c
     return NULL;
 }
 
+static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint16_t slot)
+{
+    gate->slot = slot;
+    gate->slot_at = &e->slots[slot];
+    gate->slot_next = e->slots[slot];
+    if (gate->slot_next)
+        gate->slot_next->slot_at = &gate->slot_next;
+    e->slots[slot] = gate;
+}
+
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
     uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
@@ -13661,15 +14361,21 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(sizeof *gate + n);
     if (!gate)
         return NULL;
-    *gate = (struct snib__gate){.kind = snib__kind_of(kind),
-                                .node = e->route->serves(e, name, n),
-                                .home = e->config.home,
-                                .hash = hash,
-                                .refs = 1,
-                                .name_len = (uint16_t)n};
+    /* The members of a multi lock that is one gate are served by one node, that of the first. */
+    const char *key = kind == SNIB__MULTI ? name + 1 : name;
+    size_t key_n = kind == SNIB__MULTI ? strnlen(key, n - 1) : n;
+    *gate =
+        (struct snib__gate){.kind = snib__kind_of(kind),
+                            .node = kind == SNIB__OUTER ? e->home : e->route->serves(e, key, key_n),
+                            .home = e->config.home,
+                            .hash = hash,
+                            .refs = 1,
+                            .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
     gate->next = e->gates[hash & (e->gates_cap - 1)];
     e->gates[hash & (e->gates_cap - 1)] = gate;
+    if (e->slots && kind != SNIB__OUTER)
+        gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
     e->memory += sizeof *gate + n;
     return gate;
@@ -13704,6 +14410,11 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;
+    if (gate->slot_at) {
+        *gate->slot_at = gate->slot_next;
+        if (gate->slot_next)
+            gate->slot_next->slot_at = gate->slot_at;
+    }
     e->gates_n--;
     e->memory -= sizeof *gate + gate->name_len;
     free(gate);
@@ -14011,7 +14722,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
 {
     struct snib__hold *hold = op->hold;
     if (op->place == SNIB__PLACE_ASK) {
-        snib__node_forget(snib__op_node(op), op);
+        snib__node_forget(e, op);
         return true;
     }
     if (!hold)
@@ -14043,9 +14754,9 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
-    } else if (!snib__node_ready(gate->node) && !(hold->flags & SNIB__RESENT) &&
-               hold->phase == SNIB__TRYING && !(gate->wait && gate->wait->incoming == hold)) {
-        snib__node_forget(gate->node, hold); /* it was never sent */
+    } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
+               !(gate->wait && gate->wait->incoming == hold) &&
+               snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);
@@ -14323,7 +15034,8 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
                    : SNIB_HOLD_VALID;
     bool overdue = hold->lease_ms == 0 && !(hold->flags & SNIB__FIRST) &&
                    hold->deadline - now < e->config.lease / 2;
-    bool doubted = overdue || !snib__node_ready(hold->gate->node) || snib__clock_doubts(e, hold);
+    bool doubted = overdue || !snib__node_ready(hold->gate->node) ||
+                   (hold->flags & SNIB__INHERITED) || snib__clock_doubts(e, hold);
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
@@ -14677,6 +15389,367 @@ snib__time snib__link_deadline(const struct snib__engine *e)
     return next;
 }
 
+/* ---- engine/map.c -----------------------------------------------------------------------------*/
+
+/* map.c - whose a cluster's slots are.
+ *
+ * Two things are told: MOVED says of one slot that it is another's, CLUSTER SLOTS says it of all.  Neither has a
+ * number that says which is newer, so this is believed:
+ *
+ *   MOVED      at once, for the server that says it was asked for that slot itself
+ *   a map      if the epoch of the node that tells it (CLUSTER INFO, asked just before) is not older than that of
+ *              the newest map, or none like that has come for 15 s, for a cluster may be made anew;
+ *              and slot by slot, but for slots of which a MOVED has told otherwise within the last 3 s
+ *
+ * So a node that lags behind cannot take back what is known; when a map was wrong all the same, the next MOVED
+ * says so.  What no map names stays with nobody, a node without an address.
+ */
+
+#include <string.h>
+
+#define MAP_RECENT (3000 * SNIB__MS)
+#define MAP_EPOCH (15000 * SNIB__MS)
+
+static void map_give(struct snib__cluster *c, uint16_t slot, uint16_t member)
+{
+    c->member[c->owner[slot]].slots--;
+    c->member[member].slots++;
+    c->owner[slot] = member;
+}
+
+/* ---- MOVED ---- */
+
+static bool map_is_recent(const struct snib__cluster *c, uint16_t slot, snib__time now)
+{
+    for (uint32_t i = 0; i < SNIB__RECENT_MAX; i++)
+        if (c->recent[i].until > now && c->recent[i].slot == slot)
+            return true;
+    return false;
+}
+
+void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    uint16_t before = c->owner[slot];
+    struct snib__hold *moved = NULL;
+    c->recent[c->recent_at++ % SNIB__RECENT_MAX] = (struct snib__recent){slot, now + MAP_RECENT};
+    if (before == member)
+        return;
+    map_give(c, slot, member);
+    struct snib__node *node = c->member[member].node;
+    node->idle = false;
+    snib__slot_move(e, slot, node, &moved, now);
+    snib__slot_moved(e, moved, now);
+    snib__slot_confirm(e, slot, now);
+    snib__node_reroute(e, c->member[before].node, now);
+}
+
+/* ---- CLUSTER SLOTS ---- */
+
+/* The value after this one and all that is in it. */
+static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t at)
+{
+    uint32_t left = 1;
+    while (left > 0 && at < n) {
+        left--;
+        if (reply[at].type == SNIB__RESP_ARRAY)
+            left += reply[at].count;
+        at++;
+    }
+    return at;
+}
+
+/* The text at a place; NULL: there is none. */
+static const char *map_text(const struct snib__engine *e, const struct snib__value *reply,
+                            uint32_t n, uint32_t at, size_t *out_len)
+{
+    if (at >= n || reply[at].type != SNIB__RESP_STRING)
+        return NULL;
+    *out_len = reply[at].count;
+    return snib__resp_text(e->resp, &reply[at]);
+}
+
+/* The value of the pair "ip" in a node's further facts. */
+static const char *map_ip(const struct snib__engine *e, const struct snib__value *reply, uint32_t n,
+                          uint32_t at, size_t *out_len)
+{
+    uint32_t pairs = at < n && reply[at].type == SNIB__RESP_ARRAY ? reply[at].count / 2 : 0;
+    for (uint32_t i = 0; i < pairs; i++) {
+        size_t len;
+        const char *name = map_text(e, reply, n, at + 1 + 2 * i, &len);
+        if (name && len == 2 && memcmp(name, "ip", 2) == 0)
+            return map_text(e, reply, n, at + 2 + 2 * i, out_len);
+    }
+    return NULL;
+}
+
+/* [endpoint, port, id, facts]: a nil or empty endpoint is the host that was asked, and "?" one that was never
+ * set.  False: nobody could go there. */
+static bool map_address(const struct snib__engine *e, const struct snib__node *from,
+                        const struct snib__value *reply, uint32_t n, uint32_t at,
+                        struct snib__address *out)
+{
+    size_t len = 0;
+    if (at + 2 >= n || reply[at].type != SNIB__RESP_ARRAY || reply[at].count < 2 ||
+        reply[at + 2].type != SNIB__RESP_INTEGER)
+        return false;
+    const char *host = map_text(e, reply, n, at + 1, &len);
+    if (host && len == 1 && *host == '?')
+        host = reply[at].count > 3 ? map_ip(e, reply, n, at + 4, &len) : NULL;
+    else if (!host || len == 0)
+        host = from->address.host, len = strlen(host);
+    return host &&
+           snib__address_host(out, host, len, (long)reply[at + 2].integer, e->config.seeds[0].tls);
+}
+
+static void map_note_spare(struct snib__cluster *c, const struct snib__address *address)
+{
+    for (uint32_t i = 0; i < c->spares_n; i++)
+        if (snib__address_equal(&c->spare[i], address))
+            return;
+    if (c->spares_n < SNIB__SPARES_MAX)
+        c->spare[c->spares_n++] = *address;
+}
+
+/* [from, to, master, replica...] into the draft.  False: it is nothing like that. */
+static bool map_range(struct snib__engine *e, const struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, uint32_t at)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__address address;
+    if (at + 3 >= n || reply[at].type != SNIB__RESP_ARRAY || reply[at].count < 3 ||
+        reply[at + 1].type != SNIB__RESP_INTEGER || reply[at + 2].type != SNIB__RESP_INTEGER)
+        return false;
+    int64_t first = reply[at + 1].integer, last = reply[at + 2].integer;
+    if (first < 0 || last < first || last >= SNIB__SLOTS)
+        return false;
+    uint32_t nodes = reply[at].count - 2;
+    uint16_t member = 0;
+    at += 3;
+    if (map_address(e, from, reply, n, at, &address))
+        member = snib__cluster_member(e, &address);
+    c->member[member].told = true;
+    for (int64_t slot = first; slot <= last; slot++)
+        c->draft[slot] = member;
+    for (uint32_t i = 1; i < nodes; i++) {
+        at = map_skip(reply, n, at);
+        if (map_address(e, from, reply, n, at, &address))
+            map_note_spare(c, &address);
+    }
+    return true;
+}
+
+static bool map_read(struct snib__engine *e, const struct snib__node *from,
+                     const struct snib__value *reply, uint32_t n)
+{
+    struct snib__cluster *c = e->map;
+    if (reply->type != SNIB__RESP_ARRAY)
+        return false;
+    memset(c->draft, 0, sizeof c->draft);
+    c->spares_n = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        c->member[i].told = false;
+    for (uint32_t i = 0, at = 1; i < reply->count; i++, at = map_skip(reply, n, at))
+        if (!map_range(e, from, reply, n, at))
+            return false;
+    return true;
+}
+
+/* An older map than one that is known. */
+static bool map_is_old(struct snib__cluster *c, snib__time now)
+{
+    uint64_t epoch = c->told_epoch;
+    c->told_epoch = 0;
+    if (epoch == 0)
+        return false;
+    if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)
+        return true;
+    c->epoch = epoch;
+    c->epoch_at = now;
+    return false;
+}
+
+/* A member whom the new map leaves without a slot. */
+static void map_depose(struct snib__cluster *c, uint32_t i, snib__time now)
+{
+    struct snib__member *member = &c->member[i];
+    bool idle = !member->told && member->slots == 0 && i != 0;
+    member->node->idle = idle;
+    if (member->had > 0 && member->slots == 0 && i != 0) {
+        member->deposed = true;
+        member->since = now;
+    } else if (member->slots > 0) {
+        member->deposed = false;
+    }
+}
+
+static void map_apply(struct snib__engine *e, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    struct snib__hold *moved = NULL;
+    uint8_t touched[SNIB__SLOTS / 8] = {0};
+    bool changed = false;
+    for (uint32_t i = 0; i < c->n; i++)
+        c->member[i].had = c->member[i].slots;
+    for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++) {
+        uint16_t to = c->draft[slot];
+        if (to == c->owner[slot] || map_is_recent(c, (uint16_t)slot, now))
+            continue;
+        changed = true;
+        touched[slot / 8] |= (uint8_t)(1u << slot % 8);
+        map_give(c, (uint16_t)slot, to);
+        snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
+    }
+    for (uint32_t i = 0; i < c->n; i++)
+        map_depose(c, i, now);
+    if (!changed)
+        return;
+    snib__slot_moved(e, moved, now);
+    for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
+        if (touched[slot / 8] & 1u << slot % 8)
+            snib__slot_confirm(e, (uint16_t)slot, now);
+    for (uint32_t i = 0; i < c->n; i++)
+        snib__node_reroute(e, c->member[i].node, now);
+}
+
+void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+                      const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct snib__cluster *c = e->map;
+    if (map_is_old(c, now) || !map_read(e, from, reply, n))
+        return;
+    c->trouble = c->wanted = false;
+    if (reply->count == 0 && c->known)
+        return; /* a node that knows nobody yet, or no more */
+    c->known = c->known || reply->count > 0;
+    map_apply(e, now);
+}
+
+/* ---- engine/move.c ----------------------------------------------------------------------------*/
+
+/* move.c - names whose node changes: a slot has moved, or its server's part is played by another.
+ *
+ * What is under way at the old node is answered there, or by nobody, and is sent again to the new one either way:
+ * every request of an owner may be repeated.  Holds are at risk until the new server has confirmed them; it is
+ * asked at once, or as soon as there is a connection to it.
+ */
+
+/* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
+static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                       struct snib__hold **moved)
+{
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        if (hold->phase != SNIB__HELD || !gate->kind->renew || hold->deadline == SNIB__NEVER)
+            continue;
+        hold->flags |= SNIB__INHERITED;
+        node->inherited = true;
+        if (!(hold->flags & SNIB__LISTED))
+            continue;
+        snib__watchdog_remove(e, hold);
+        hold->next = *moved;
+        *moved = hold;
+    }
+}
+
+static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                      struct snib__hold **moved, snib__time now)
+{
+    if (!snib__outer_is(gate))
+        move_holds(e, gate, node, moved);
+    gate->node = node;
+    if (gate->wait)
+        snib__chan_move(e, gate->wait, node, now);
+}
+
+/* ---- the collected ---- */
+
+static bool move_before(const struct snib__hold *one, const struct snib__hold *other)
+{
+    const struct snib__gate *a = one->gate, *b = other->gate;
+    if (a->node != b->node)
+        return a->node < b->node;
+    if (a->kind != b->kind)
+        return a->kind->kind < b->kind->kind;
+    return one->deadline < other->deadline;
+}
+
+/* A merge sort: by node, kind and deadline. */
+static struct snib__hold *move_sort(struct snib__hold *chain)
+{
+    struct snib__hold *half = chain, *sorted = NULL, **at = &sorted;
+    if (!chain || !chain->next)
+        return chain;
+    for (struct snib__hold *end = chain->next; end && end->next; end = end->next->next)
+        half = half->next;
+    struct snib__hold *rest = move_sort(half->next);
+    half->next = NULL;
+    chain = move_sort(chain);
+    while (chain && rest) {
+        struct snib__hold **first = move_before(rest, chain) ? &rest : &chain;
+        *at = *first;
+        at = &(*first)->next;
+        *first = *at;
+    }
+    *at = chain ? chain : rest;
+    return sorted;
+}
+
+static void move_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+{
+    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
+        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD)
+            snib__watchdog_single(
+                e, hold, hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0,
+                now);
+}
+
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
+{
+    moved = move_sort(moved);
+    while (moved) {
+        struct snib__hold *chain = moved, *last = moved;
+        while (last->next && last->next->gate->node == chain->gate->node &&
+               last->next->gate->kind == chain->gate->kind)
+            last = last->next;
+        moved = last->next;
+        last->next = NULL;
+        snib__watchdog_merge(e, chain);
+    }
+    for (struct snib__op *op = e->live, *next; op; op = next) {
+        next = op->live_next;
+        snib__op_arm(e, op);
+    }
+    (void)now;
+}
+
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+                     struct snib__hold **moved, snib__time now)
+{
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+        if (gate->node != node)
+            move_gate(e, gate, node, moved, now);
+}
+
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now)
+{
+    struct snib__hold *moved = NULL;
+    if (gate->node == node)
+        return;
+    move_gate(e, gate, node, &moved, now);
+    snib__slot_moved(e, moved, now);
+    if (snib__node_ready(node))
+        move_ask(e, gate, now);
+}
+
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
+{
+    for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
+        if (snib__node_ready(gate->node))
+            move_ask(e, gate, now);
+}
+
 /* ---- engine/node.c ----------------------------------------------------------------------------*/
 
 /* node.c - one server: what is sent to it, what it answers, and what is known of it.
@@ -14779,6 +15852,8 @@ static int node_encode(struct snib__engine *e, const struct snib__request *reque
     void *subject = request->subject;
     struct snib__hold *hold = subject;
     struct snib__batch *batch = subject;
+    const struct snib__lock_kind *kind;
+    struct snib__hold *holds[SNIB__BATCH_MAX];
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
         return hold->gate->kind->acquire(out, e, hold);
@@ -14787,7 +15862,10 @@ static int node_encode(struct snib__engine *e, const struct snib__request *reque
     case SNIB__REQ_TRANSFER:
         return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
     case SNIB__REQ_RENEW:
-        return snib__kind_of(batch->kind)->renew(out, e, batch->holds, batch->n, batch->lease_ms);
+        for (uint32_t i = 0; i < batch->n; i++)
+            holds[i] = batch->of[i].hold;
+        kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
+        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
     case SNIB__REQ_TIME:
@@ -14803,16 +15881,18 @@ static void node_unwrite(struct snib__conn *conn, size_t size)
     conn->out.len = conn->out.head + size;
 }
 
-/* Append the request's command, and before it its script if the connection has not loaded it.
+/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
  * Returns the script, or -1: nothing half-written leaves. */
 static int node_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
     size_t size = snib__buf_size(&conn->out);
     int script = node_encode(e, request, &conn->out);
-    if (script >= 0 && !snib__conn_loaded(conn, script)) {
+    bool load = script >= 0 && !snib__conn_loaded(conn, script);
+    if (script != -1 && (load || request->asking)) {
         node_unwrite(conn, size);
-        if (snib__conn_load(conn, script, now) < 0)
+        if ((load && snib__conn_load(conn, script, now) < 0) ||
+            (request->asking && snib__conn_asking(conn, now) < 0))
             return -1;
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
@@ -14823,7 +15903,7 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
 }
 
 /* The operation that a request serves, or NULL. */
-static struct snib__op *node_op(const struct snib__request *request)
+struct snib__op *snib__request_op(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
     if (request->kind == SNIB__REQ_ASK)
@@ -14836,7 +15916,7 @@ static struct snib__op *node_op(const struct snib__request *request)
 /* Who waits for it reads on this link. */
 static void node_note_link(const struct snib__request *request, struct snib__link *link)
 {
-    struct snib__op *op = node_op(request);
+    struct snib__op *op = snib__request_op(request);
     if (op)
         op->link = link;
     if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
@@ -14914,24 +15994,44 @@ static struct snib__node *node_of(int kind, void *subject)
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now)
 {
-    struct snib__node *node = node_of(kind, subject);
     struct snib__request request = {
-        .kind = kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+        .kind = (int16_t)kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    return snib__node_send_to(e, node_of(kind, subject), &request, now);
+}
+
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__request *request, snib__time now)
+{
+    struct snib__request sent = *request;
     if (snib__node_ready(node))
-        return node_write(e, node, &request, now);
-    if (kind == SNIB__REQ_RENEW || kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
+        return node_write(e, node, &sent, now);
+    if (sent.kind == SNIB__REQ_RENEW || sent.kind == SNIB__REQ_TIME || sent.kind == SNIB__REQ_ROUTE)
         return -1; /* it is asked again when the link is ready */
-    if (node_later(node, &request) < 0)
+    if (node_later(node, &sent) < 0)
         return -1;
+    node_note_link(&sent, NULL);
     snib__node_want(e, node, now);
     return 0;
 }
 
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__request again = *request;
+    again.asking = false;
+    if (snib__node_send_to(e, node_of(again.kind, again.subject), &again, now) == 0)
+        return;
+    if (again.kind == SNIB__REQ_ASK)
+        snib__op_done(e, again.subject, SNIB_ENOMEM);
+    else
+        snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
+}
+
 /* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
  * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
-static void node_unwait(struct snib__node *node, const void *subject)
+static bool node_unwait(struct snib__node *node, const void *subject)
 {
     struct snib__request *todo = node->todo;
+    bool found = false;
     for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
         j--;
         uint32_t at = todo[i].subject == subject ? i : j;
@@ -14939,6 +16039,7 @@ static void node_unwait(struct snib__node *node, const void *subject)
             continue;
         todo[at].subject = NULL;
         node->todo_gaps++;
+        found = true;
         break;
     }
     while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
@@ -14949,18 +16050,33 @@ static void node_unwait(struct snib__node *node, const void *subject)
         node->todo_first++;
     if (node->todo_n == 0)
         node->todo_first = 0;
+    return found;
 }
 
-/* Nobody will take the answer for this subject: drop what is not sent, mark what is. */
-void snib__node_forget(struct snib__node *node, void *subject)
+bool snib__node_unsend(struct snib__engine *e, void *subject)
+{
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        if (node_unwait(node, subject))
+            return true;
+    return snib__pause_drop(e, subject);
+}
+
+static void node_disregard(struct snib__node *node, const void *subject)
 {
     struct snib__conn *conn = node_conn(node);
-    node_unwait(node, subject);
     for (uint32_t i = 0; i < conn->ring_count; i++) {
         struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
         if (request->subject == subject)
             request->subject = NULL;
     }
+}
+
+/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
+void snib__node_forget(struct snib__engine *e, void *subject)
+{
+    snib__node_unsend(e, subject);
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        node_disregard(node, subject);
 }
 
 static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -15000,17 +16116,27 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
     node->todo = NULL;
     node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
     for (uint32_t i = 0; i < n; i++) {
-        struct snib__request *request = &todo[i];
-        if (!request->subject)
-            continue;
-        if (snib__node_send(e, request->kind, request->subject, request->number, now) == 0)
-            continue;
-        if (request->kind == SNIB__REQ_ASK)
-            snib__op_done(e, request->subject, SNIB_ENOMEM);
-        else
-            snib__gate_unanswered(e, request, now);
+        if (todo[i].subject)
+            snib__node_again(e, &todo[i], now);
     }
     free(todo);
+}
+
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__address *address)
+{
+    (void)e;
+    node_set_address(node, address);
+    node->idle = node->ever_ready = node->failed = node->inherited = false;
+    node->down_since = node->dull_since = SNIB__NEVER;
+    node->failure = SNIB_EUNREACHABLE;
+    node->words[0] = 0;
+    node->moved_at = node->failed_over_at = 0;
+    for (int kind = 0; kind < 2; kind++) {
+        node->links[kind].backoff = 0;
+        node->links[kind].next_try = 0;
+        node->links[kind].wanted = false;
+    }
 }
 
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
@@ -15039,9 +16165,24 @@ void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time
         snib__route_wanted(e, node, now);
 }
 
+/* Whether anything is held or under way at one of many nodes. */
+static bool node_serves(const struct snib__engine *e, const struct snib__node *node)
+{
+    for (const struct snib__op *op = e->live; op; op = op->live_next)
+        if (!snib__outer_is(op->gate) && snib__op_node(op) == node)
+            return true;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (const struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            if (gate->node == node && gate->active && !snib__outer_is(gate))
+                return true;
+    return false;
+}
+
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    return node->todo_n > 0 || e->live || e->releasing || e->stats.held;
+    if (node->todo_n > 0)
+        return true;
+    return e->slots ? node_serves(e, node) : e->live || e->releasing || e->stats.held;
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -15140,7 +16281,8 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->ready_since = now;
     snib__clock_begin(e, node, now);
     node_flush(e, node, now);
-    snib__watchdog_reconnected(e, node, other, now);
+    snib__watchdog_reconnected(e, node, other || node->inherited, now);
+    node->inherited = false;
     snib__wait_recheck_all(e, node, now);
 }
 
@@ -15162,6 +16304,18 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     snib__link_close(e, link, error, now);
 }
 
+/* Its operation's patience with those who could not serve it is at an end. */
+static void node_served(struct snib__engine *e, const struct snib__request *request)
+{
+    struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
+    if (!op || !op->refused_since)
+        return;
+    op->refused_since = 0;
+    free(op->words);
+    op->words = NULL;
+    snib__op_arm(e, op);
+}
+
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -15172,6 +16326,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
         return;
+    node_served(e, request);
     if (snib__link_disowns(link, reply)) {
         node_disowned(e, link, request, error, text, reply->count, now);
         return;
@@ -15333,22 +16488,25 @@ void snib__hold_recycle(struct snib__engine *e, struct snib__hold *hold)
     snib__gate_put(e, gate);
 }
 
-struct snib__batch *snib__batch_new(struct snib__engine *e)
+struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 {
-    struct snib__batch *batch = e->free_batches;
+    bool large = n > SNIB__BATCH_FEW;
+    uint32_t room = large ? SNIB__BATCH_MAX : SNIB__BATCH_FEW;
+    struct snib__batch *batch = e->free_batches[large];
+    size_t size = sizeof *batch + room * sizeof batch->of[0];
     if (batch)
-        e->free_batches = batch->next;
+        e->free_batches[large] = batch->next;
     else
-        batch = op_slab(e, sizeof *batch, 1, 0);
+        batch = op_slab(e, size, 1, 0);
     if (batch)
-        batch->n = 0;
+        *batch = (struct snib__batch){.large = large};
     return batch;
 }
 
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
-    batch->next = e->free_batches;
-    e->free_batches = batch;
+    batch->next = e->free_batches[batch->large];
+    e->free_batches[batch->large] = batch;
 }
 
 struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gate *gate,
@@ -15479,6 +16637,14 @@ static snib__time op_patience(const struct snib__engine *e, const struct snib__o
     return from + e->config.patience;
 }
 
+/* The same, when it was reached and nobody serves the name. */
+static snib__time op_endurance(const struct snib__engine *e, const struct snib__op *op)
+{
+    snib__time patience = op_patience(e, op);
+    snib__time refused = op->refused_since ? op->refused_since + e->config.patience : SNIB__NEVER;
+    return refused < patience ? refused : patience;
+}
+
 /* Whether the server may have done for the operation what nobody has heard of, the link being down.  A
  * question changes nothing, or ends with its link. */
 static bool op_unsure(const struct snib__op *op)
@@ -15488,14 +16654,20 @@ static bool op_unsure(const struct snib__op *op)
                     (hold->gate->wait && hold->gate->wait->incoming == hold));
 }
 
+static bool op_paused(const struct snib__engine *e, const struct snib__op *op)
+{
+    const void *subject = op->place == SNIB__PLACE_ASK ? (const void *)op : op->hold;
+    return subject && snib__pause_has(e, subject);
+}
+
 /* The operation ends because the server cannot be reached: what may be said of it.  Before it is taken out
  * of wherever it is. */
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 {
     const struct snib__node *node = snib__op_node(op);
-    (void)e;
-    if (snib__node_ready(node))
-        return SNIB_EUNREACHABLE;
+    if (snib__node_ready(node)) /* a refused request that is not on its way was not done */
+        return op->refused_since && !op_unsure(op) && op_paused(e, op) ? SNIB_ECONNECT
+                                                                       : SNIB_EUNREACHABLE;
     op->os_error = node->os_error;
     op->cause = node->failure;
     if (node->words[0] && !op->words && (op->words = malloc(sizeof node->words)))
@@ -15510,7 +16682,7 @@ int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op)
 /* Put the operation's next deadline into the heap: of its wait, or of its patience. */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op)
 {
-    snib__time patience = op_patience(e, op);
+    snib__time patience = op_endurance(e, op);
     op->timer = op->deadline < patience ? op->deadline : patience;
     if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
@@ -15523,7 +16695,8 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 {
     if (snib__outer_is(op->gate))
         return SNIB_TIMEDOUT;
-    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING)
+    if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
+        op->refused_since)
         return snib__op_unreached(e, op);
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
@@ -15532,9 +16705,9 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
 
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
-    int32_t code = now >= op->deadline         ? op_overdue(e, op, now)
-                   : now >= op_patience(e, op) ? snib__op_unreached(e, op)
-                                               : 0;
+    int32_t code = now >= op->deadline          ? op_overdue(e, op, now)
+                   : now >= op_endurance(e, op) ? snib__op_unreached(e, op)
+                                                : 0;
     if (code == 0) {
         snib__op_arm(e, op);
         return;
@@ -15705,6 +16878,123 @@ void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__t
 {
     if (!outer->ended && outer->hold->phase == SNIB__TRYING)
         snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when);
+}
+
+/* ---- engine/pause.c ---------------------------------------------------------------------------*/
+
+/* pause.c - requests that nobody can serve now, and that nobody has done: they are sent again after a pause.
+ *
+ * A slot's keys are on their way (TRYAGAIN), the cluster has lost a master (CLUSTERDOWN), its nodes send a request
+ * in a circle.  The pauses of a request grow to a sixth of a second and have jitter.  An operation endures this as
+ * it endures a server that cannot be reached; a release goes on until its lease has certainly ended, a renewal as
+ * long as there are holds in it.
+ */
+
+#include <stdlib.h>
+
+#define PAUSE_MIN (5 * SNIB__MS)
+#define PAUSE_DOUBLINGS 5
+
+static snib__time pause_length(struct snib__engine *e, const struct snib__request *request)
+{
+    snib__time most =
+        PAUSE_MIN << (request->pauses < PAUSE_DOUBLINGS ? request->pauses : PAUSE_DOUBLINGS);
+    return most / 2 + snib__engine_random(e, most / 2);
+}
+
+/* Who waits for it has patience from now on, and knows why. */
+static void pause_note(struct snib__engine *e, const struct snib__request *request,
+                       const char *text, uint32_t n, snib__time now)
+{
+    struct snib__op *op = snib__request_op(request);
+    if (!op)
+        return;
+    op->link = NULL;
+    if (text && n > 0 && !op->words && (op->words = malloc(SNIB__WORDS_MAX)))
+        snib__words(op->words, SNIB__WORDS_MAX, text, n, e->config.login.password);
+    if (op->refused_since)
+        return;
+    op->refused_since = now;
+    snib__op_arm(e, op);
+}
+
+int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
+                uint32_t n, snib__time now)
+{
+    if (e->paused_n == e->paused_cap) {
+        uint32_t cap = e->paused_cap ? e->paused_cap * 2 : 16;
+        struct snib__paused *paused = realloc(e->paused, cap * sizeof *paused);
+        if (!paused)
+            return -1;
+        e->paused = paused;
+        e->paused_cap = cap;
+    }
+    struct snib__paused *paused = &e->paused[e->paused_n++];
+    paused->request = *request;
+    paused->until = now + pause_length(e, request);
+    paused->request.redirects = 0;
+    paused->request.asking = false;
+    if (paused->request.pauses < UINT8_MAX)
+        paused->request.pauses++;
+    pause_note(e, request, text, n, now);
+    return 0;
+}
+
+bool snib__pause_has(const struct snib__engine *e, const void *subject)
+{
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        if (e->paused[i].request.subject == subject)
+            return true;
+    return false;
+}
+
+bool snib__pause_drop(struct snib__engine *e, const void *subject)
+{
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        if (e->paused[i].request.subject == subject) {
+            e->paused[i] = e->paused[--e->paused_n];
+            return true;
+        }
+    return false;
+}
+
+static void pause_over(struct snib__engine *e, struct snib__request *request, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_RENEW)
+        snib__watchdog_again(e, request, false, now);
+    else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
+        snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
+    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && now >= hold->deadline)
+        snib__gate_retry_release(e, hold, now);
+    else
+        snib__node_again(e, request, now);
+}
+
+void snib__pause_tick(struct snib__engine *e, snib__time now)
+{
+    uint32_t n =
+        e->paused_n; /* those that are paused again meanwhile are looked at the next time */
+    for (uint32_t i = 0; i < n;) {
+        struct snib__request request = e->paused[i].request;
+        if (e->paused[i].until > now) {
+            i++;
+            continue;
+        }
+        n--;
+        e->paused[i] = e->paused[n];
+        e->paused[n] = e->paused[--e->paused_n];
+        pause_over(e, &request, now);
+        n = n < e->paused_n ? n : e->paused_n; /* who gave up took others with it */
+    }
+}
+
+snib__time snib__pause_deadline(const struct snib__engine *e)
+{
+    snib__time next = SNIB__NEVER;
+    for (uint32_t i = 0; i < e->paused_n; i++)
+        next = e->paused[i].until < next ? e->paused[i].until : next;
+    return next;
 }
 
 /* ---- engine/place.c ---------------------------------------------------------------------------*/
@@ -16347,6 +17637,7 @@ int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
+        [SNIB__CLUSTER] = &snib__cluster,
     };
     e->route = routes[e->config.topology];
     return e->route->begin(e);
@@ -16356,6 +17647,11 @@ void snib__route_end(struct snib__engine *e)
 {
     if (e->route && e->route->end)
         e->route->end(e);
+}
+
+struct snib__node *snib__route_asks(struct snib__engine *e, const struct snib__op *op)
+{
+    return e->route->asks ? e->route->asks(e, op) : e->home;
 }
 
 void snib__route_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
@@ -16399,41 +17695,6 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
-}
-
-/* ---- gates that move ---- */
-
-static void route_move_holds(struct snib__engine *e, struct snib__gate *gate,
-                             struct snib__node *node, snib__time now)
-{
-    bool ask = !snib__node_ready(gate->node); /* what it had is not known to be there */
-    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
-        if (hold->flags & SNIB__LISTED) {
-            snib__watchdog_remove(e, hold);
-            hold->flags |= SNIB__LISTED; /* until it is in the other list, below */
-        }
-    gate->node = node;
-    for (struct snib__hold *hold = snib__gate_first(gate); hold;
-         hold = snib__gate_next(gate, hold)) {
-        if (hold->flags & SNIB__LISTED)
-            snib__watchdog_add(e, hold);
-        if (ask && hold->phase == SNIB__HELD && hold->gate->kind->renew &&
-            hold->deadline != SNIB__NEVER && snib__node_ready(node))
-            snib__watchdog_single(e, hold, 0, now);
-    }
-}
-
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now)
-{
-    if (gate->node == node)
-        return;
-    route_move_holds(e, gate, node, now);
-    if (gate->wait)
-        snib__chan_move(e, gate->wait, node, now);
-    for (struct snib__op *op = e->live; op; op = op->live_next)
-        if (op->gate == gate)
-            snib__op_arm(e, op);
 }
 
 /* ---- engine/share.c ---------------------------------------------------------------------------*/
@@ -17315,11 +18576,17 @@ snib__time snib__wait_deadline(const struct snib__engine *e)
  * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
  * head passes: then it is lost.
  *
+ * In a cluster the keys of one command must be of one slot, and a slot has few locks: there a window of up to
+ * 1,000 holds is sorted by slot, and each run of a slot is a batch.  All of them leave at once.
+ *
  * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
  * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
  */
 
+#include <stdlib.h>
+
 #define WATCHDOG_IDS_MAX 400 /* a hold may have more, and has a batch of its own then */
+#define WATCHDOG_WINDOW 1000 /* in a cluster */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
 {
@@ -17355,6 +18622,42 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     list->n++;
 }
 
+/* Before the list's element `next`, or at its end. */
+static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
+                            struct snib__hold *next)
+{
+    hold->next = next;
+    hold->prev = next ? next->prev : list->tail;
+    if (hold->prev)
+        hold->prev->next = hold;
+    else
+        list->head = hold;
+    if (next)
+        next->prev = hold;
+    else
+        list->tail = hold;
+    hold->flags |= SNIB__LISTED;
+    list->n++;
+}
+
+void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
+{
+    struct snib__renewals *list = watchdog_list(e, chain);
+    struct snib__hold *at = list->head;
+    bool earlier = false; /* something was put before the cursor */
+    while (chain) {
+        struct snib__hold *hold = chain;
+        chain = chain->next;
+        while (at && at->deadline <= hold->deadline)
+            at = at->next;
+        watchdog_insert(list, hold, at);
+        if (!earlier)
+            list->cursor =
+                list->cursor && list->cursor->deadline <= hold->deadline ? list->cursor : hold;
+        earlier = true;
+    }
+}
+
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
@@ -17383,9 +18686,10 @@ static snib__time watchdog_due(const struct snib__engine *e, const struct snib__
     const struct snib__node *node = list->cursor->gate->node;
     snib__time period = watchdog_period(e), sent = watchdog_sent(e, list->cursor);
     snib__time due = sent < node->ready_since ? node->ready_since : sent + period;
+    snib__time at_once = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX;
     if (list->n >= 2 * SNIB__BATCH_MAX && due > node->ready_since) {
         snib__time early = sent + period - period / 12;
-        snib__time spaced = list->last + period * SNIB__BATCH_MAX / list->n;
+        snib__time spaced = list->last + period * at_once / list->n;
         snib__time soon = early > spaced ? early : spaced;
         due = soon < due ? soon : due;
     }
@@ -17431,36 +18735,73 @@ static uint32_t watchdog_ids(const struct snib__hold *hold)
     return kind == SNIB_PERMITS ? hold->permits : kind == SNIB__MULTI ? 100 : 1; /* at most */
 }
 
-/* Send one batch from the cursor: what is due, and what will be within a twelfth of the period. */
+static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
+{
+    batch->of[batch->n].hold = hold;
+    batch->of[batch->n++].number = hold->number;
+}
+
+/* Send a batch of the first of n holds of one node and kind, and in a cluster of one slot.  Returns how many
+ * have left, or 0. */
+static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
+                                    uint32_t n, snib__time now)
+{
+    uint32_t ids = watchdog_ids(holds[0]), most = 1;
+    while (most < n && most < SNIB__BATCH_MAX && holds[most]->gate->slot == holds[0]->gate->slot &&
+           (ids += watchdog_ids(holds[most])) <= WATCHDOG_IDS_MAX)
+        most++;
+    struct snib__batch *batch = snib__batch_new(e, most);
+    if (!batch)
+        return 0;
+    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    batch->node = holds[0]->gate->node;
+    batch->kind = holds[0]->gate->kind->kind;
+    for (uint32_t i = 0; i < most; i++)
+        watchdog_put(batch, holds[i]);
+    if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
+        snib__batch_recycle(e, batch);
+        return 0;
+    }
+    e->stats.renewal_commands++;
+    return most;
+}
+
+static int watchdog_by_slot(const void *a, const void *b)
+{
+    struct snib__hold *const *one = a, *const *other = b;
+    return (*one)->gate->slot - (*other)->gate->slot;
+}
+
+/* Send from the cursor what is due, and what will be within a twelfth of the period: one batch, or in a cluster
+ * a window of them. */
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
-    struct snib__batch *batch = snib__batch_new(e);
-    if (!batch)
-        return false;
-    snib__time period = watchdog_period(e);
+    struct snib__hold *holds[WATCHDOG_WINDOW];
+    snib__time period = watchdog_period(e), ready_since = list->cursor->gate->node->ready_since;
+    uint32_t n = 0, most = e->slots ? WATCHDOG_WINDOW : SNIB__BATCH_MAX, ids = 0;
     watchdog_note_lateness(e, list->cursor, now);
-    batch->lease_ms = (int64_t)(e->config.lease / SNIB__MS);
+    if (list->alone)
+        most = 1;
     struct snib__hold *hold = list->cursor;
-    batch->node = hold->gate->node;
-    batch->kind = hold->gate->kind->kind;
-    uint32_t most = list->alone ? 1 : SNIB__BATCH_MAX, ids = 0;
-    while (hold && batch->n < most) {
+    for (; hold && n < most; hold = hold->next) {
         snib__time sent = watchdog_sent(e, hold);
         ids += watchdog_ids(hold);
-        if ((sent >= hold->gate->node->ready_since && sent + period - period / 12 > now) ||
-            (batch->n > 0 && ids > WATCHDOG_IDS_MAX))
+        if ((sent >= ready_since && sent + period - period / 12 > now) ||
+            (n > 0 && !e->slots && ids > WATCHDOG_IDS_MAX))
             break;
-        batch->holds[batch->n] = hold;
-        batch->numbers[batch->n++] = hold->number;
-        hold = hold->next;
+        holds[n++] = hold;
     }
-    if (batch->n == 0 || snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) < 0) {
-        snib__batch_recycle(e, batch);
+    if (e->slots)
+        qsort(holds, n, sizeof holds[0], watchdog_by_slot);
+    for (uint32_t i = 0, sent; i < n; i += sent)
+        if ((sent = watchdog_send_batch(e, holds + i, n - i, now)) == 0) {
+            list->cursor = list->head;
+            return false;
+        }
+    if (n == 0)
         return false;
-    }
     list->cursor = hold;
     list->last = now;
-    e->stats.renewal_commands++;
     return true;
 }
 
@@ -17468,15 +18809,13 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
-    struct snib__batch *batch = snib__batch_new(e);
+    struct snib__batch *batch = snib__batch_new(e, 1);
     if (!batch)
         return -1;
     batch->lease_ms = lease_ms;
     batch->node = hold->gate->node;
     batch->kind = hold->gate->kind->kind;
-    batch->holds[0] = hold;
-    batch->numbers[0] = hold->number;
-    batch->n = 1;
+    watchdog_put(batch, hold);
     if (snib__node_send(e, SNIB__REQ_RENEW, batch, 0, now) == 0)
         return 0;
     snib__batch_recycle(e, batch);
@@ -17510,6 +18849,48 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
     e->stats.renewal_failures += batch->n;
     list->cursor = list->head;
     snib__batch_recycle(e, batch);
+}
+
+/* Those that are as they were when the batch was made. */
+static void watchdog_prune(struct snib__batch *batch)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (batch->of[i].hold->number == batch->of[i].number &&
+            batch->of[i].hold->phase == SNIB__HELD)
+            batch->of[kept++] = batch->of[i];
+    batch->n = kept;
+}
+
+static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
+{
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (snib__watchdog_single(e, batch->of[i].hold, batch->lease_ms, now) < 0) {
+            watchdog_rewind(e, batch);
+            return;
+        }
+    snib__batch_recycle(e, batch);
+}
+
+void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
+                          snib__time now)
+{
+    struct snib__batch *batch = request->subject;
+    watchdog_prune(batch);
+    if (batch->n == 0) {
+        snib__batch_recycle(e, batch);
+        return;
+    }
+    batch->node = batch->of[0].hold->gate->node;
+    if (split && batch->n > 1) {
+        watchdog_split(e, batch, now);
+        return;
+    }
+    /* A fair lock is a mutex to whoever only keeps it: its queue is looked after when it can be. */
+    batch->narrow = split && batch->kind == SNIB_FAIR;
+    request->asking = false;
+    if (snib__node_send_to(e, batch->node, request, now) < 0)
+        watchdog_rewind(e, batch);
 }
 
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -17551,17 +18932,20 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     }
     uint32_t at = 1; /* the reply's pairs (index from 1, still exists) are in order */
     for (uint32_t i = 0; i < batch->n; i++) {
-        struct snib__hold *hold = batch->holds[i];
+        struct snib__hold *hold = batch->of[i].hold;
         bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;
         int reason = lost && reply[at + 1].integer ? SNIB_REASON_TAKEN : SNIB_REASON_DELETED;
         if (lost)
             at += 2;
-        if (hold->number != batch->numbers[i] || hold->phase != SNIB__HELD ||
+        if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
-        } else if (hold->flags & SNIB__LISTED) {
+            continue;
+        }
+        hold->flags &= (uint16_t)~SNIB__INHERITED;
+        if ((hold->flags & SNIB__LISTED) && batch->lease_ms) {
             snib__time deadline = snib__lease_end(sent_at, e->config.lease);
             snib__watchdog_remove(e, hold);
             if (deadline > hold->deadline)
@@ -19682,8 +21066,8 @@ static int conn_say(struct snib__conn *conn, int kind, snib__time now, uint32_t 
     for (uint32_t i = 0; i < argc; i++)
         if (snib__resp_arg(&conn->out, argv[i], strlen(argv[i])) < 0)
             return -1;
-    return snib__conn_expect(conn,
-                             &(struct snib__request){.kind = kind, .script = -1, .sent_at = now});
+    return snib__conn_expect(
+        conn, &(struct snib__request){.kind = (int16_t)kind, .script = -1, .sent_at = now});
 }
 
 #define CONN_SAY(conn, kind, now, ...)                                                             \
@@ -19711,6 +21095,11 @@ int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
     return 0;
 }
 
+int snib__conn_asking(struct snib__conn *conn, snib__time now)
+{
+    return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = 0;
@@ -19723,6 +21112,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     memset(conn->loaded, 0, sizeof conn->loaded);
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
     conn->killing = false;
+    conn->any_role = login->any_role;
     conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
@@ -19844,7 +21234,7 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         conn->server_id = reply->integer;
     else if (request->kind == CONN_INFO)
         conn_learn(conn, text);
-    if (conn->replica)
+    if (conn->replica && !conn->any_role)
         return conn_fail(conn, SNIB_EREADONLY);
     if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
         return conn_fail(conn, SNIB_ENOMEM);
@@ -20133,6 +21523,38 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
     memcpy(place + 58, "\r\n", 2);
     out->len += 60;
     return snib__resp_arg_int(out, keys);
+}
+
+/* ---- net/slot.c -------------------------------------------------------------------------------*/
+
+/* slot.c - see slot.h. */
+
+#include <string.h>
+
+/* A nibble at a time: 32 bytes of table, and keys are short. */
+static uint16_t slot_crc16(const char *bytes, size_t n)
+{
+    static const uint16_t table[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
+                                       0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+                                       0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
+    uint16_t crc = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)bytes[i];
+        crc = (uint16_t)(crc << 4 ^ table[(crc >> 12 ^ byte >> 4) & 15]);
+        crc = (uint16_t)(crc << 4 ^ table[(crc >> 12 ^ byte) & 15]);
+    }
+    return crc;
+}
+
+uint16_t snib__slot(const char *key, size_t n)
+{
+    const char *open = memchr(key, '{', n);
+    const char *close = open ? memchr(open, '}', n - (size_t)(open - key)) : NULL;
+    if (close && close > open + 1) {
+        key = open + 1;
+        n = (size_t)(close - key);
+    }
+    return slot_crc16(key, n) % SNIB__SLOTS;
 }
 
 /* ---- net/text.c -------------------------------------------------------------------------------*/
