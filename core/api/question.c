@@ -226,9 +226,10 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- questions to a client ---- */
 
-/* A name's description, or one step of a list, by all ways to ask. */
+/* A name's description, one step of a list, or what the server says of itself, by all ways to ask. */
 struct question_texts {
     bool list;
+    int32_t server;   /* enum snib_server; 0: about names */
     const char *text; /* the name; the pattern */
     size_t n, cap;
     uint64_t cursor;
@@ -245,6 +246,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
     struct snib__engine *engine = client->driver.engine;
     if (q->list)
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    if (q->server)
+        return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
     return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
@@ -268,7 +271,8 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     struct snib__queue *queue = NULL;
     if (q->list && ((!q->text && q->n) || q->n > 1024))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!q->list && (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+    if (!q->list && !q->server &&
+        (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
@@ -347,6 +351,15 @@ int snib_client_describe_submit(snib_client *client, const char *name, size_t na
                                .token = token,
                                .out_op = out_op};
     return question_client(client, &q, err);
+}
+
+int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
+                       size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_CLUSTER)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct question_texts q = {.server = what, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
 }
 
 void snib_texts_free(snib_texts *texts)

@@ -10,6 +10,7 @@
 /* Exit codes of our own.  Below 121 they are COMMAND's; 126 and up are as shells have them. */
 enum cli_exit {
     EXIT_NOTHING = 1,    /* release: nothing was held */
+    EXIT_FINDINGS = 1,   /* doctor: something should be changed */
     EXIT_BUSY = 121,     /* run --wait 0: somebody else holds the lock */
     EXIT_TIMEDOUT = 122, /* run: the wait ended */
     EXIT_LOST = 123,     /* run: the lock was lost while COMMAND ran */
@@ -25,7 +26,7 @@ enum cli_rest { REST_END, REST_WAIT, REST_IGNORE };
 
 struct cli {
     const char *url;
-    const char *name; /* the lock, or list's pattern; NULL if not given */
+    const char *name; /* the lock, list's pattern, doctor's and acl's prefix; NULL if not given */
     char **command;   /* run: argv of COMMAND, ended by NULL; NULL if not given */
     int64_t wait_ms;  /* run: -1 no limit */
     int64_t lease_ms; /* run: 0 the default */
@@ -35,6 +36,7 @@ struct cli {
     enum cli_on_loss on_loss;
     enum cli_rest rest;
     bool keeps_password; /* run: COMMAND has it, too */
+    bool has_url;        /* it was given, here or by SNIB_URL */
     bool is_json;
     bool is_forced;
     bool is_verbose;
@@ -45,9 +47,14 @@ int cli_run(const struct cli *cli);
 int cli_info(const struct cli *cli);
 int cli_list(const struct cli *cli);
 int cli_release(const struct cli *cli);
+int cli_doctor(const struct cli *cli);
+int cli_acl(const struct cli *cli);
 
 /* cli_open - open a client of the command line's; returns 0 or an exit code, told. */
 int cli_open(const struct cli *cli, snib_client **out_client);
+
+/* cli_open_quietly - another client, without a log; as cli_open(). */
+int cli_open_quietly(const struct cli *cli, snib_client **out_client);
 
 /* cli_close - tell what the log has, and free the client. */
 void cli_close(const struct cli *cli, snib_client *client);

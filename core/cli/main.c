@@ -20,12 +20,17 @@ static const char help[] =
     "       snib info NAME\n"
     "       snib list [PATTERN]\n"
     "       snib release --force [KIND] NAME\n"
+    "       snib doctor [PREFIX]\n"
+    "       snib acl PREFIX [KIND]\n"
     "\n"
     "  run      run COMMAND while holding the lock NAME, with SNIB_LOCK in its environment\n"
     "  info     show what NAME is, who holds it and who waits\n"
     "  list     list the locks that exist now with their kinds; PATTERN as in Redis' SCAN,\n"
     "           such as 'orders:*'\n"
     "  release  delete the lock NAME, whoever holds it\n"
+    "  doctor   look at the server and try each kind of lock, on names that begin with PREFIX:\n"
+    "           what it means for the locks, and what to change\n"
+    "  acl      print the rules for a user who may use locks whose names begin with PREFIX\n"
     "\n"
     "KIND is what the lock is; at most one:\n"
     "  --fair          first come, first served between all processes\n"
@@ -55,7 +60,7 @@ static const char help[] =
     "  --help, --version\n"
     "\n"
     "exit codes: run gives COMMAND's, or 128+N if signal N ended it.  Of snib's own:\n"
-    "    1  release: nothing was held\n"
+    "    1  release: nothing was held; doctor: something should be changed\n"
     "  121  --wait 0 and somebody else holds the lock\n"
     "  122  the wait ended before the lock was free\n"
     "  123  the lock was lost while COMMAND ran\n"
@@ -128,6 +133,9 @@ static const struct command {
     {"info", cli_info, true, EVERYWHERE},
     {"list", cli_list, false, EVERYWHERE},
     {"release", cli_release, true, EVERYWHERE | KIND_OPTIONS | RELEASE_ONLY},
+    {"doctor", cli_doctor, false, EVERYWHERE},
+    {"acl", cli_acl, true,
+     EVERYWHERE | (KIND_OPTIONS & ~BIT(OPTION_FORCE)) | BIT(OPTION_SEMAPHORE) | BIT(OPTION_LATCH)},
 };
 
 /* ---- Telling --------------------------------------------------------------------------------- */
@@ -227,7 +235,7 @@ int cli_usage(const struct cli *cli, const char *what, const char *which)
 
 static snib_queue *log_queue; /* with --verbose, of the one client */
 
-int cli_open(const struct cli *cli, snib_client **out_client)
+int cli_open_quietly(const struct cli *cli, snib_client **out_client)
 {
     snib_client_options client_options;
     snib_error err;
@@ -235,8 +243,17 @@ int cli_open(const struct cli *cli, snib_client **out_client)
     client_options.lease_ms = cli->lease_ms;
     const char *password = getenv("SNIB_PASSWORD");
     client_options.password = password && *password ? password : NULL;
-    if (snib_client_open(cli->url, &client_options, out_client, &err) != SNIB_OK)
-        return cli_fail(cli, &err);
+    return snib_client_open(cli->url, &client_options, out_client, &err) == SNIB_OK
+               ? 0
+               : cli_fail(cli, &err);
+}
+
+int cli_open(const struct cli *cli, snib_client **out_client)
+{
+    snib_error err;
+    int code = cli_open_quietly(cli, out_client);
+    if (code != 0)
+        return code;
     if (cli->is_verbose &&
         (snib_queue_new(*out_client, &log_queue, &err) != SNIB_OK ||
          snib_client_log(*out_client, log_queue, SNIB_LOG_INFO, &err) != SNIB_OK))
@@ -380,6 +397,7 @@ static int take_option(int id, const char *value, struct cli *cli)
         return 0;
     case OPTION_URL:
         cli->url = value;
+        cli->has_url = true;
         return 0;
     case OPTION_JSON:
         cli->is_json = true;
@@ -401,7 +419,7 @@ static int take_command(const char *name, const struct cli *cli, const struct co
     if (!*out)
         return cli_usage(cli, "no such command: ", name);
     for (struct option *option = options; option->name; option++)
-        if (option->val == OPTION_PERMITS && (*out)->run == cli_release)
+        if (option->val == OPTION_PERMITS && (*out)->run != cli_run)
             option->has_arg = no_argument;
     return 0;
 }
@@ -434,7 +452,10 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
     if (command->run == cli_release && !cli->is_forced)
         return cli_usage(cli, "without --force there is no release", "");
     if (command->needs_name && !cli->name)
-        return cli_usage(cli, "a lock's name is missing after ", command->name);
+        return cli_usage(cli,
+                         command->run == cli_acl ? "a prefix of names is missing after "
+                                                 : "a lock's name is missing after ",
+                         command->name);
     if (command->run == cli_run && !cli->command)
         return cli_usage(cli, "a command is missing; write it after --", "");
     if (command->run != cli_run && cli->command)
@@ -452,7 +473,8 @@ static int finish(const struct cli *cli, int code)
 int main(int argc, char **argv)
 {
     const char *url = getenv("SNIB_URL");
-    struct cli cli = {.url = url && *url ? url : "redis://127.0.0.1:6379", .wait_ms = -1};
+    struct cli cli = {
+        .url = url && *url ? url : "redis://127.0.0.1:6379", .has_url = url && *url, .wait_ms = -1};
     const struct command *command = NULL;
     unsigned given = 0;
     int id;
@@ -488,7 +510,7 @@ int main(int argc, char **argv)
     if (optind < argc)
         cli.command = argv + optind;
     if (!command)
-        return cli_usage(&cli, "a command is missing: run, info, list or release", "");
+        return cli_usage(&cli, "a command is missing: run, info, list, release, doctor or acl", "");
     int code = check(&cli, command, given);
     if (code == 0)
         code = settle_kind(&cli, command);

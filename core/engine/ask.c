@@ -1,4 +1,4 @@
-/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, counts. */
+/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, server, counts. */
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "net/script.h"
@@ -95,6 +95,17 @@ struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name,
     return ask_start(e, op, now);
 }
 
+struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
+                                     snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->what = what;
+    op->asked->cap = cap;
+    return ask_start(e, op, now);
+}
+
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
@@ -159,6 +170,26 @@ static int ask_list(const struct snib__engine *e, struct snib__buf *out,
     return SNIB__SCRIPT_LIST;
 }
 
+static int ask_server(struct snib__buf *out, int32_t what)
+{
+    static const char *const commands[][3] = {
+        [SNIB_SERVER_INFO] = {"INFO"},
+        [SNIB_SERVER_TIME] = {"TIME"},
+        [SNIB_SERVER_USER] = {"ACL", "WHOAMI"},
+        [SNIB_SERVER_MIN_REPLICAS] = {"CONFIG", "GET", "min-replicas-to-write"},
+        [SNIB_SERVER_FSYNC] = {"CONFIG", "GET", "appendfsync"},
+        [SNIB_SERVER_IDLE_TIMEOUT] = {"CONFIG", "GET", "timeout"},
+        [SNIB_SERVER_CLUSTER] = {"CLUSTER", "INFO"},
+    };
+    uint32_t n = 0;
+    while (n < 3 && commands[what][n])
+        n++;
+    int bad = snib__resp_begin(out, n);
+    for (uint32_t i = 0; i < n && bad >= 0; i++)
+        bad = snib__resp_arg(out, commands[what][i], strlen(commands[what][i]));
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
+
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
@@ -170,6 +201,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
     if (op->kind == SNIB__OP_DESCRIBE)
         return ask_describe(out, op->asked);
+    if (op->kind == SNIB__OP_SERVER)
+        return ask_server(out, op->asked->what);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -237,6 +270,41 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
+/* The lines of one string, as clean texts; empty ones and comments are left out. */
+static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
+{
+    if (n + 1 > asked->cap)
+        return SNIB_ELIMIT;
+    snib_texts *texts = malloc(sizeof *texts + n + 1);
+    if (!texts)
+        return SNIB_ENOMEM;
+    char *at = (char *)(texts + 1);
+    *texts = (snib_texts){.text = at};
+    for (size_t from = 0, length; from < n; from += length + 1) {
+        const char *end = memchr(text + from, '\n', n - from);
+        length = end ? (size_t)(end - text) - from : n - from;
+        size_t shown = length > 0 && text[from + length - 1] == '\r' ? length - 1 : length;
+        if (shown == 0 || text[from] == '#')
+            continue;
+        memcpy(at, text + from, shown);
+        at += snib__text_clean(at, shown, false) + 1;
+        texts->count++;
+    }
+    texts->used = (uint64_t)(at - texts->text);
+    asked->texts = texts;
+    return SNIB_OK;
+}
+
+static int32_t ask_told(struct snib__asked *asked, const struct snib__value *reply, uint32_t n,
+                        const struct snib__resp *resp)
+{
+    if (reply->type == SNIB__RESP_ARRAY)
+        return ask_texts(asked, reply, 1, n, resp);
+    if (reply->type != SNIB__RESP_STRING)
+        return SNIB_EPROTOCOL;
+    return ask_lines(asked, snib__resp_text(resp, reply), reply->count);
+}
+
 void snib__asked_free(struct snib__asked *asked)
 {
     if (asked)
@@ -261,6 +329,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
+    } else if (op->kind == SNIB__OP_SERVER) {
+        code = ask_told(op->asked, reply, n, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);
     } else if (op->kind == SNIB__OP_FORCE) {

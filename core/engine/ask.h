@@ -1,4 +1,4 @@
-/* ask.h - what a LIST, DESCRIBE or COUNT operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER or COUNT operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -13,8 +13,8 @@ struct snib__op;
 struct snib__asked {
     uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
     int64_t n;         /* COUNT */
-    int32_t what;      /* COUNT: enum snib_count */
-    size_t cap;        /* LIST, DESCRIBE: bytes of texts at most */
+    int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
+    size_t cap;        /* LIST, DESCRIBE, SERVER: bytes of texts at most */
     snib_texts *texts; /* their answer, until somebody takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];

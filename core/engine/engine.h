@@ -109,6 +109,7 @@ enum snib__op_kind {
     SNIB__OP_PING,
     SNIB__OP_LIST,
     SNIB__OP_DESCRIBE,
+    SNIB__OP_SERVER,
     SNIB__OP_COUNT
 };
 
@@ -200,9 +201,11 @@ struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait,
 /* count: op->answer->count has the answer. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
+/* describe, server, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
+                                     snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, size_t cap, snib__time now,
                                    int32_t *out_code);

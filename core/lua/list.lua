@@ -22,7 +22,7 @@ local function taken(key)
 end
 
 local function lock(key)
-    local what = redis.call('type', key).ok
+    local what = redis.pcall('type', key).ok -- nil: this user may not see it
     if what == 'hash' then
         return owned(key)
     elseif what ~= 'string' then

@@ -1,0 +1,358 @@
+/* doctor.c - snib doctor: what the server is like, what that means for its locks, and what to change. */
+#include "cli.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DOCTOR_TEXTS (1 << 17)
+#define DOCTOR_WAIT_MS 200 /* of each kind's waiter: it subscribes, or is refused */
+
+enum verdict { FINE, NOTE, WARNING, BROKEN };
+
+static const char *const verdicts[] = {"ok", "note", "warning", "error"};
+
+struct doctor {
+    const struct cli *cli;
+    snib_client *client;
+    snib_client *other; /* which holds what the first one waits for */
+    cJSON *findings;    /* with --json */
+    enum verdict worst;
+    char *info; /* the server's INFO: texts with a NUL each */
+    size_t info_used;
+};
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* advice: what to do, or what it means; "" nothing */
+static void found(struct doctor *doctor, enum verdict verdict, const char *what, const char *value,
+                  const char *advice)
+{
+    if (verdict > doctor->worst)
+        doctor->worst = verdict;
+    if (doctor->findings) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "what", what);
+        cJSON_AddStringToObject(item, "verdict", verdicts[verdict]);
+        cJSON_AddStringToObject(item, "value", value);
+        cJSON_AddStringToObject(item, "advice", advice);
+        cJSON_AddItemToArray(doctor->findings, item);
+        return;
+    }
+    printf("%-8s %-14s %s\n", verdicts[verdict], what, value);
+    if (advice[0])
+        printf("%-8s %-14s   %s\n", "", "", advice);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* The texts of an answer, to be freed; NULL with *err. */
+static char *ask(struct doctor *doctor, int32_t what, size_t *out_used, snib_error *err)
+{
+    char *texts = malloc(DOCTOR_TEXTS);
+    uint32_t count;
+    if (!texts)
+        abort();
+    if (snib_client_server(doctor->client, what, texts, DOCTOR_TEXTS, out_used, &count, err) ==
+        SNIB_OK)
+        return texts;
+    free(texts);
+    return NULL;
+}
+
+/* The value of "name:value" among the texts of INFO; "" if there is none. */
+static const char *info(const struct doctor *doctor, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = doctor->info; at && at < doctor->info + doctor->info_used;
+         at += strlen(at) + 1)
+        if (strncmp(at, name, n) == 0 && at[n] == ':')
+            return at + n + 1;
+    return "";
+}
+
+/* The value of a setting into out; false: it is not told, and out says why. */
+static bool setting(struct doctor *doctor, int32_t what, char *out, size_t cap)
+{
+    snib_error err;
+    size_t used = 0;
+    char *texts = ask(doctor, what, &used, &err);
+    size_t name = texts ? strlen(texts) + 1 : 0;
+    if (!texts)
+        snprintf(out, cap, "not told: %.100s", err.text);
+    else
+        snprintf(out, cap, "%s", name < used ? texts + name : "not told");
+    bool told = texts && name < used;
+    free(texts);
+    return told;
+}
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static void look_at_server(struct doctor *doctor)
+{
+    const char *valkey = info(doctor, "valkey_version");
+    const char *version = *valkey ? valkey : info(doctor, "redis_version");
+    const char *mode = info(doctor, "redis_mode");
+    char text[256];
+    if (!*mode)
+        mode = info(doctor, "server_mode");
+    snprintf(text, sizeof text, "%s %s, %s", *valkey ? "Valkey" : "Redis", *version ? version : "?",
+             *mode ? mode : "?");
+    bool old = *version && !*valkey && atoi(version) < 6;
+    found(doctor, old ? BROKEN : FINE, "server", text,
+          old ? "Redis 6.0 or newer, or Valkey, is needed" : "");
+}
+
+static void look_at_role(struct doctor *doctor)
+{
+    const char *role = info(doctor, "role"), *replicas = info(doctor, "connected_slaves");
+    char text[128], least[64];
+    snprintf(text, sizeof text, "%s, %s replicas", *role ? role : "not told",
+             *replicas ? replicas : "?");
+    if (strcmp(role, "slave") == 0)
+        found(doctor, BROKEN, "role", text, "locks live on the master: give its address");
+    else
+        found(doctor, *role ? FINE : NOTE, "role", text,
+              *role ? "" : "allow this user +info: a replica is known by its refusals only");
+    if (atoi(replicas) == 0)
+        return;
+    bool told = setting(doctor, SNIB_SERVER_MIN_REPLICAS, least, sizeof least);
+    bool none = told && strcmp(least, "0") == 0;
+    found(doctor,
+          none   ? WARNING
+          : told ? FINE
+                 : NOTE,
+          "min-replicas", least,
+          none ? "a master that is cut off goes on granting locks: set min-replicas-to-write 1 and "
+                 "min-replicas-max-lag 10"
+               : "");
+}
+
+static void look_at_memory(struct doctor *doctor)
+{
+    const char *policy = info(doctor, "maxmemory_policy"), *limit = info(doctor, "maxmemory");
+    bool evicts = *policy && strcmp(policy, "noeviction") != 0;
+    bool limited = *limit && strcmp(limit, "0") != 0;
+    char text[128];
+    snprintf(text, sizeof text, "maxmemory %s, policy %s", *limit ? limit : "not told",
+             *policy ? policy : "not told");
+    found(doctor,
+          !evicts   ? FINE
+          : limited ? WARNING
+                    : NOTE,
+          "memory", text,
+          evicts ? "an evicted key is a lost lock: set maxmemory-policy noeviction" : "");
+}
+
+static void look_at_persistence(struct doctor *doctor)
+{
+    char fsync[64], text[128];
+    bool aof = strcmp(info(doctor, "aof_enabled"), "1") == 0;
+    bool failed = strcmp(info(doctor, "rdb_last_bgsave_status"), "err") == 0 ||
+                  strcmp(info(doctor, "aof_last_write_status"), "err") == 0;
+    bool always = false;
+    if (aof) {
+        always =
+            setting(doctor, SNIB_SERVER_FSYNC, fsync, sizeof fsync) && strcmp(fsync, "always") == 0;
+        snprintf(text, sizeof text, "append-only file, appendfsync %s", fsync);
+    } else {
+        snprintf(text, sizeof text, "no append-only file");
+    }
+    if (failed)
+        found(doctor, WARNING, "persistence", "the last write to disk failed",
+              "the server may refuse writes at any time (MISCONF): look at its log");
+    found(doctor, always ? FINE : NOTE, "persistence", text,
+          always ? ""
+          : aof  ? "a crash forgets the locks of the last second"
+                 : "a restart frees all locks; holders are told at the next renewal");
+}
+
+static void look_at_clock(struct doctor *doctor)
+{
+    struct timespec before, after;
+    snib_error err;
+    size_t used;
+    char text[128];
+    clock_gettime(CLOCK_REALTIME, &before);
+    char *texts = ask(doctor, SNIB_SERVER_TIME, &used, &err);
+    clock_gettime(CLOCK_REALTIME, &after);
+    if (!texts) {
+        found(doctor, WARNING, "clock", err.text,
+              "fair, permits and quorum locks need TIME, and a step of the server's clock goes "
+              "unnoticed without it: allow this user +time");
+        return;
+    }
+    double server = strtod(texts, NULL) + strtod(texts + strlen(texts) + 1, NULL) / 1e6;
+    double here = ((double)before.tv_sec + (double)before.tv_nsec / 1e9 + (double)after.tv_sec +
+                   (double)after.tv_nsec / 1e9) /
+                  2;
+    double apart = server - here;
+    bool far = apart > 5 || apart < -5;
+    snprintf(text, sizeof text, "%.3f s %s this machine's", apart < 0 ? -apart : apart,
+             apart < 0 ? "behind" : "ahead of");
+    found(doctor, far ? NOTE : FINE, "clock", text,
+          far ? "no lock depends on it, but one of the clocks will be set: slew it, never step it"
+              : "");
+    free(texts);
+}
+
+static void look_at_login(struct doctor *doctor)
+{
+    char text[128];
+    snib_error err;
+    size_t used;
+    char *user = ask(doctor, SNIB_SERVER_USER, &used, &err);
+    snprintf(text, sizeof text, "%.100s", user ? user : "not told");
+    bool all = user && strcmp(user, "default") == 0;
+    found(doctor, all ? NOTE : FINE, "user", text,
+          all ? "a user of its own for each application: see snib acl" : "");
+    free(user);
+    if (setting(doctor, SNIB_SERVER_IDLE_TIMEOUT, text, sizeof text) && strcmp(text, "0") != 0)
+        found(doctor, NOTE, "idle timeout", text,
+              "idle connections are closed after so many seconds, and made anew: 0 is better");
+}
+
+/* ---- rights ---------------------------------------------------------------------------------- */
+
+static const struct trial {
+    const char *kind_name;
+    int32_t kind;
+} trials[] = {
+    {"mutex", SNIB_MUTEX}, {"fenced", SNIB_FENCED},   {"fair", SNIB_FAIR},
+    {"read", SNIB_READ},   {"write", SNIB_WRITE},     {"spin", SNIB_SPIN},
+    {"plain", SNIB_PLAIN}, {"permits", SNIB_PERMITS}, {"semaphore", SNIB_SEMAPHORE},
+    {"latch", SNIB_LATCH},
+};
+
+/* Take and give back a latch, which nobody holds. */
+static int try_latch(snib_lock *lock, snib_error *err)
+{
+    int64_t left;
+    int code = snib_latch_count(lock, SNIB_COUNT_INIT, 1, &left, err);
+    return code != SNIB_OK ? code : snib_latch_count(lock, SNIB_COUNT_DOWN, 0, &left, err);
+}
+
+/* Take the lock with one client, wait for it a little with another, and give it back; SNIB_OK or the error's
+ * code.  That it is busy is no error: another doctor may be at it. */
+static int try_lock(snib_lock *lock, snib_lock *waiter, int32_t kind, snib_error *err)
+{
+    snib_hold *hold = NULL, *other = NULL;
+    int64_t left;
+    int code = SNIB_OK;
+    if (kind == SNIB_LATCH)
+        return try_latch(lock, err);
+    if (kind == SNIB_PERMITS)
+        code = snib_permits_count(lock, SNIB_COUNT_INIT, 1, &left, err);
+    else if (kind == SNIB_SEMAPHORE)
+        code = snib_semaphore_count(lock, SNIB_COUNT_INIT, 1, &left, err);
+    if (code == SNIB_OK)
+        code = snib_lock_acquire(lock, 0, 0, &hold, err);
+    if (code == SNIB_OK)
+        code = snib_lock_acquire(waiter, 0, DOCTOR_WAIT_MS, &other, err);
+    if (hold && (code == SNIB_OK || code == SNIB_TIMEDOUT))
+        code = snib_hold_release(hold, err);
+    snib_hold_free(hold);
+    snib_hold_free(other);
+    if (code == SNIB_OK && (kind == SNIB_PERMITS || kind == SNIB_SEMAPHORE))
+        code = snib_lock_force_release(lock, err);
+    return code == SNIB_BUSY ? SNIB_OK : code;
+}
+
+static void look_at_kind(struct doctor *doctor, const struct trial *trial)
+{
+    char name[600];
+    snib_lock *lock = NULL, *waiter = NULL;
+    snib_lock_options options;
+    snib_error err;
+    snprintf(name, sizeof name, "%ssnib-doctor-%s", doctor->cli->name ? doctor->cli->name : "",
+             trial->kind_name);
+    snib_lock_options_init(&options, sizeof options);
+    if (trial->kind != SNIB_SEMAPHORE && trial->kind != SNIB_LATCH)
+        options.lease_ms = 10000;
+    size_t n = strlen(name);
+    int code = snib_lock_new(doctor->other, trial->kind, name, n, &options, &lock, &err);
+    if (code == SNIB_OK)
+        code = snib_lock_new(doctor->client, trial->kind, name, n, &options, &waiter, &err);
+    if (code == SNIB_OK)
+        code = try_lock(lock, waiter, trial->kind, &err);
+    snib_lock_free(lock);
+    snib_lock_free(waiter);
+    found(doctor, code == SNIB_OK ? FINE : BROKEN, trial->kind_name,
+          code == SNIB_OK ? "works" : err.text,
+          code == SNIB_EPERM ? "snib acl prints the rules that this kind needs" : "");
+}
+
+/* The waiters have subscribed, or were refused and polled, which is counted. */
+static void look_at_messages(struct doctor *doctor)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    if (snib_client_stats(doctor->client, &stats, NULL) != SNIB_OK)
+        return;
+    found(doctor, stats.polling ? WARNING : FINE, "messages",
+          stats.polling ? "SUBSCRIBE is refused" : "work",
+          stats.polling ? "waiters ask ten times a second instead: allow +subscribe and the "
+                          "channels, see snib acl"
+                        : "");
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void look_at_all(struct doctor *doctor)
+{
+    snib_error err;
+    doctor->info = ask(doctor, SNIB_SERVER_INFO, &doctor->info_used, &err);
+    if (!doctor->info) {
+        found(doctor, WARNING, "info", err.text,
+              "allow this user +info: without it eviction, restarts and replicas go unnoticed");
+    } else {
+        look_at_server(doctor);
+        look_at_role(doctor);
+        look_at_memory(doctor);
+        look_at_persistence(doctor);
+    }
+    look_at_clock(doctor);
+    look_at_login(doctor);
+    for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
+        look_at_kind(doctor, &trials[i]);
+    look_at_messages(doctor);
+}
+
+static int finish_doctor(struct doctor *doctor)
+{
+    if (doctor->findings) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "worst", verdicts[doctor->worst]);
+        cJSON_AddItemToObject(object, "findings", doctor->findings);
+        char *line = cJSON_PrintUnformatted(object);
+        puts(line ? line : "{}");
+        cJSON_free(line);
+        cJSON_Delete(object);
+    }
+    free(doctor->info);
+    return doctor->worst >= WARNING ? EXIT_FINDINGS : 0;
+}
+
+int cli_doctor(const struct cli *cli)
+{
+    struct doctor doctor = {.cli = cli};
+    snib_error err;
+    int code = cli_open(cli, &doctor.client);
+    if (code == 0)
+        code = cli_open_quietly(cli, &doctor.other);
+    if (code != 0)
+        return code;
+    if (snib_client_ping(doctor.client, -1, &err) != SNIB_OK) {
+        code = cli_fail(cli, &err);
+    } else {
+        doctor.findings = cli->is_json ? cJSON_CreateArray() : NULL;
+        look_at_all(&doctor);
+        code = finish_doctor(&doctor);
+    }
+    snib_client_free(doctor.other);
+    cli_close(cli, doctor.client);
+    return code;
+}

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""snib doctor and snib acl: what they find, what they print, and that it is enough and no more."""
+import json
+import pathlib
+import re
+import unittest
+
+from command import SERVER, USAGE, CommandCase
+from server import Server, wait_for
+
+LUA = pathlib.Path(__file__).resolve().parents[2] / "core/lua"
+KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "write", "--spin": "spin",
+         "--plain": "plain", "--permits": "permits", "--semaphore": "semaphore", "--latch": "latch"}
+# Whose scripts a kind runs beside its own, and what the wrapper of every script needs.
+OTHERS = {"fenced": ["mutex"], "spin": ["mutex"], "fair": ["_fair", "mutex"], "read": ["write"], "write": ["read"]}
+BASE = {"evalsha", "script|load", "ping", "select", "info", "time", "client|id", "client|kill", "subscribe",
+        "unsubscribe", "publish", "pubsub|numsub"}
+
+
+def commands_of(*prefixes):
+    text = "".join(path.read_text() for prefix in prefixes for path in LUA.glob(f"{prefix}*.lua"))
+    pairs = re.findall(r"call\('([a-z]+)'(?:, '(numsub)')?", text)
+    return {f"{name}|{sub}" if sub else name for name, sub in pairs}
+
+
+class Acl(CommandCase):
+    def rules(self, *words, env=None):
+        done = self.snib("acl", *words, env=env)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    def user(self, rules):
+        """A user with these rules, and the environment to be it."""
+        self.assertEqual(self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", *rules), "OK")
+        return {"SNIB_URL": f"unix://locker:secret@{self.server.path}"}
+
+    def tearDown(self):
+        self.server("ACL", "DELUSER", "locker")
+        super().tearDown()
+
+    def test_all_kinds_work(self):
+        for prefix in ("app:", "{app}", "a*b?[c]-"):
+            env = self.user(self.rules(prefix))
+            done = self.snib("doctor", prefix, "--json", env=env)
+            found = json.loads(done.stdout)["findings"]
+            bad = [item for item in found if item["verdict"] in ("error", "warning")]
+            # what the administrator's commands would tell is not for this user
+            self.assertEqual([], bad, prefix)
+            self.assertEqual(0, done.returncode, prefix)
+            done = self.snib("info", f"{prefix}x", env=env)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertEqual(0, self.snib("list", env=env).returncode)
+            other = self.snib("run", "other", "--", "true", env=env)
+            self.assertEqual(SERVER, other.returncode)
+            self.assertIn("NOPERM", other.stderr)
+
+    def test_each_kind_alone(self):
+        for option in (None, "--fenced", "--fair", "--read", "--write", "--spin", "--plain", "--permits"):
+            kind = [option] if option else []
+            run = [*kind, "1"] if option == "--permits" else kind
+            env = self.user(self.rules("app:", *kind))
+            self.waits(env, run)
+            if kind:  # without a kind it is looked for, which needs the rights of all
+                forced = self.snib("release", "--force", *kind, "app:x", env=env)
+                self.assertIn(forced.returncode, (0, 1), (option, forced.stderr))
+            self.assertFree("app:x")
+
+    def waits(self, env, run):
+        """One holds, another waits by messages, and follows."""
+        self.env, before = {**self.env, **env}, self.env
+        try:
+            holder = self.hold("app:x", *run, script=f"echo ready; {self.until_go()}")
+            waiter = self.start("run", "app:x", *run, "-v", "--", "echo", "went")
+            if run != ["--read"]:
+                self.waiting(run)
+            self.go()
+            for process in (holder, waiter):
+                code, text = self.end(process)
+                self.assertEqual(0, code, text)
+                self.assertNotIn("refused", text)
+        finally:
+            self.env = before
+            pathlib.Path(self.folder.name, "go").unlink()
+
+    def waiting(self, run):
+        if run == ["--spin"]:
+            return
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter to subscribe")
+
+    def test_no_more_than_the_scripts(self):
+        for option, kind in KINDS.items():
+            given = {rule[1:] for rule in self.rules("app:", option) if rule[0] == "+"}
+            wanted = commands_of(kind)
+            allowed = commands_of(kind, *OTHERS.get(kind, [])) | BASE
+            newer = {"client|setinfo", "delex", "delifeq"}
+            self.assertLessEqual(wanted, given, kind)
+            self.assertLessEqual(given - newer, allowed, kind)
+        given = {rule[1:] for rule in self.rules("app:") if rule[0] == "+"}
+        everything = commands_of("")
+        self.assertLessEqual(everything, given)
+        self.assertLessEqual(given - newer, everything | BASE)
+
+    def test_without_a_server(self):
+        """Without a URL nothing is asked, and what only newer servers know is left out."""
+        rules = self.rules("app:", env={"SNIB_URL": ""})
+        self.assertFalse({"+client|setinfo", "+delex", "+delifeq"} & set(rules))
+        self.assertEqual(rules, json.loads(self.snib("acl", "app:", "--json", env={"SNIB_URL": ""}).stdout))
+        self.assertEqual(SERVER, self.snib("acl", "app:", "--url", "redis://127.0.0.1:1").returncode)
+
+    def test_bad_input(self):
+        for words in (["acl"], ["acl", "a b"], ["acl", "x" * 501], ["acl", "a", "b"], ["acl", "a", "--force"],
+                      ["acl", "a", "--lease", "1s"], ["doctor", "a", "--fair"], ["doctor", "a", "b"]):
+            done = self.snib(*words)
+            self.assertEqual((USAGE, ""), (done.returncode, done.stdout), words)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+
+
+class Doctor(CommandCase):
+    def findings(self, *words, env=None):
+        done = self.snib("doctor", *words, "--json", env=env)
+        told = json.loads(done.stdout)
+        self.assertEqual(done.returncode, 1 if told["worst"] in ("warning", "error") else 0)
+        return {item["what"]: item for item in told["findings"]}
+
+    def test_a_good_server(self):
+        found = self.findings()
+        self.assertEqual({"ok", "note"}, {item["verdict"] for item in found.values()})
+        for kind in ("mutex", *KINDS.values()):
+            self.assertEqual("works", found[kind]["value"])
+        text = self.snib("doctor").stdout
+        self.assertRegex(text, r"(?m)^ok       server         (Redis|Valkey) \d+\.\d+\.\d+, standalone$")
+        # All that stays is the fenced lock's counter, as always.
+        self.assertEqual([b"redisson_lock_token:{snib-doctor-fenced}"],
+                         [key if isinstance(key, bytes) else key.encode() for key in self.server("KEYS", "*")])
+
+    def test_eviction(self):
+        self.server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        self.server("CONFIG", "SET", "maxmemory", "100mb")
+        try:
+            self.assertEqual("warning", self.findings()["memory"]["verdict"])
+        finally:
+            self.server("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            self.server("CONFIG", "SET", "maxmemory", "0")
+
+    def test_rights_that_are_missing(self):
+        for word, what, verdict in (("info", "info", "warning"), ("time", "clock", "warning"), ("time", "fair", "error"),
+                                    ("subscribe", "messages", "warning"), ("zadd", "fair", "error"),
+                                    ("acl|whoami", "user", "ok"), ("config|get", "server", "ok")):
+            self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", f"-{word}")
+            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{self.server.path}"})
+            self.assertEqual(verdict, found[what]["verdict"], (word, found[what]))
+        self.server("ACL", "DELUSER", "locker")
+
+    def test_a_replica(self):
+        replica = Server("--port", "0")
+        try:
+            replica("REPLICAOF", "127.0.0.1", "1")
+            done = self.snib("doctor", env={"SNIB_URL": replica.url})
+            self.assertEqual((SERVER, ""), (done.returncode, done.stdout))
+            self.assertIn("replica", done.stderr)
+        finally:
+            replica.stop()
+
+    def test_nobody_there(self):
+        done = self.snib("doctor", "--url", "redis://127.0.0.1:1")
+        self.assertEqual((SERVER, ""), (done.returncode, done.stdout))
+        self.assertIn("127.0.0.1:1", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
