@@ -550,6 +550,32 @@ SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_erro
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
+/* What snib_client_server() can ask for; the texts that come. */
+enum snib_server {
+    SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
+    SNIB_SERVER_TIME,         /* TIME: seconds since 1970, then microseconds */
+    SNIB_SERVER_USER,         /* ACL WHOAMI: the user's name */
+    SNIB_SERVER_MIN_REPLICAS, /* CONFIG GET: its name, then its value */
+    SNIB_SERVER_FSYNC,
+    SNIB_SERVER_IDLE_TIMEOUT,
+    SNIB_SERVER_CLUSTER       /* CLUSTER INFO: "name:value" each */
+};
+
+/* snib_client_server - what the server says of itself, for people and for diagnosis.
+ *
+ * In a deployment of several servers: one that serves locks.
+ *
+ * what       enum snib_server
+ * buffer     gets the texts, each ended by a NUL; cap: its bytes, at least 65536
+ * out_used   bytes used; out_count: how many texts
+ * Blocks     as any question to the server, for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: this user may not ask that; SNIB_ENOTSUP: the server does not know the command;
+ *            SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
+ *            server or state group.
+ */
+SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
+                                size_t *out_used, uint32_t *out_count, snib_error *err);
+
 /* snib_client_describe - everything the server knows of one name, whatever kind it is.
  *
  * buffer   texts one after another, each ended by a NUL; at least 65536 bytes.  The first is

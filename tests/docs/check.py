@@ -5,7 +5,7 @@
 C and Go blocks that are no whole program get one put around them.  redis://127.0.0.1:6379 and
 redis://node1:6379 to node3 become private servers.  In shell blocks `./dev X` must be a command
 that exists, and what installs something is not run.  Links must lead to a file and a heading.  The
-rights that operations.md advises are tried out, see rights.py.  README's installation is tried by
+rights that `snib acl` prints are tried out, see rights.py.  README's installation is tried by
 install.py.
 """
 
@@ -236,7 +236,7 @@ def main() -> None:
                 checker.example(path)
             operations = ROOT / "docs/operations.md"
             if not only or operations in only:
-                rights.check(folder, list(SERVERS[1:]), operations)
+                rights.check(folder, list(SERVERS[1:]), build / "core/snib")
         finally:
             for process in processes:
                 process.terminate()

@@ -1,11 +1,11 @@
-"""The rights that docs/operations.md advises are enough for every lock, and for no other names.
+"""The rights that `snib acl` prints are enough for every lock, and for no other names.
 
 Every kind is taken, waited for, renewed, asked about and deleted by a user who has just those.
 """
 
 from __future__ import annotations
 
-import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -35,14 +35,10 @@ KINDS: dict[str, Callable[[snib.Client, str], Any]] = {
 }
 
 
-def advised(document: Path, known: list[str]) -> list[str]:
-    """The words of the ACL SETUSER command, and those of newer servers that this server knows."""
-    text = document.read_text()
-    found = re.search(r"^ACL SETUSER .*?[^\\]$", text, re.MULTILINE | re.DOTALL)
-    if not found:
-        raise SystemExit("operations.md has no ACL SETUSER")
-    newer = [word for word in re.findall(r"`(\+[a-z]+)`", text) if word[1:] in known]
-    return found[0].replace("\\\n", " ").split() + newer
+def advised(command: Path, url: str) -> list[str]:
+    """The rules that `snib acl` prints for this server."""
+    words = [str(command), "acl", "app:", "--url", url]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -128,14 +124,14 @@ def check_quorum(urls: list[str]) -> None:
         hold.check()
 
 
-def check(folder: Path, names: list[str], document: Path) -> None:
+def check(folder: Path, names: list[str], command: Path) -> None:
     """The servers listen on sockets of these names; all kinds are tried on the first."""
     servers = [redis.Redis(unix_socket_path=f"{folder}/{name}") for name in names]
     urls = [f"unix://locker:secret@{folder}/{name}" for name in names]
-    for server in servers:
+    for server, name in zip(servers, names, strict=True):
         server.flushall()
-        known = [str(name) for name in server.command()]
-        server.execute_command(*advised(document, known))  # type: ignore[no-untyped-call]
+        rules = advised(command, f"unix://{folder}/{name}")
+        server.execute_command("ACL", "SETUSER", "locker", "on", ">secret", *rules)  # type: ignore[no-untyped-call]
     with snib.connect(urls[0], lease=LEASE) as first, snib.connect(urls[0], lease=LEASE) as second:
         for name in NAMES:
             for kind in KINDS:
