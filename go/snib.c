@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "abfedd42f06371d5"
+#define SNIB_BUILD_ID "2040fbe0e6f7a2ec"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -592,6 +592,32 @@ typedef struct snib_lock_info_data {
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
+
+/* What snib_client_server() can ask for; the texts that come. */
+enum snib_server {
+    SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
+    SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
+    SNIB_SERVER_USER = 3,     /* ACL WHOAMI: the user's name */
+    SNIB_SERVER_MIN_REPLICAS = 4, /* CONFIG GET: its name, then its value */
+    SNIB_SERVER_FSYNC = 5,
+    SNIB_SERVER_IDLE_TIMEOUT = 6,
+    SNIB_SERVER_CLUSTER = 7   /* CLUSTER INFO: "name:value" each */
+};
+
+/* snib_client_server - what the server says of itself, for people and for diagnosis.
+ *
+ * In a deployment of several servers: one that serves locks.
+ *
+ * what       enum snib_server
+ * buffer     gets the texts, each ended by a NUL; cap: its bytes, at least 65536
+ * out_used   bytes used; out_count: how many texts
+ * Blocks     as any question to the server, for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: this user may not ask that; SNIB_ENOTSUP: the server does not know the command;
+ *            SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
+ *            server or state group.
+ */
+SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
+                                size_t *out_used, uint32_t *out_count, snib_error *err);
 
 /* snib_client_describe - everything the server knows of one name, whatever kind it is.
  *
@@ -1712,6 +1738,7 @@ enum snib__op_kind {
     SNIB__OP_PING,
     SNIB__OP_LIST,
     SNIB__OP_DESCRIBE,
+    SNIB__OP_SERVER,
     SNIB__OP_COUNT
 };
 
@@ -1803,9 +1830,11 @@ struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait,
 /* count: op->answer->count has the answer. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
+/* describe, server, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
+struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
+                                     snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, size_t cap, snib__time now,
                                    int32_t *out_code);
@@ -2794,7 +2823,7 @@ int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_queue *qu
 
 /* ---- engine/ask.h -----------------------------------------------------------------------------*/
 
-/* ask.h - what a LIST, DESCRIBE or COUNT operation carries. */
+/* ask.h - what a LIST, DESCRIBE, SERVER or COUNT operation carries. */
 #ifndef SNIB__ASK_H
 #define SNIB__ASK_H
 
@@ -2808,8 +2837,8 @@ struct snib__op;
 struct snib__asked {
     uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
     int64_t n;         /* COUNT */
-    int32_t what;      /* COUNT: enum snib_count */
-    size_t cap;        /* LIST, DESCRIBE: bytes of texts at most */
+    int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
+    size_t cap;        /* LIST, DESCRIBE, SERVER: bytes of texts at most */
     snib_texts *texts; /* their answer, until somebody takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];
@@ -6115,9 +6144,10 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
 
 /* ---- questions to a client ---- */
 
-/* A name's description, or one step of a list, by all ways to ask. */
+/* A name's description, one step of a list, or what the server says of itself, by all ways to ask. */
 struct question_texts {
     bool list;
+    int32_t server;   /* enum snib_server; 0: about names */
     const char *text; /* the name; the pattern */
     size_t n, cap;
     uint64_t cursor;
@@ -6134,6 +6164,8 @@ static struct snib__op *question_texts_start(struct snib__client *client,
     struct snib__engine *engine = client->driver.engine;
     if (q->list)
         return snib__engine_list(engine, q->cursor, q->text, q->n, q->cap, snib__now(), out_code);
+    if (q->server)
+        return snib__engine_server(engine, q->server, q->cap, snib__now(), out_code);
     return snib__engine_describe(engine, q->text, q->n, q->cap, snib__now(), out_code);
 }
 
@@ -6157,7 +6189,8 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     struct snib__queue *queue = NULL;
     if (q->list && ((!q->text && q->n) || q->n > 1024))
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
-    if (!q->list && (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
+    if (!q->list && !q->server &&
+        (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
     struct snib__client *client = snib__client_enter(handle, err, &code);
     if (!client)
@@ -6236,6 +6269,15 @@ int snib_client_describe_submit(snib_client *client, const char *name, size_t na
                                .token = token,
                                .out_op = out_op};
     return question_client(client, &q, err);
+}
+
+int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
+                       size_t *out_used, uint32_t *out_count, snib_error *err)
+{
+    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_CLUSTER)
+        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    struct question_texts q = {.server = what, .cap = cap};
+    return question_here(client, &q, buffer, out_used, out_count, err);
 }
 
 void snib_texts_free(snib_texts *texts)
@@ -10135,7 +10177,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
 
 /* ---- engine/ask.c -----------------------------------------------------------------------------*/
 
-/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, counts. */
+/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, server, counts. */
 
 /* ---- engine/internal.h ------------------------------------------------------------------------*/
 
@@ -11552,7 +11594,7 @@ static const struct snib__script_text {
      "    return first[1] ~= nil and #first[1] == 16\n"
      "end\n"
      "local function lock(key)\n"
-     "    local what = redis.call('type', key).ok\n"
+     "    local what = redis.pcall('type', key).ok -- nil: this user may not see it\n"
      "    if what == 'hash' then\n"
      "        return owned(key)\n"
      "    elseif what ~= 'string' then\n"
@@ -11572,7 +11614,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return found\n",
-     1155, "2fc5d6bad03190a61d0d7861beaa6ceb4b00b646"},
+     1189, "4d7b9b51bb83de70d756d097df7250db680b325d"},
     {"multi_acquire",
      "local owner, lease, kinds = ARGV[1], ARGV[2], ARGV[3]\n"
      "local function field(kind)\n"
@@ -12644,6 +12686,17 @@ struct snib__op *snib__engine_describe(struct snib__engine *e, const char *name,
     return ask_start(e, op, now);
 }
 
+struct snib__op *snib__engine_server(struct snib__engine *e, int32_t what, size_t cap,
+                                     snib__time now, int32_t *out_code)
+{
+    struct snib__op *op = ask_carry(e, SNIB__OP_SERVER, NULL, NULL, 0, now, out_code);
+    if (!op || op->done)
+        return op;
+    op->asked->what = what;
+    op->asked->cap = cap;
+    return ask_start(e, op, now);
+}
+
 struct snib__op *snib__engine_count(struct snib__engine *e, struct snib__gate *gate, int32_t what,
                                     int64_t n, snib__time now, int32_t *out_code)
 {
@@ -12708,6 +12761,26 @@ static int ask_list(const struct snib__engine *e, struct snib__buf *out,
     return SNIB__SCRIPT_LIST;
 }
 
+static int ask_server(struct snib__buf *out, int32_t what)
+{
+    static const char *const commands[][3] = {
+        [SNIB_SERVER_INFO] = {"INFO"},
+        [SNIB_SERVER_TIME] = {"TIME"},
+        [SNIB_SERVER_USER] = {"ACL", "WHOAMI"},
+        [SNIB_SERVER_MIN_REPLICAS] = {"CONFIG", "GET", "min-replicas-to-write"},
+        [SNIB_SERVER_FSYNC] = {"CONFIG", "GET", "appendfsync"},
+        [SNIB_SERVER_IDLE_TIMEOUT] = {"CONFIG", "GET", "timeout"},
+        [SNIB_SERVER_CLUSTER] = {"CLUSTER", "INFO"},
+    };
+    uint32_t n = 0;
+    while (n < 3 && commands[what][n])
+        n++;
+    int bad = snib__resp_begin(out, n);
+    for (uint32_t i = 0; i < n && bad >= 0; i++)
+        bad = snib__resp_arg(out, commands[what][i], strlen(commands[what][i]));
+    return bad < 0 ? -1 : SNIB__NO_SCRIPT;
+}
+
 /* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
@@ -12719,6 +12792,8 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
         return op->gate->kind->count(out, op->gate, op->asked->what, op->asked->n);
     if (op->kind == SNIB__OP_DESCRIBE)
         return ask_describe(out, op->asked);
+    if (op->kind == SNIB__OP_SERVER)
+        return ask_server(out, op->asked->what);
     if (op->kind == SNIB__OP_PING)
         return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "PING", 4) < 0 ? -1
                                                                                   : SNIB__NO_SCRIPT;
@@ -12786,6 +12861,41 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
+/* The lines of one string, as clean texts; empty ones and comments are left out. */
+static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
+{
+    if (n + 1 > asked->cap)
+        return SNIB_ELIMIT;
+    snib_texts *texts = malloc(sizeof *texts + n + 1);
+    if (!texts)
+        return SNIB_ENOMEM;
+    char *at = (char *)(texts + 1);
+    *texts = (snib_texts){.text = at};
+    for (size_t from = 0, length; from < n; from += length + 1) {
+        const char *end = memchr(text + from, '\n', n - from);
+        length = end ? (size_t)(end - text) - from : n - from;
+        size_t shown = length > 0 && text[from + length - 1] == '\r' ? length - 1 : length;
+        if (shown == 0 || text[from] == '#')
+            continue;
+        memcpy(at, text + from, shown);
+        at += snib__text_clean(at, shown, false) + 1;
+        texts->count++;
+    }
+    texts->used = (uint64_t)(at - texts->text);
+    asked->texts = texts;
+    return SNIB_OK;
+}
+
+static int32_t ask_told(struct snib__asked *asked, const struct snib__value *reply, uint32_t n,
+                        const struct snib__resp *resp)
+{
+    if (reply->type == SNIB__RESP_ARRAY)
+        return ask_texts(asked, reply, 1, n, resp);
+    if (reply->type != SNIB__RESP_STRING)
+        return SNIB_EPROTOCOL;
+    return ask_lines(asked, snib__resp_text(resp, reply), reply->count);
+}
+
 void snib__asked_free(struct snib__asked *asked)
 {
     if (asked)
@@ -12810,6 +12920,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
         }
     } else if (op->kind == SNIB__OP_DESCRIBE) {
         code = array ? ask_texts(op->asked, reply, 1, n, resp) : SNIB_EPROTOCOL;
+    } else if (op->kind == SNIB__OP_SERVER) {
+        code = ask_told(op->asked, reply, n, resp);
     } else if (op->kind == SNIB__OP_COUNT) {
         op->answer->count = snib__reply_number(e, reply);
     } else if (op->kind == SNIB__OP_FORCE) {

@@ -553,12 +553,12 @@ SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t 
 /* What snib_client_server() can ask for; the texts that come. */
 enum snib_server {
     SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
-    SNIB_SERVER_TIME,         /* TIME: seconds since 1970, then microseconds */
-    SNIB_SERVER_USER,         /* ACL WHOAMI: the user's name */
-    SNIB_SERVER_MIN_REPLICAS, /* CONFIG GET: its name, then its value */
-    SNIB_SERVER_FSYNC,
-    SNIB_SERVER_IDLE_TIMEOUT,
-    SNIB_SERVER_CLUSTER       /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
+    SNIB_SERVER_USER = 3,     /* ACL WHOAMI: the user's name */
+    SNIB_SERVER_MIN_REPLICAS = 4, /* CONFIG GET: its name, then its value */
+    SNIB_SERVER_FSYNC = 5,
+    SNIB_SERVER_IDLE_TIMEOUT = 6,
+    SNIB_SERVER_CLUSTER = 7   /* CLUSTER INFO: "name:value" each */
 };
 
 /* snib_client_server - what the server says of itself, for people and for diagnosis.
