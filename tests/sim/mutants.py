@@ -794,8 +794,8 @@ MUTANTS = [
     Mutant(
         "close keeps the locks",
         "engine/engine.c",
-        "    if (rest)\n        snib__gate_release(e, rest, now);",
-        "    (void)rest;",
+        "    if (rest) {\n        snib__gate_release(e, rest, now);\n",
+        "    if (rest) {\n",
     ),
     Mutant(
         "a forgotten script is an error",
