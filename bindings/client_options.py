@@ -162,8 +162,8 @@ from ._times import lease_ms
 class Options:
     """One deployment of Redis or Valkey; thread-safe.
 
-    url: redis://[user[:password]@]host[:port][/database], or unix:///path; with ?name=value&...
-    behind it for options of the names below.  None: the environment's SNIB_URL, with SNIB_PASSWORD
+    url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
+    unix:///path; with ?name=value&... behind it for options of the names below.  None: the environment's SNIB_URL, with SNIB_PASSWORD
     if there is one; else redis://127.0.0.1:6379.
 
     Times are seconds; in a URL they may have ms, s, m or h behind them.  An option that is given

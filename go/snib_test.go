@@ -367,7 +367,7 @@ func TestBadInput(t *testing.T) {
 		"redis://localhost:99999":        snib.ErrInvalidURL,
 		"redis://:canary@h/x":            snib.ErrInvalidURL,
 		"unix://relative":                snib.ErrInvalidURL,
-		"rediss://localhost":             snib.ErrNotSupported,
+		"rediss://127.0.0.1:1":           snib.ErrNotConnected,
 		"redis://127.0.0.1:1":            snib.ErrNotConnected,
 		"unix://:canary@/nowhere/at/all": snib.ErrUnreachable, // of which ErrNotConnected is one
 		"unix://:canary-wrong@" + s.path: snib.ErrAuth,

@@ -9,10 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Cut "password=..." and the sentinels' out of ?name=value&name=value. */
+/* Cut the options that are secret out of ?name=value&name=value. */
 static void cut_options(char *query)
 {
-    static const char *const secrets[] = {"password=", "sentinel_password="};
+    static const char *const secrets[] = {
+#define DURATION(name)
+#define COUNT(name)
+#define CHOICE(name)
+#define TEXT(name)
+#define PATH(name)
+#define SECRET(name) #name "=",
+#define X(name, field, kind, state, min, max, standard, words, text) kind(name)
+#include "../api/options.def"
+#undef X
+    };
     char *item = query;
     while (item && *item) { /* at its ? or & */
         char *end = item + 1 + strcspn(item + 1, "&");

@@ -223,6 +223,7 @@ class Guard(CommandCase):
             "?password=canary&lease=5s": "?lease=5s",
             "?lease=5s&password=canary": "?lease=5s",
             "?lease=5s&sentinel_password=canary&password=canary&patience=1s": "?lease=5s&patience=1s",
+            "?tls_key_password=canary&tls_key=k&tls_cert=c": "?tls_key=k&tls_cert=c",
         }
         for query, rest in cut.items():
             env = {"SNIB_URL": "redis://host" + query}
