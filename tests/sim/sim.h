@@ -234,7 +234,9 @@ struct sim_pipe { /* one connection; it lives on at the server when the client's
     int link;
     uint64_t server; /* the model's number; 0: its end is gone */
     struct sim_flow to_server, to_client;
-    bool spared;  /* CLIENT ID, KILL or INFO was refused: nobody could end it at the server */
+    size_t greeting; /* bytes of what the client says first that are still to come */
+    bool heard;      /* the client has been answered */
+    bool spared;     /* CLIENT ID, KILL or INFO was refused: nobody could end it at the server */
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };
 

@@ -192,6 +192,7 @@ void net_send(struct sim_process *process, int link, const char *bytes, size_t n
 {
     struct sim_pipe *pipe = process->links[link].pipe;
     if (pipe != NULL) {
+        pipe->greeting += pipe->heard ? 0 : n;
         send_on(pipe, 1, bytes, n);
     }
 }
@@ -301,6 +302,8 @@ static void arrive_at_server(struct sim_pipe *pipe)
         push_end(&pipe->to_client);
         settle(pipe);
     } else {
+        pipe->spared |= pipe->greeting > 0 && (sim.server_faults & NO_KILL) != 0;
+        pipe->greeting -= chunk->n < pipe->greeting ? chunk->n : pipe->greeting;
         model_input(sim.model, pipe->server, chunk->bytes, chunk->n);
         net_collect();
     }
@@ -322,6 +325,7 @@ static void arrive_at_client(struct sim_pipe *pipe)
         snib__engine_link_down(process->engine, snib__engine_link(process->engine, link),
                                SNIB_EUNREACHABLE, ECONNRESET, sim_clock(process));
     } else {
+        pipe->heard = true;
         snib__engine_input(process->engine, snib__engine_link(process->engine, link), chunk->bytes,
                            chunk->n, sim_clock(process));
     }
