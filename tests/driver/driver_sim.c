@@ -314,7 +314,8 @@ static void expect_nothing_left(void)
 static void random_main(void *argument)
 {
     (void)argument;
-    for (int n = 1 + (int)world_draw(CLIENTS); n > 0; n--) {
+    const int opened = 1 + (int)world_draw(CLIENTS);
+    while (clients_n < opened) {
         open_client(LEASE_MS, 0);
         connect_client();
     }
@@ -325,6 +326,9 @@ static void random_main(void *argument)
     world_stay(nobody_runs, NULL);
     while (clients_n > 0)
         close_client();
+    if (world.connects > 2 * opened && !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
+        world_fail("%d connections of %d clients, and nothing was wrong with the first",
+                   world.connects, opened);
     expect_nothing_left();
 }
 

@@ -42,6 +42,7 @@ extern struct world {
     int addresses;           /* of every name: 10.0.0.1 and on; 0: it does not resolve */
     snib__time lookup_takes; /* SNIB__NEVER: for ever */
     int lookups, lookups_running;
+    int connects;                /* connections that were begun */
     bool silent;                 /* the server reads and answers nothing */
     snib__time freeze_next_ring; /* of a thread of the program, outside the mutex */
     uint64_t calls;              /* of the seam */

@@ -384,6 +384,7 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     struct link *link = calloc(1, sizeof *link);
     enum world_peer peer = WORLD_ANSWERS;
     world_step();
+    world.connects++;
     if (address->sa_family == AF_INET)
         peer = world.peers[ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) & 7];
     link->next = links;

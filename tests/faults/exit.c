@@ -118,6 +118,39 @@ static void every_kind(void **state)
     }
 }
 
+/* Clients that were freed before leave those that were made before and after them to be closed. */
+static void some_were_freed(void **state)
+{
+    enum { CLIENTS = 5 };
+    struct server *server = *state;
+    for (unsigned freed = 0; freed < 1u << CLIENTS; freed += 3) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            snib_client *clients[CLIENTS];
+            snib_lock *locks[CLIENTS];
+            snib_hold *holds[CLIENTS];
+            for (int i = 0; i < CLIENTS; i++) {
+                char name[] = "freed:0";
+                name[6] += (char)i;
+                clients[i] = child_client(server);
+                locks[i] = child_lock(clients[i], SNIB_MUTEX, name);
+                holds[i] = child_hold(locks[i]);
+            }
+            for (int i = 0; i < CLIENTS; i++)
+                if (freed >> i & 1) { /* with all that refers to it */
+                    CHILD(snib_hold_release(holds[i], NULL) == SNIB_OK);
+                    snib_hold_free(holds[i]);
+                    snib_lock_free(locks[i]);
+                    snib_client_free(clients[i]);
+                }
+            exit(0);
+        }
+        expect_status(pid, 0);
+        for (char name[] = "freed:0"; name[6] < '0' + CLIENTS; name[6]++)
+            assert_false(is_held(server, name));
+    }
+}
+
 /* The program's own exit handlers come first. */
 static void after_handlers(void **state)
 {
@@ -227,9 +260,9 @@ int main(void)
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     signal(SIGUSR1, do_nothing);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),      cmocka_unit_test(after_handlers),
-        cmocka_unit_test(switched_off),    cmocka_unit_test(no_answer),
-        cmocka_unit_test(not_the_parents),
+        cmocka_unit_test(every_kind),     cmocka_unit_test(some_were_freed),
+        cmocka_unit_test(after_handlers), cmocka_unit_test(switched_off),
+        cmocka_unit_test(no_answer),      cmocka_unit_test(not_the_parents),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

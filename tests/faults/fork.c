@@ -245,6 +245,62 @@ static void descriptors_closed(void **state)
     }
 }
 
+/* Locks with options, of which each shows when the lock is used. */
+static void child_options(snib_lock *fixed, snib_lock *limited, snib_lock *fenced, snib_lock *votes)
+{
+    snib_hold *hold = NULL;
+    snib_error error;
+    int32_t reason = SNIB_REASON_NONE;
+    CHILD(snib_lock_acquire(fixed, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_remaining_ms(hold) > 60000);
+    snib_hold_free(hold);
+    CHILD(snib_lock_acquire(fenced, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_token(hold) == 1);
+    snib_hold_free(hold);
+    CHILD(snib_lock_acquire(limited, 0, QUICK_MS, &hold, NULL) == SNIB_OK);
+    CHILD(snib_hold_wait(hold, QUICK_MS, &reason, NULL) == SNIB_LOST);
+    CHILD(reason == SNIB_REASON_MAX_HOLD);
+    snib_hold_free(hold);
+    CHILD(snib_lock_acquire(votes, 0, 0, &hold, &error) == SNIB_BUSY); /* its nodes are too young */
+}
+
+/* A lock goes on in the child with the options it was made with. */
+static void options_inherited(void **state)
+{
+    enum { NODES = 3 };
+    struct inherited in = inherit(*state);
+    struct server nodes[NODES];
+    snib_client *clients[NODES];
+    snib_lock *members[NODES], *votes = NULL;
+    snib_lock_options options;
+    snib_lock *fixed = must_lock_lease(in.h.client, "fixed", 80000, 0);
+    snib_lock *limited = must_lock_lease(in.h.client, "limited", 0, 200);
+    snib_lock_options_init(&options, sizeof options);
+    options.flags = SNIB_LOCK_FENCED;
+    snib_lock *fenced = must_lock_with(in.h.client, SNIB_FAIR, "fenced", &options);
+    for (int i = 0; i < NODES; i++) {
+        server_start(&nodes[i], NULL);
+        clients[i] = must_open_lease(nodes[i].url, 60000);
+        members[i] = must_lock(clients[i], "votes");
+    }
+    EXPECT(snib_quorum_new(members, NODES, NULL, &votes, err), SNIB_OK);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(CHILD_S);
+        child_options(fixed, limited, fenced, votes);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < NODES; i++) {
+        snib_client_free(clients[i]);
+        server_stop(&nodes[i]);
+    }
+    snib_client_free(in.h.client);
+    server_do(in.server, "FLUSHALL");
+}
+
 /* What was closed stays closed; what is freed in a child without use is the parent's all the same. */
 static void closed_before(void **state)
 {
@@ -499,11 +555,17 @@ int main(void)
     before_everybody();               /* short leases, many processes */
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle),          cmocka_unit_test(prefork),
-        cmocka_unit_test(closed_before), cmocka_unit_test(descriptors_closed),
-        cmocka_unit_test(holding),       cmocka_unit_test(holding_all_kinds),
-        cmocka_unit_test(waiting),       cmocka_unit_test(acquiring),
-        cmocka_unit_test(closing),       cmocka_unit_test(exit_in_every_state),
+        cmocka_unit_test(idle),
+        cmocka_unit_test(prefork),
+        cmocka_unit_test(closed_before),
+        cmocka_unit_test(descriptors_closed),
+        cmocka_unit_test(options_inherited),
+        cmocka_unit_test(holding),
+        cmocka_unit_test(holding_all_kinds),
+        cmocka_unit_test(waiting),
+        cmocka_unit_test(acquiring),
+        cmocka_unit_test(closing),
+        cmocka_unit_test(exit_in_every_state),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

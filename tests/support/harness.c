@@ -38,6 +38,14 @@ void before_everybody(void)
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1});
 }
 
+/* SNIB_TEST_ONLY=name: that test of the program alone. */
+__attribute__((constructor)) static void run_only(void)
+{
+    const char *name = getenv("SNIB_TEST_ONLY");
+    if (name && *name)
+        cmocka_set_test_filter(name);
+}
+
 int count_of(int all, int by_default)
 {
     const char *value = getenv("SNIB_TEST_ALL");

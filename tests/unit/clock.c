@@ -58,6 +58,7 @@ static void slow_answers(void **state)
 /* ---- The engine ------------------------------------------------------------------------------------ */
 
 static uint64_t server_error_ns;
+static uint32_t questions; /* whether something is held, that renew nothing */
 
 static void answer_time(struct snib__engine *engine)
 {
@@ -79,9 +80,12 @@ static bool go_on(struct snib__engine *engine)
     snib__engine_tick(engine, now);
     now += SNIB__MS;
     while (conn_of(engine)->ring_count > 0) {
-        int kind = conn_of(engine)->ring[conn_of(engine)->ring_head].kind;
-        renewed |= kind == SNIB__REQ_RENEW;
-        if (kind == SNIB__REQ_TIME)
+        const struct snib__request *request = &conn_of(engine)->ring[conn_of(engine)->ring_head];
+        const struct snib__batch *batch =
+            request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
+        renewed |= batch != NULL;
+        questions += batch && batch->lease_ms == 0;
+        if (request->kind == SNIB__REQ_TIME)
             answer_time(engine);
         else
             answer(engine, "*0\r\n");
@@ -109,9 +113,11 @@ static void set_while_held(void **state)
     int32_t level;
     engine->home->clock.refused = false;
     server_error_ns = 0;
+    questions = 0;
     while (now < START + 40 * SECOND)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 0);
+    assert_int_equal(questions, 0);
     server_error_ns = 5 * SECOND;
     while (!engine->home->moved_at) {
         assert_true(now < START + 60 * SECOND);
@@ -129,11 +135,35 @@ static void set_while_held(void **state)
         go_on(engine);
     assert_true(now < detected + SECOND); /* at once, not after a third of the lease */
     assert_int_equal(snib__hold_state(engine, other, now),
-                     SNIB_HOLD_AT_RISK); /* nobody renews it */
+                     SNIB_HOLD_AT_RISK); /* nobody renews it, */
+    assert_int_equal(questions, 1);      /* ... but it is asked for */
     while (now < START + 78 * SECOND)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 1);
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
+/* The next server may have another time: nothing has moved. */
+static void another_server(void **state)
+{
+    (void)state;
+    const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    engine->home->clock.refused = false;
+    server_error_ns = 0;
+    while (!engine->home->clock.known)
+        go_on(engine);
+    cut_link(engine);
+    server_error_ns = 3600 * SECOND;
+    await_connect(engine);
+    connect_link(engine);
+    engine->home->clock.refused = false;
+    while (now < START + 60 * SECOND)
+        go_on(engine);
+    assert_true(engine->home->clock.known);
+    assert_int_equal(stats_of(engine).clock_moves, 0);
     snib__engine_free(engine);
 }
 
@@ -143,7 +173,11 @@ static void not_told(void **state)
     (void)state;
     const struct snib__acquire renewed = {.wait = SNIB__NEVER};
     struct snib__engine *engine = begin();
+    int32_t code, level;
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
     granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    while (snib__engine_take_log(engine, &level))
+        ;
     engine->home->clock.refused = false;
     assert_true(snib__clock_deadline(engine) < now + 11 * SECOND);
     now = snib__clock_deadline(engine);
@@ -152,11 +186,14 @@ static void not_told(void **state)
     answer_own(engine);
     answer(engine, "-ERR unknown command 'TIME'\r\n");
     assert_true(snib__clock_deadline(engine) == SNIB__NEVER);
+    const char *text = snib__engine_take_log(engine, &level);
+    assert_non_null(text);
+    assert_int_equal(level, SNIB_LOG_INFO);
+    assert_non_null(strstr(text, "+time"));
     snib__engine_free(engine);
 
     engine = begin();
     struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
-    int32_t code;
     engine->home->clock.refused = false;
     snib__engine_release(engine, hold, now, &code);
     answer_own(engine);
@@ -168,9 +205,9 @@ static void not_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates),        cmocka_unit_test(steps),
-        cmocka_unit_test(slow_answers), cmocka_unit_test(set_while_held),
-        cmocka_unit_test(not_told),
+        cmocka_unit_test(rates),          cmocka_unit_test(steps),
+        cmocka_unit_test(slow_answers),   cmocka_unit_test(set_while_held),
+        cmocka_unit_test(another_server), cmocka_unit_test(not_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

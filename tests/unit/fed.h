@@ -118,6 +118,37 @@ static inline int oldest_script(struct snib__engine *engine)
     return conn_of(engine)->ring[conn_of(engine)->ring_head].script;
 }
 
+/* ---- The other side of the pub/sub link ------------------------------------------------------------ */
+
+static inline void say_on_pubsub(struct snib__engine *engine, const char *text)
+{
+    snib__engine_input(engine, snib__engine_link(engine, SNIB__PUBSUB), text, strlen(text), now);
+}
+
+static inline void connect_pubsub(struct snib__engine *engine)
+{
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__PUBSUB), now);
+    say_on_pubsub(engine, "+OK\r\n+PONG\r\n");
+    assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
+}
+
+/* What is said about the channel of a gate; text NULL: that it is subscribed to. */
+static inline void say_on_channel(struct snib__engine *engine, const struct snib__gate *gate,
+                                  const char *text)
+{
+    char channel[SNIB__CHANNEL_MAX], said[SNIB__CHANNEL_MAX + 256];
+    size_t n = gate->kind->channel(channel, engine, gate, 0);
+    int used = snprintf(said, sizeof said, "*3\r\n$%d\r\n%s\r\n$%zu\r\n%.*s\r\n", text ? 7 : 9,
+                        text ? "message" : "subscribe", n, (int)n, channel);
+    if (text)
+        snprintf(said + used, sizeof said - (size_t)used, "$%zu\r\n%s\r\n", strlen(text), text);
+    else
+        snprintf(said + used, sizeof said - (size_t)used, ":1\r\n");
+    say_on_pubsub(engine, said);
+}
+
 /* ---- This side ------------------------------------------------------------------------------------ */
 
 static inline struct snib__gate *gate(struct snib__engine *engine, int32_t kind, const char *name)

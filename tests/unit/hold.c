@@ -175,6 +175,22 @@ static void late_confirmation(void **state)
     snib__engine_free(engine);
 }
 
+/* The lease becomes a fixed one while a renewal is on its way: the answer to that says nothing of the new lease. */
+static void older_answer(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__hold *hold = renewing(engine, &renewed);
+    const snib__time sent = now;
+    snib__hold_fix(engine, hold, 60 * SECOND, now);
+    now += SECOND;
+    answer(engine, "*0\r\n");
+    assert_true(hold->deadline <= sent + 30 * SECOND);
+    answer(engine, "*0\r\n");
+    assert_true(hold->deadline == sent + 60 * SECOND * 99 / 100 - SNIB__MARGIN);
+    snib__engine_free(engine);
+}
+
 /* Its owner comes again when nobody has noticed yet that it is over: it waits for a new hold. */
 static void late_reentry(void **state)
 {
@@ -245,6 +261,7 @@ int main(void)
         cmocka_unit_test(repeated_release),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),
+        cmocka_unit_test(older_answer),
         cmocka_unit_test(late_reentry),
         cmocka_unit_test(late_carrier),
         cmocka_unit_test(closed_after_the_end),

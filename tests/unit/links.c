@@ -273,11 +273,6 @@ static void refused_command_is_not_asked_again(void **state)
 
 /* ---- The pub/sub link -------------------------------------------------------------------------- */
 
-static void say_on_pubsub(struct snib__engine *engine, const char *text)
-{
-    snib__engine_input(engine, snib__engine_link(engine, SNIB__PUBSUB), text, strlen(text), now);
-}
-
 /* A waiter of "m", asleep, whose subscription is asked for. */
 static struct snib__engine *with_waiter(void)
 {
@@ -286,10 +281,7 @@ static struct snib__engine *with_waiter(void)
     connect_link(engine);
     answer_own(engine);
     answer(engine, ":86400000\r\n"); /* held by somebody else, for a day */
-    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__PUBSUB)),
-                     SNIB__WISH_CONNECT);
-    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__PUBSUB), now);
-    say_on_pubsub(engine, "+OK\r\n+PONG\r\n");
+    connect_pubsub(engine);
     assert_int_equal(engine->home->links[SNIB__PUBSUB].owed, 1);
     return engine;
 }
@@ -344,6 +336,26 @@ static void idle_subscription_is_pinged(void **state)
                          0); /* a ping that is refused is no subscription refused */
         snib__engine_free(engine);
     }
+}
+
+/* What is refused is the oldest request: a ping, and no subscription that was asked for after it; then that. */
+static void refused_ping_and_subscription(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    const struct snib__endpoint *link = &engine->home->links[SNIB__PUBSUB];
+    say_on_pubsub(engine, subscribed);
+    pass_waiting(engine, now + 3 * SECOND + 50 * SNIB__MS);
+    assert_int_equal(link->owed, 1);
+    acquire(engine, gate(engine, SNIB_MUTEX, "n"), 0);
+    answer_own(engine);
+    answer(engine, ":86400000\r\n");
+    assert_int_equal(link->owed, 2);
+    say_on_pubsub(engine, "-NOPERM no ping for you\r\n");
+    assert_int_equal(engine->stats.polling, 0);
+    say_on_pubsub(engine, "-NOPERM no channel for you\r\n");
+    assert_int_equal(engine->stats.polling, 1);
+    snib__engine_free(engine);
 }
 
 /* A server that does not know the link any more, or answers nothing for now, has refused no right. */
@@ -418,6 +430,7 @@ int main(void)
         cmocka_unit_test(refused_command_is_not_asked_again),
         cmocka_unit_test(subscription_is_owed_an_answer),
         cmocka_unit_test(idle_subscription_is_pinged),
+        cmocka_unit_test(refused_ping_and_subscription),
         cmocka_unit_test(disowned_subscription_is_renewed),
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),

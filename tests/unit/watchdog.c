@@ -76,11 +76,49 @@ static void many_permits(void **state)
     snib__engine_free(engine);
 }
 
+/* A right that is missing for one lock is refused for the batch: then each is renewed alone, after a pause, and the
+ * others do not suffer. */
+static void missing_right(void **state)
+{
+    (void)state;
+    enum { FEW = 3 };
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__hold *holds[FEW];
+    for (int i = 0; i < FEW; i++)
+        holds[i] =
+            granted(engine, gate(engine, SNIB_MUTEX, (const char *[]){"a", "b", "c"}[i]), &how);
+    snib__time first = holds[0]->deadline;
+    now += 10 * SECOND;
+    snib__engine_tick(engine, now);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "-NOPERM No permissions to access a key\r\n");
+    snib__time refused = now;
+    snib__engine_tick(engine, now);
+    assert_int_equal(on_the_way(engine), 0);
+    while (on_the_way(engine) == 0) {
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    assert_true(now >= refused + SECOND && now < refused + 3 * SECOND);
+    assert_int_equal(on_the_way(engine), FEW);
+    for (int i = 0; i < FEW; i++) {
+        assert_int_equal(batch_of(engine, 0)->n, 1);
+        bool may = batch_of(engine, 0)->holds[0] != holds[1];
+        answer(engine, may ? "*0\r\n" : "-NOPERM No permissions to access a key\r\n");
+    }
+    assert_true(holds[0]->deadline > first && holds[2]->deadline > first);
+    assert_true(holds[1]->deadline == first);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_holds),
         cmocka_unit_test(many_permits),
+        cmocka_unit_test(missing_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

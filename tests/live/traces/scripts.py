@@ -10,6 +10,7 @@ Redisson's own scripts do, a comment says why.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def raw(i: int) -> bytes:
 
 def text(name: str) -> str:
     """A script with the file that it begins with."""
-    folder = ROOT / "core" / "lua"
+    folder = Path(os.environ.get("SNIB_TEST_SCRIPTS") or ROOT / "core" / "lua")
     script = (folder / f"{name}.lua").read_text()
     shared = re.match(r"-- with (\w+\.lua)\n", script)
     return (folder / shared[1]).read_text() + script if shared else script

@@ -1,0 +1,166 @@
+/* place.c - what a waiter in a fair queue makes of grants that come as messages. */
+#include "fed.h"
+
+static struct snib__engine *engine;
+static struct snib__gate *fair;
+static struct snib__op *op;
+
+/* A waiter that has a place, seen by the server at its 1,000th ms, and listens; foreign: behind a client of Redisson. */
+static void placed(bool foreign)
+{
+    const char *reply =
+        foreign ? "*3\r\n:20000\r\n:1\r\n:1000\r\n" : "*3\r\n:20000\r\n:0\r\n:1000\r\n";
+    engine = begin();
+    fair = gate(engine, SNIB_FAIR, "f");
+    op = acquire(engine, fair, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, reply);
+    connect_pubsub(engine);
+    say_on_channel(engine, fair, NULL);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_ACQUIRE);
+    answer(engine, reply);
+    assert_int_equal(on_the_way(engine), 0);
+    assert_int_equal(op->hold->phase, SNIB__PLACED);
+}
+
+/* A release has granted the lock by a first lease of 4 s, at that ms of the server's. */
+static void promise(int server_ms)
+{
+    char text[80];
+    snprintf(text, sizeof text, "%llu:0:4000:%d", (unsigned long long)op->hold->number, server_ms);
+    say_on_channel(engine, fair, text);
+}
+
+/* Go on until the waiter asks again. */
+static void await_beat(void)
+{
+    while (on_the_way(engine) == 0) {
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(op->hold->phase, SNIB__TRYING);
+}
+
+static void granted_by_message(void **state)
+{
+    (void)state;
+    placed(false);
+    const snib__time asked = now;
+    now += SECOND / 2;
+    promise(1400);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_true(op->hold->deadline <= asked + 4 * SECOND); /* it cannot have begun before */
+    snib__engine_free(engine);
+}
+
+/* A grant that comes while a request is on its way counts if the request was looked at before it was made. */
+static void granted_meanwhile(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        placed(false);
+        await_beat();
+        promise(2500);
+        assert_false(op->done);
+        answer(engine, late ? "*3\r\n:4000\r\n:0\r\n:2600\r\n" : "*3\r\n:4000\r\n:0\r\n:2400\r\n");
+        assert_int_equal(op->done, !late);
+        snib__engine_free(engine);
+    }
+}
+
+/* One that was made before the waiter was last seen waiting is an old one: it is asked for. */
+static void old_grant(void **state)
+{
+    (void)state;
+    placed(false);
+    promise(900);
+    assert_false(op->done);
+    assert_int_equal(on_the_way(engine), 1);
+    snib__engine_free(engine);
+}
+
+/* Little is left of the first lease: it is confirmed before it is given out. */
+static void late_grant(void **state)
+{
+    (void)state;
+    placed(false);
+    now += 2500 * SNIB__MS;
+    promise(1100);
+    assert_false(op->done);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$1\r\n0\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_true(op->hold->deadline > now + 20 * SECOND);
+    snib__engine_free(engine);
+}
+
+/* How often something is said about the waiter's own channel on the pub/sub link, since it was connected. */
+static int said(const char *verb)
+{
+    const struct snib__buf *out = &engine->home->links[SNIB__PUBSUB].conn.out;
+    char text[4096], channel[64];
+    int times = 0;
+    assert_true(snib__buf_size(out) < sizeof text);
+    memcpy(text, out->data + out->head, snib__buf_size(out));
+    text[snib__buf_size(out)] = 0;
+    snprintf(channel, sizeof channel, "%s:%llu\r\n", engine->config.uuid,
+             (unsigned long long)op->hold->number);
+    for (const char *at = text; (at = strstr(at, channel)); at++) {
+        const char *command = at;
+        while (*command != '*')
+            command--;
+        times += strncmp(strchr(command, '$') + 4, verb, strlen(verb)) == 0 ||
+                 strncmp(strchr(command, '$') + 5, verb, strlen(verb)) == 0;
+    }
+    return times;
+}
+
+/* Behind a client of Redisson the waiter listens on its own channel: again when the link is new, and no longer when it
+ * has the lock. */
+static void listens_to_redisson(void **state)
+{
+    (void)state;
+    placed(true);
+    assert_int_equal(said("SUBSCRIBE"), 1);
+    snib__engine_link_down(engine, snib__engine_link(engine, SNIB__PUBSUB), SNIB_EUNREACHABLE, 0,
+                           now);
+    for (int step = 0; !engine->home->links[SNIB__PUBSUB].connect; step++) {
+        assert_true(step < 1000);
+        now = snib__engine_deadline(engine);
+        snib__engine_tick(engine, now);
+        while (on_the_way(engine))
+            answer(engine, "*3\r\n:20000\r\n:1\r\n:3000\r\n");
+    }
+    connect_pubsub(engine);
+    assert_int_equal(said("SUBSCRIBE"), 1);
+    say_on_channel(engine, fair, NULL);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_ACQUIRE);
+    answer(engine, "$1\r\n0\r\n");
+    assert_true(op->done);
+    assert_int_equal(said("UNSUBSCRIBE"), 1);
+    snib__engine_free(engine);
+}
+
+/* Who leaves gives its place back, once. */
+static void leaving(void **state)
+{
+    (void)state;
+    placed(false);
+    snib__engine_cancel(engine, op, now);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_RELEASE);
+    answer(engine, "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n:1200\r\n");
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(granted_by_message),  cmocka_unit_test(granted_meanwhile),
+        cmocka_unit_test(old_grant),           cmocka_unit_test(late_grant),
+        cmocka_unit_test(listens_to_redisson), cmocka_unit_test(leaving),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* queue.c - what a queue tells, in which order, and when its descriptor says so. */
+#include "unit.h"
+
+#include "api/objects.h"
+#include "driver/sys.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MANY = 20 };
+
+static snib_client *client_handle;
+static snib_queue *queue_handle;
+static struct snib__queue *queue;
+static struct snib__hold losses[MANY];
+
+/* A client that never connects, and its queue with a log. */
+static int start(void **state)
+{
+    (void)state;
+    snib_error error;
+    int32_t code;
+    if (snib_client_open("unix:///nowhere", NULL, &client_handle, &error) != SNIB_OK ||
+        snib_queue_new(client_handle, &queue_handle, &error) != SNIB_OK ||
+        snib_client_log(client_handle, queue_handle, SNIB_LOG_INFO, &error) != SNIB_OK)
+        return -1;
+    queue = snib__queue_enter(queue_handle, &error, &code);
+    if (!queue)
+        return -1;
+    snib__handle_put(queue_handle);
+    struct snib__gate *gate = snib__gate_get(queue->client->driver.engine, SNIB_MUTEX, "m", 1);
+    for (int i = 0; i < MANY; i++)
+        losses[i] = (struct snib__hold){.gate = gate, .token = (uint64_t)i, .reason = 1};
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    while (queue->lost)
+        snib__queue_drop_lost(queue, queue->lost);
+    snib__gate_put(queue->client->driver.engine, losses[0].gate);
+    snib_queue_free(queue_handle);
+    snib_client_free(client_handle);
+    return 0;
+}
+
+static void push_lost(int i)
+{
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snib__queue_push_lost(queue, &losses[i], &wakes);
+    snib__driver_ring(&wakes);
+}
+
+static void push_record(int i)
+{
+    char text[32];
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    snprintf(text, sizeof text, "record %d", i);
+    snib__queue_push_log(queue, SNIB_LOG_INFO, text, &wakes);
+    snib__driver_ring(&wakes);
+}
+
+static snib_event next(void)
+{
+    snib_event event = {.size = sizeof event};
+    assert_int_equal(snib_queue_drain(queue_handle, &event, 1, NULL), 1);
+    return event;
+}
+
+static void expect_lost(int i)
+{
+    snib_event event = next();
+    assert_int_equal(event.kind, SNIB_EVENT_LOST);
+    assert_int_equal(event.token, i);
+}
+
+static void expect_nothing(void)
+{
+    snib_event event = {.size = sizeof event};
+    assert_int_equal(snib_queue_drain(queue_handle, &event, 1, NULL), 0);
+}
+
+static bool readable(void)
+{
+    struct pollfd ready = {.fd = snib_queue_fd(queue_handle, NULL), .events = POLLIN};
+    return poll(&ready, 1, 0) == 1;
+}
+
+/* In the order in which they came, whatever is taken out of their list meanwhile. */
+static void losses_in_order(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        push_lost(i);
+        expect_lost(i);
+        expect_nothing();
+    }
+    for (int dropped = 0; dropped < 4; dropped++) { /* the holds are freed before they are told */
+        for (int i = 0; i < 4; i++)
+            push_lost(i);
+        snib__queue_drop_lost(queue, &losses[dropped]);
+        push_lost(4);
+        for (int i = 0; i < 5; i++)
+            if (i != dropped)
+                expect_lost(i);
+        expect_nothing();
+    }
+    push_lost(0);
+    snib__queue_drop_lost(queue, &losses[0]);
+    push_lost(1);
+    expect_lost(1);
+    expect_nothing();
+}
+
+/* Records that nobody fetches make room for later ones; how many were dropped is told once. */
+static void dropped_records(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SNIB__LOG_MAX + 10; i++)
+            push_record(i);
+        for (int i = 0; i < SNIB__LOG_MAX; i++) {
+            char text[32];
+            snprintf(text, sizeof text, "record %d", i + 10);
+            snib_event event = next();
+            assert_int_equal(event.kind, SNIB_EVENT_LOG);
+            assert_int_equal(event.reason, SNIB_LOG_INFO);
+            assert_string_equal(event.text, text);
+            assert_int_equal(event.count, i == 0 ? 10 : 0);
+        }
+        expect_nothing();
+    }
+}
+
+/* The descriptor is readable as long as something is there. */
+static void descriptor(void **state)
+{
+    (void)state;
+    assert_false(readable());
+    for (int round = 0; round < 3; round++) {
+        push_lost(0);
+        push_record(0);
+        push_lost(1);
+        for (int i = 0; i < 3; i++) {
+            assert_true(readable());
+            next();
+        }
+        assert_false(readable());
+        expect_nothing();
+    }
+}
+
+/* More queues than a list of wake-ups has room for: each is rung, and once. */
+static void many_bells(void **state)
+{
+    (void)state;
+    struct snib__bell *bells[MANY];
+    struct snib__wakes wakes;
+    snib__wakes_begin(&wakes);
+    for (int i = 0; i < MANY; i++)
+        assert_non_null(bells[i] = snib__bell_new());
+    for (int i = 0; i < 2 * MANY; i++)
+        snib__wake_bell(&queue->client->driver, &wakes, bells[i % MANY]);
+    snib__driver_ring(&wakes);
+    for (int i = 0; i < MANY; i++) {
+        struct pollfd ready = {.fd = bells[i]->fd, .events = POLLIN};
+        assert_int_equal(poll(&ready, 1, 0), 1);
+        assert_int_equal(atomic_load(&bells[i]->refs), 1);
+        snib__bell_put(bells[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(losses_in_order, start, stop),
+        cmocka_unit_test_setup_teardown(dropped_records, start, stop),
+        cmocka_unit_test_setup_teardown(descriptor, start, stop),
+        cmocka_unit_test_setup_teardown(many_bells, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+/* share.c - how many attempts a lock that many may hold costs, and what may not go side by side. */
+#include "fed.h"
+
+enum { WAITERS = 400, BURST_MAX = 64 };
+
+static void answer_all(struct snib__engine *engine, const char *reply)
+{
+    for (uint32_t n = on_the_way(engine); n > 0; n--)
+        answer(engine, reply);
+}
+
+/* A thousand that wait for one permit cost an attempt each time; while they succeed each wake-up sends more. */
+static void attempts(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *semaphore = gate(engine, SNIB_SEMAPHORE, "s");
+    struct snib__op *ops[WAITERS];
+    for (int i = 0; i < WAITERS; i++) {
+        ops[i] = acquire(engine, semaphore, 0);
+        if (i == 0) {
+            connect_link(engine);
+            answer_own(engine);
+            answer(engine, ":-1\r\n");
+            connect_pubsub(engine);
+            say_on_channel(engine, semaphore, NULL);
+            assert_int_equal(on_the_way(engine), 1); /* a release may not have been heard */
+            answer(engine, ":-1\r\n");
+        }
+        assert_int_equal(on_the_way(engine), 0);
+    }
+    for (int round = 0; round < 2; round++) {
+        uint32_t most = 0, n;
+        say_on_channel(engine, semaphore, "1");
+        assert_int_equal(on_the_way(engine), 1);
+        for (int answers = 0; answers < 150; answers++) {
+            answer(engine, "$-1\r\n");
+            n = on_the_way(engine);
+            most = n > most ? n : most;
+        }
+        assert_int_equal(most, BURST_MAX);
+        answer_all(engine, ":-1\r\n");
+        if (on_the_way(engine)) /* some news may have come meanwhile */
+            answer_all(engine, ":-1\r\n");
+        assert_int_equal(on_the_way(engine), 0);
+        say_on_channel(engine, semaphore, "1");
+        assert_int_equal(on_the_way(engine), 1);
+        answer(engine, ":-1\r\n");
+    }
+    assert_true(ops[2 * 150 - 1]->done && !ops[2 * 150]->done); /* first come, first served */
+    snib__engine_free(engine);
+}
+
+/* A writer's read has the writer's number: the next one waits until the release of the one before has been answered,
+ * which might have to be repeated. */
+static void one_number(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.owner = 7, .wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    struct snib__gate *read = gate(engine, SNIB_READ, "rw");
+    struct snib__hold *writer = granted(engine, gate(engine, SNIB_WRITE, "rw"), &how);
+    struct snib__hold *reader = granted(engine, read, &how);
+    int32_t code;
+    assert_int_equal(reader->number, writer->number);
+    struct snib__op *op = snib__engine_release(engine, reader, now, &code);
+    struct snib__op *next = acquire(engine, read, 7);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
+    assert_false(next->done);
+    answer(engine, ":0\r\n");
+    assert_true(op->done);
+    for (int step = 0;
+         on_the_way(engine) == 0 || oldest_script(engine) != SNIB__SCRIPT_READ_ACQUIRE; step++) {
+        assert_true(step < 10);
+        answer(engine, "*0\r\n"); /* a renewal */
+    }
+    answer(engine, "$-1\r\n");
+    assert_int_equal(next->code, SNIB_OK);
+    assert_int_equal(next->hold->number, writer->number);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attempts),
+        cmocka_unit_test(one_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

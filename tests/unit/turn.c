@@ -1,0 +1,136 @@
+/* turn.c - who gives way to strangers, and for how long. */
+#include "fed.h"
+
+#define LONGEST                                                                                    \
+    (22 * SNIB__MS) /* a chance: 20 ms, and something for each whose turn comes before */
+
+static struct snib__engine *engine;
+static struct snib__gate *mutex;
+static struct snib__wait *wait;
+
+static int start(void **state)
+{
+    (void)state;
+    engine = begin();
+    mutex = gate(engine, SNIB_MUTEX, "m");
+    wait = snib__wait_get(engine, mutex);
+    return wait ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    snib__wait_free(engine, wait);
+    snib__engine_free(engine);
+    return 0;
+}
+
+/* A release that so many strangers have heard. */
+static void released(int strangers)
+{
+    snib__turn_released(engine, mutex, strangers, now);
+}
+
+/* The chance that is offered passes, and nobody comes: our own attempt works. */
+static void nobody_comes(void)
+{
+    assert_true(snib__turn_give_way(engine, wait, now));
+    now = wait->offered_until;
+    snib__turn_granted(wait, now);
+    snib__timer_cancel(engine, &wait->timer_at);
+}
+
+/* Who waits long enough gives way, for as long as the chance lasts; not if its own time would be over before, nor if it
+ * has only one try. */
+static void who_gives_way(void **state)
+{
+    (void)state;
+    struct snib__op op = {.deadline = SNIB__NEVER};
+    released(1);
+    const snib__time until = wait->offered_until;
+    assert_true(until > now && until < now + LONGEST);
+    assert_true(snib__turn_is_theirs(wait, &op, now));
+    assert_true(snib__turn_is_theirs(wait, &op, until - 1));
+    assert_false(snib__turn_is_theirs(wait, &op, until));
+    op.deadline = until + 1;
+    assert_true(snib__turn_is_theirs(wait, &op, now));
+    op.deadline = until;
+    assert_false(snib__turn_is_theirs(wait, &op, now));
+    op = (struct snib__op){.deadline = SNIB__NEVER, .once = true};
+    assert_false(snib__turn_is_theirs(wait, &op, now));
+    op.once = false;
+    snib__turn_heard(wait, now); /* it had its turn */
+    assert_false(snib__turn_is_theirs(wait, &op, now));
+    released(0);
+    now += SNIB__MS;
+    snib__turn_granted(wait, now);
+    released(0);
+    assert_false(snib__turn_is_theirs(wait, &op, now));
+}
+
+/* Strangers that let a chance pass are not waited for; after a while they have another one. */
+static void absent_for_a_while(void **state)
+{
+    (void)state;
+    released(2);
+    assert_int_equal(wait->owed, 2);
+    const snib__time chance = wait->offered_until - now;
+    nobody_comes();
+    released(2);
+    assert_int_equal(wait->owed, 0);
+    assert_false(snib__turn_contested(wait));
+    now += 3 * chance;
+    released(2);
+    assert_int_equal(wait->owed, 0);
+    now += chance;
+    released(2);
+    assert_int_equal(wait->owed, 2);
+    assert_true(snib__turn_contested(wait));
+}
+
+/* Whoever listens and never comes costs little: a chance is bounded, and offered seldom. */
+static void patience_ends(void **state)
+{
+    (void)state;
+    snib__time given = 0;
+    const snib__time begun = now;
+    for (int i = 0; i < 1000; i++) {
+        released(3);
+        assert_true(wait->offered_until - now <= LONGEST);
+        if (wait->owed > 0) {
+            given += wait->offered_until - now;
+            nobody_comes();
+        }
+        now += SNIB__MS;
+    }
+    assert_true(given > 0 && given < (now - begun) / 8);
+}
+
+/* Strangers that come at once are not given more time than they need. */
+static void patience_learns(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        released(1);
+        now += SNIB__MS / 5;
+        snib__turn_heard(wait, now);
+    }
+    released(1);
+    assert_true(wait->offered_until - now < SNIB__MS);
+    for (int i = 0; i < 100; i++) { /* not even a hundred that come in no time make it nothing */
+        snib__turn_heard(wait, now);
+        released(1);
+    }
+    assert_true(wait->offered_until - now >= 3 * SNIB__MS / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_gives_way, start, stop),
+        cmocka_unit_test_setup_teardown(absent_for_a_while, start, stop),
+        cmocka_unit_test_setup_teardown(patience_ends, start, stop),
+        cmocka_unit_test_setup_teardown(patience_learns, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
