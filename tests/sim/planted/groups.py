@@ -1,0 +1,145 @@
+"""Planted bugs: locks of several names or servers."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "a semaphore's request is repeated",
+        "locks/semaphore.c",
+        ".traits = SNIB__UNOWNED",
+        ".traits = 0",
+    ),
+    Mutant(
+        "a multi lock listens to its first member",
+        "locks/multi.c",
+        "verdict->blocker = (uint32_t)reply[1].integer;",
+        "verdict->blocker = 0;",
+    ),
+    Mutant(
+        "a quorum of half the nodes",
+        "locks/group.c",
+        "group->need = majority ? n / 2 + 1 : n;",
+        "group->need = majority ? n / 2 : n;",
+    ),
+    Mutant(
+        "a quorum is safe as long as its longest vote",
+        "locks/group.c",
+        "if (as_long >= group->need && candidate > best)",
+        "if (as_long > 0 && candidate > best)",
+    ),
+    Mutant(
+        "the renewals of members do not count",
+        "locks/group.c",
+        "        group->members[i].deadline = deadline;\n"
+        "}",
+        "        (void)deadline;\n"
+        "}",
+    ),
+    Mutant(
+        "a quorum without most of its votes is held",
+        "locks/group.c",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) < group->need)",
+        "group->phase == SNIB__GROUP_HELD && group_count(group, GROUP_HELD) + 1 < group->need)",
+    ),
+    Mutant(
+        "a node votes although it has lost its memory",
+        "api/group.c",
+        ".vote_ms = c->parts->vote_ms,",
+        ".vote_ms = 0,",
+        "live/groups quarantine",
+    ),
+    Mutant(
+        "a failed round undoes nothing",
+        "locks/group.c",
+        "    group_undo(group);\n"
+        "    group->phase = SNIB__GROUP_PAUSING;",
+        "    group->phase = SNIB__GROUP_PAUSING;",
+    ),
+    Mutant(
+        "a failed group undoes nothing",
+        "locks/group.c",
+        "    group_undo(group);\n"
+        "    group->phase = SNIB__GROUP_ENDED;",
+        "    group->phase = SNIB__GROUP_ENDED;",
+    ),
+    Mutant(
+        "a release goes to as many as are needed",
+        "locks/group.c",
+        "            group_set(group, i, GROUP_GIVING);",
+        "            group_set(group, i, i < group->need ? GROUP_GIVING : GROUP_IDLE);",
+    ),
+    Mutant(
+        "a grant that came too late for its round is kept",
+        "locks/group.c",
+        "group_set(group, i, code == SNIB_OK ? GROUP_UNWANTED : GROUP_IDLE);",
+        "group_set(group, i, GROUP_IDLE);",
+    ),
+    Mutant(
+        "a member is asked again before it is let go of",
+        "locks/group.c",
+        "if (member->state == GROUP_UNWANTED || member->state == GROUP_DOUBTED)\n"
+        "        member->again = true;",
+        "if (member->state > GROUP_GIVEN)\n"
+        "        member->again = true;",
+    ),
+    Mutant(
+        "a vote lost while collecting is forgotten",
+        "locks/group.c",
+        "group_refused(group, group_lost_code(reason));",
+        "(void)group_lost_code(reason);",
+    ),
+    Mutant(
+        "what was lost before it was given out ends the acquire",
+        "locks/group.c",
+        "        group->phase = SNIB__GROUP_TAKEN;",
+        "        group->phase = SNIB__GROUP_HELD;",
+    ),
+    Mutant(
+        "votes of different quorums wait for each other",
+        "api/group.c",
+        "return held ? SNIB__NEVER : 0;",
+        "return SNIB__NEVER + held - held;",
+    ),
+    Mutant(
+        "a contested round waits for dead nodes",
+        "api/group.c",
+        "else if (c->give_up_at && now >= c->give_up_at)",
+        "else if (c->give_up_at && now == 0)",
+    ),
+    Mutant(
+        "the members outlive a loss that the group tells",
+        "api/group.c",
+        "    if (c->outer.ended)\n"
+        "        snib__group_abandon(group);\n"
+        "    else if",
+        "    if (c->outer.ended)\n"
+        "        return;\n"
+        "    else if",
+    ),
+    Mutant(
+        "a fixed lease of a quorum grows with later votes",
+        "api/group.c",
+        "if (c->lease && c->parts->majority && deadline > c->ends)",
+        "if (c->lease && c->parts->majority && deadline == 0)",
+        "live/groups fixed_lease_does_not_grow",
+    ),
+    Mutant(
+        "a quorum that loses a vote trusts the rest as before",
+        "api/group.c",
+        "    snib__outer_timed(engine, &c->outer, deadline, now);",
+        "    if (deadline > c->outer.hold->deadline)\n"
+        "        snib__outer_timed(engine, &c->outer, deadline, now);",
+    ),
+    Mutant(
+        "a fixed lease of several servers is renewed for ever",
+        "api/group.c",
+        "bool needed = c->lease && !c->parts->majority && !c->fixed;",
+        "bool needed = c->lease && !c->parts->majority && c->fixed;",
+    ),
+    Mutant(
+        "an acquisition is never freed",
+        "api/group.c",
+        "carrier_list(driver, c, 1 + hold_too);",
+        "carrier_list(driver, c, 1 + (hold_too && false));",
+    ),
+]

@@ -1,0 +1,292 @@
+"""Planted bugs: what a hold promises: its deadline, renewal, release, and the clocks."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "lease counted from the reply",
+        "engine/hold.c",
+        "hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));",
+        "hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold));",
+    ),
+    Mutant(
+        "renewal counted from the reply",
+        "engine/watchdog.c",
+        "deadline = snib__lease_end(sent_at, e->config.lease);",
+        "deadline = snib__lease_end(now, e->config.lease);",
+    ),
+    Mutant(
+        "no margin for unequal clocks",
+        "engine/hold.c",
+        "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
+        "return sent_at + lease;",
+    ),
+    Mutant(
+        "a grant that comes too late counts",
+        "engine/gate.c",
+        "bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&",
+        "bool late = false && now > sent_at &&",
+    ),
+    Mutant(
+        "renewal goes on after the release",
+        "engine/release.c",
+        "    snib__hold_stop(e, hold);\n"
+        "    if (held)",
+        "    if (held)",
+    ),
+    Mutant(
+        "renewal believes that it always works",
+        "engine/watchdog.c",
+        "bool lost = at + 1 < n && reply[at].integer == (int64_t)i + 1;",
+        "bool lost = false && n;",
+    ),
+    Mutant(
+        "no renewal again after a reconnect",
+        "engine/watchdog.c",
+        "    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;\n"
+        "    snib__batch_recycle(e, batch);",
+        "    snib__batch_recycle(e, batch);",
+    ),
+    Mutant(
+        "one try beside the own release is busy",
+        "engine/gate.c",
+        "(active && active->phase != SNIB__RELEASING && active->op)",
+        "(active && active->op)",
+    ),
+    Mutant(
+        "a granted lock that nobody wants is kept",
+        "engine/gate.c",
+        "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);\n"
+        "        snib__gate_release(e, hold, now);",
+        "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);",
+    ),
+    Mutant(
+        "an unanswered acquire is forgotten",
+        "engine/release.c",
+        "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
+        "        hold->deadline",
+        "    if (kind == SNIB__REQ_ACQUIRE && !hold->op) {\n"
+        "        gate->trying -= !snib__gate_sole(gate);\n"
+        "        snib__gate_forget_hold(e, hold);\n"
+        "        return;\n"
+        "        hold->deadline",
+    ),
+    Mutant(
+        "after a lost reply an error means no",
+        "engine/gate.c",
+        "bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);",
+        "bool unsure = snib__doubtful(error);",
+    ),
+    Mutant(
+        "an unanswered release counts as done",
+        "engine/release.c",
+        "    int kind = request->kind;",
+        "    int kind = request->kind;\n"
+        "    if (kind == SNIB__REQ_RELEASE) {\n"
+        "        snib__gate_released(e, hold, SNIB_OK, now);\n"
+        "        return;\n"
+        "    }",
+    ),
+    Mutant(
+        "release is always a success",
+        "engine/release.c",
+        "bool ours = verdict.yes || (",
+        "bool ours = true || (",
+    ),
+    Mutant(
+        "a loss is not told",
+        "engine/hold.c",
+        "if (hold->tell && (hold->flags & SNIB__HANDED)) {",
+        "if (false && (hold->flags & SNIB__HANDED)) {",
+    ),
+    Mutant(
+        "an unreachable server is not a loss",
+        "engine/watchdog.c",
+        "while (list->head && list->head->deadline <= now)",
+        "while (false && now)",
+    ),
+    Mutant(
+        "a writer's read has a number of its own",
+        "engine/gate.c",
+        "        hold->number = number;",
+        "",
+    ),
+    Mutant(
+        "a first lease is not confirmed",
+        "engine/hold.c",
+        "        snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);\n",
+        "",
+    ),
+    Mutant(
+        "a place ends with a lease",
+        "engine/release.c",
+        "if (hold->gate->kind->discipline == SNIB__QUEUED)\n"
+        "        slack",
+        "if (false)\n"
+        "        slack",
+    ),
+    Mutant(
+        "who wants less waits for who wanted more",
+        "engine/gate.c",
+        "else if (first && !snib__gate_sole(gate))",
+        "else if (false && first)",
+    ),
+    Mutant(
+        "the rest of a full batch is forgotten",
+        "engine/watchdog.c",
+        "    list->cursor = hold;\n"
+        "    list->last = now;",
+        "    list->cursor = batch->n == SNIB__BATCH_MAX ? NULL : hold;\n"
+        "    list->last = now;",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "a batch is as long as its holds have ids",
+        "engine/watchdog.c",
+        "(batch->n > 0 && ids > WATCHDOG_IDS_MAX)",
+        "(batch->n > 0 && ids == 0)",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "half a per cent for unequal clocks",
+        "engine/hold.c",
+        "return sent_at + lease - lease / 100 - SNIB__MARGIN;",
+        "return sent_at + lease - lease / 200 - SNIB__MARGIN;",
+    ),
+    Mutant(
+        "a renewal that comes too late counts",
+        "engine/watchdog.c",
+        "hold->phase != SNIB__HELD ||\n"
+        "            snib__hold_over(e, hold, now))",
+        "hold->phase != SNIB__HELD)",
+    ),
+    Mutant(
+        "what is over is not lost",
+        "engine/hold.c",
+        "if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))\n"
+        "        return false;",
+        "if (hold->phase != SNIB__HELD || now < snib__hold_end(hold) + 50 * SNIB__MS)\n"
+        "        return false;",
+        "unit_hold",
+    ),
+    Mutant(
+        "a repeated release has always worked",
+        "engine/release.c",
+        "(hold->flags & SNIB__RESENT) && now < hold->deadline);",
+        "(hold->flags & SNIB__RESENT));",
+        "unit_hold",
+    ),
+    Mutant(
+        "an owner enters again what is over",
+        "engine/gate.c",
+        "if (owned && !snib__hold_over(e, hold, now))",
+        "if (owned)",
+        "unit_hold",
+    ),
+    Mutant(
+        "a hold is never at risk",
+        "engine/hold.c",
+        "return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;",
+        "return SNIB_HOLD_VALID + 0 * doubted;",
+        "unit_hold",
+    ),
+    Mutant(
+        "the heap of timers never sifts up",
+        "engine/timer.c",
+        "while (i > 1 && e->heap[i / 2].when > timer.when) {",
+        "while (*timer.at == e->heap_n && i > 1 && e->heap[i / 2].when > timer.when) {",
+        "unit_timer",
+    ),
+    Mutant(
+        "what the server's clock does is not judged",
+        "engine/clock.c",
+        "    if (moved)\n"
+        "        clock_moved(e, moved, now);",
+        "    if (moved && now == 0)\n"
+        "        clock_moved(e, moved, now);",
+    ),
+    Mutant(
+        "a server's clock that was set casts no doubt on a hold",
+        "engine/clock.c",
+        "    e->node.moved_at = e->node.ready_since = now;",
+        "    e->node.ready_since = now;",
+    ),
+    Mutant(
+        "unequal rates are taken for a clock that was set",
+        "engine/clock.c",
+        "(received - clock->sent) / 100 + SNIB__MARGIN",
+        "(received - clock->sent) / 200",
+    ),
+    Mutant(
+        "what does not fit into one renewal waits for the next round",
+        "engine/watchdog.c",
+        "    list->cursor = hold;\n"
+        "    list->last = now;",
+        "    list->cursor = batch->n < SNIB__BATCH_MAX ? hold : NULL;\n"
+        "    list->last = now;",
+    ),
+    Mutant(
+        "a refused TIME is not logged",
+        "engine/clock.c",
+        "        snib__engine_log(e, SNIB_LOG_INFO,",
+        "        snib__engine_log(e, SNIB_LOG_INFO + 1,",
+        "unit_clock",
+    ),
+    Mutant(
+        "a renewal that does not find its hold is taken for one that does",
+        "engine/watchdog.c",
+        "        if (lost) {\n"
+        "            snib__hold_lose(",
+        "        if (lost && reason == SNIB_REASON_TAKEN) {\n"
+        "            snib__hold_lose(",
+    ),
+    Mutant(
+        "a slow answer blinds the next one",
+        "engine/clock.c",
+        "if (!clock->known || moved ||",
+        "if (sent || moved ||",
+        "unit_clock",
+    ),
+    Mutant(
+        "a right that is missing for one hold takes all",
+        "engine/watchdog.c",
+        "list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);",
+        "",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "a failed renewal is repeated at once",
+        "engine/watchdog.c",
+        "list->retry = now + e->config.lease / 20;",
+        "",
+        "unit_watchdog",
+    ),
+    Mutant(
+        "the answer to an older question confirms a lease",
+        "engine/watchdog.c",
+        "(hold->flags & SNIB__FIRST) && batch->lease_ms == watchdog_lease_ms(e, hold)",
+        "(hold->flags & SNIB__FIRST)",
+        "unit_hold",
+    ),
+    Mutant(
+        "a server's clock that was set back is not noticed",
+        "engine/clock.c",
+        "clock->known && most < -explained",
+        "clock->known && most < INT64_MIN / 2",
+        "unit_clock",
+    ),
+    Mutant(
+        "another server's clock is compared with the last one's",
+        "engine/clock.c",
+        "e->node.clock = (struct snib__clock){.next = now + clock_period(e)};",
+        "e->node.clock.next = now + clock_period(e);",
+        "unit_clock",
+    ),
+    Mutant(
+        "fixed leases are not asked for when the clock was set",
+        "engine/clock.c",
+        "snib__watchdog_reconnected(e, true, now);",
+        "snib__watchdog_reconnected(e, false, now);",
+        "unit_clock",
+    ),
+]
