@@ -731,6 +731,46 @@ static void quarantine(void **state)
     snib_lock_free(group);
 }
 
+/* Votes that are asked for later last longer: a fixed lease ends with the first of those that decided. */
+static void fixed_lease_does_not_grow(void **state)
+{
+    enum { FIXED_MS = 20000, STEP_MS = 1000 };
+    struct world *world = *state;
+    snib_lock *locks[SERVERS], *group = NULL;
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = FIXED_MS;
+    options.flags = SNIB_LOCK_NO_QUARANTINE;
+    for (int i = 0; i < SERVERS; i++) {
+        world->ours[i] = must_open(world->servers[i].url);
+        locks[i] = must_lock(world->ours[i], "grows");
+    }
+    EXPECT(snib_quorum_new(locks, SERVERS, &options, &group, err), SNIB_OK);
+    snib_queue *queue = must_queue(world->ours[0]);
+    server_pause(&world->servers[1]);
+    server_pause(&world->servers[2]);
+    int64_t start = now_ms();
+    EXPECT(snib_lock_acquire_submit(group, 0, 60000, queue, 0, NULL, err), SNIB_OK);
+    nap_us(STEP_MS * 1000);
+    server_continue(&world->servers[1]);
+    snib_event event = must_event(queue, PROMPT_MS);
+    assert_int_equal(event.code, SNIB_OK);
+    nap_us(STEP_MS * 1000);
+    server_continue(&world->servers[2]);
+    AWAIT(must_stats(world->ours[2]).held == 1, PROMPT_MS);
+    for (int64_t end = now_ms() + STEP_MS; now_ms() < end; nap_us(1000)) {
+        int64_t passed = now_ms() - start; /* taken first: it is no more than at the next call */
+        assert_true(snib_hold_remaining_ms(event.hold) <= FIXED_MS - FIXED_MS / 100 - passed);
+    }
+    must_release(event.hold);
+    snib_queue_free(queue);
+    snib_lock_free(group);
+    for (int i = 0; i < SERVERS; i++) {
+        snib_lock_free(locks[i]);
+        snib_client_free(world->ours[i]);
+    }
+}
+
 /* What is forgotten is not released: each member's lease runs out. */
 static void abandoned(void **state)
 {
@@ -794,6 +834,7 @@ int main(void)
         cmocka_unit_test(quorum_completes_itself),
         cmocka_unit_test(slow_nodes),
         cmocka_unit_test(quarantine),
+        cmocka_unit_test(fixed_lease_does_not_grow),
         cmocka_unit_test(abandoned),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -251,7 +251,8 @@ def test_functions_of_another_handle(server: Server, client: snib.Client) -> Non
         ]:
             with pytest.raises(snib.InvalidHandle):
                 call(argument)
-        assert _core.op_cancel(12345) is False
+        for ticket in (12345, -1, 1 << 64, -(1 << 200)):
+            assert _core.op_cancel(ticket) is False
         hold.check()
 
 

@@ -116,6 +116,33 @@ while True:
     assert statistics.median(delays) < 0.1, delays
 
 
+@pytest.mark.parametrize("call", ["lock.acquire()", "hold.lost.wait()", "hold.lost.wait(600)"])
+def test_ctrl_c_that_another_thread_takes(server: Server, call: str) -> None:
+    """The system may give a signal to any thread; Python's main thread looks for it by itself."""
+    source = """
+import threading
+signal.alarm(30)  # a program that does not look is ended
+client = snib.connect(URL, recheck=60)
+lock, hold = client.lock("busy"), client.lock("other").hold()
+go = threading.Event()
+def take():
+    go.wait()
+    time.sleep(0.2)  # the main thread is beyond its first slice; nothing inside shows when
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+threading.Thread(target=take).start()
+try:
+    go.set()
+    CALL
+except KeyboardInterrupt:
+    say("interrupted")
+hold.release()
+""".replace("CALL", call)
+    with snib.connect(server.url) as holder, holder.lock("busy"):
+        program = Program(source, server.url)
+        assert program.hear() == "interrupted"
+        program.end()
+
+
 def test_ctrl_c_does_not_lose_what_was_acquired(server: Server) -> None:
     """Signals at random moments of a busy loop: each hold is either used or given back."""
     source = """

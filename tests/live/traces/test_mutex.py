@@ -18,7 +18,8 @@ def test_mutex(run: Scripts) -> None:
     left, owner, count, waiting, token = run("mutex_info", "k", MUTEX)
     assert (owner, count, waiting, token) == (A, 1, 0, "")
     assert run("mutex_transfer", "k", A, B, 20000) == 1
-    assert run("mutex_transfer", "k", A, B, 20000) == 1, "a repeat"
+    assert run("mutex_transfer", "k", A, B, 22000) == 1, "a repeat"
+    run.near("k", 22000), "the lease counts from the repeat"
     assert run("mutex_transfer", "k", A, C, 20000) == 0
     assert run("mutex_renew", ["k", "x"], 40000, A, B) == [1, 1, 2, 0]
     assert run("mutex_renew", "k", 40000, B) == []
@@ -50,7 +51,7 @@ def test_fenced(run: Scripts) -> None:
     assert run("fenced_acquire", keys, A, 30000) == ["1"]
     assert run.state() == {"k": {A: "1"}, TOKEN: "1"}
     near(run("fenced_acquire", keys, B, 30000), 30000)
-    assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["2"]
+    assert run("fenced_transfer", keys, A, B, 15000, MUTEX) == ["2"]
     assert run("fenced_transfer", keys, A, B, 20000, MUTEX) == ["2"], "a repeat"
     assert run("fenced_transfer", keys, A, C, 20000, MUTEX) == 0
     run.near("k", 20000)
@@ -100,9 +101,10 @@ def test_plain(run: Scripts) -> None:
     near(left, 20000)
     assert foreign == 0
     assert run("plain_release", "k", B, PLAIN) == 0
-    assert run("plain_transfer", "k", A, B, 25000) == 1
+    assert run("plain_transfer", "k", A, B, 20000) == 1
     assert run("plain_transfer", "k", A, B, 25000) == 1, "a repeat"
-    assert run("plain_transfer", "k", A, C, 25000) == 0
+    assert run("plain_transfer", "k", A, C, 30000) == 0
+    run.near("k", 25000)
     assert run.state() == {"k": B}
     assert run("plain_renew", ["k", "k", "x"], 40000, B, A, A) == [2, 1, 3, 0]
     assert run("plain_renew", "k", 0, B) == [], "only a question"

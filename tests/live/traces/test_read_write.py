@@ -209,11 +209,12 @@ def test_write_renew(run: Scripts) -> None:
 
 def test_write_transfer(run: Scripts) -> None:
     write(run, A)
-    assert run("write_transfer", "k", A, B, 20000, RW) == 1
+    assert run("write_transfer", "k", A, B, 15000, RW) == 1
+    run.near("k", 15000)
     assert run("write_transfer", "k", A, B, 20000, RW) == 1, "a repeat"
     assert run("write_transfer", "k", A, C, 20000, RW) == 0
     assert run.state() == {"k": {"mode": "write", f"{B}:write": "1"}}
-    run.near("k", 20000)
+    run.near("k", 20000), "the lease counts from the repeat"
     assert run.heard() == []
     read(run, B)
     assert run("write_transfer", "k", B, C, 20000, RW) == 2, "B goes on reading"
