@@ -343,7 +343,7 @@ static void refused_ping_and_subscription(void **state)
 {
     (void)state;
     struct snib__engine *engine = with_waiter();
-    const struct snib__endpoint *link = &engine->home->links[SNIB__PUBSUB];
+    const struct snib__link *link = &engine->home->links[SNIB__PUBSUB];
     say_on_pubsub(engine, subscribed);
     pass_waiting(engine, now + 3 * SECOND + 50 * SNIB__MS);
     assert_int_equal(link->owed, 1);

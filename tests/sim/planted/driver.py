@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "a socket that is not open is read",
         "driver/driver.c",
-        "return sock && sock->open ? sock : NULL;",
-        "return sock;",
+        "return sock && sock->open && snib__link_kind",
+        "return sock && snib__link_kind",
         "sim/driver",
     ),
     Mutant(
@@ -72,19 +72,15 @@ MUTANTS = [
     Mutant(
         "a dropped socket is still found",
         "driver/driver.c",
-        "    d->socks[link] = NULL;\n"
-        "    if (sock)\n"
-        "        snib__sock_drop(sock);",
-        "    if (sock)\n"
-        "        snib__sock_drop(sock);\n"
-        "    d->socks[link] = NULL;",
+        "snib__link_set_carrier(link, NULL); if (sock) snib__sock_drop(sock);",
+        "if (sock) snib__sock_drop(sock); snib__link_set_carrier(link, NULL);",
         "sim/driver",
     ),
     Mutant(
         "the thread spins while another is writing",
         "driver/thread.c",
-        "!sock->writing && snib__buf_size(&sock->sending) > 0;",
-        "snib__buf_size(&sock->sending) > 0;",
+        "!sock->writing && snib__sock_unsent(sock);",
+        "snib__sock_unsent(sock);",
         "sim/driver",
     ),
     Mutant(
@@ -111,30 +107,29 @@ MUTANTS = [
     Mutant(
         "the reader keeps the role",
         "driver/driver.c",
-        "    if (sock == d->socks[SNIB__COMMAND])\n"
-        "        snib__driver_pass_role(d, &wakes);",
-        "    (void)0;",
+        "if (sock == snib__link_carrier(link)) snib__driver_pass_role(d, link, &wakes);",
+        "(void)0;",
         "sim/driver",
     ),
     Mutant(
         "answers are left unread",
         "driver/driver.c",
-        "unread || full || pushed",
-        "full || pushed",
+        "return snib__link_in_flight(link) > 0;",
+        "return false;",
         "sim/driver",
     ),
     Mutant(
         "two write at once",
         "driver/driver.c",
-        "(sock = snib__driver_command(d)) && !sock->writing)",
-        "(sock = snib__driver_command(d)))",
+        "(sock = snib__driver_command(link)) && !sock->writing)",
+        "(sock = snib__driver_command(link)))",
         "sim/driver",
     ),
     Mutant(
         "two read at once",
         "driver/driver.c",
-        "(sock->reader == SNIB__READER_NOBODY || driver_nominated(d, op));",
-        "(sock->reader != SNIB__READER_CALLER || driver_nominated(d, op));",
+        "(sock->reader == SNIB__READER_NOBODY || driver_nominated(op));",
+        "(sock->reader != SNIB__READER_CALLER || driver_nominated(op));",
         "sim/driver",
     ),
     Mutant(

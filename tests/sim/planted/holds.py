@@ -43,9 +43,8 @@ MUTANTS = [
     Mutant(
         "no renewal again after a reconnect",
         "engine/watchdog.c",
-        "    e->node.renewals[batch->kind].cursor = e->node.renewals[batch->kind].head;\n"
-        "    snib__batch_recycle(e, batch);",
-        "    snib__batch_recycle(e, batch);",
+        "list->cursor = list->head; snib__batch_recycle(e, batch);",
+        "snib__batch_recycle(e, batch);",
     ),
     Mutant(
         "one try beside the own release is busy",
@@ -200,16 +199,14 @@ MUTANTS = [
     Mutant(
         "what the server's clock does is not judged",
         "engine/clock.c",
-        "    if (moved)\n"
-        "        clock_moved(e, moved, now);",
-        "    if (moved && now == 0)\n"
-        "        clock_moved(e, moved, now);",
+        "if (moved) clock_moved(e, node, moved, now);",
+        "if (moved && now == 0) clock_moved(e, node, moved, now);",
     ),
     Mutant(
         "a server's clock that was set casts no doubt on a hold",
         "engine/clock.c",
-        "    e->node.moved_at = e->node.ready_since = now;",
-        "    e->node.ready_since = now;",
+        "node->moved_at = node->ready_since = now;",
+        "node->ready_since = now;",
     ),
     Mutant(
         "unequal rates are taken for a clock that was set",
@@ -278,15 +275,15 @@ MUTANTS = [
     Mutant(
         "another server's clock is compared with the last one's",
         "engine/clock.c",
-        "e->node.clock = (struct snib__clock){.next = now + clock_period(e)};",
-        "e->node.clock.next = now + clock_period(e);",
+        "node->clock = (struct snib__clock){.next = now + clock_period(e)};",
+        "node->clock.next = now + clock_period(e);",
         "unit_clock",
     ),
     Mutant(
         "fixed leases are not asked for when the clock was set",
         "engine/clock.c",
-        "snib__watchdog_reconnected(e, true, now);",
-        "snib__watchdog_reconnected(e, false, now);",
+        "snib__watchdog_reconnected(e, node, true, now);",
+        "snib__watchdog_reconnected(e, node, false, now);",
         "unit_clock",
     ),
 ]

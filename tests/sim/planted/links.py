@@ -27,15 +27,15 @@ MUTANTS = [
     Mutant(
         "fixed leases are not asked for after a restart",
         "engine/node.c",
-        "snib__watchdog_reconnected(e, other, now);",
-        "snib__watchdog_reconnected(e, false, now);",
+        "snib__watchdog_reconnected(e, node, other, now);",
+        "snib__watchdog_reconnected(e, node, false, now);",
         "unit_doubt",
     ),
     Mutant(
         "an operation that was never sent is told as perhaps applied",
         "engine/op.c",
-        "return node->failure == SNIB_EUNREACHABLE ? SNIB_ECONNECT : node->failure;",
-        "return node->failure;",
+        "return passing ? SNIB_ECONNECT : node->failure;",
+        "return node->failure + 0 * passing;",
         "unit_doubt",
     ),
     Mutant(
@@ -54,9 +54,9 @@ MUTANTS = [
     ),
     Mutant(
         "a refusal by a replica is a sign of life",
-        "engine/node.c",
-        "if (more && !ep->proven && !node_disowns(&ep->conn, reply))",
-        "if (more && !ep->proven)",
+        "engine/link.c",
+        "if (!link->proven && !disowns)",
+        "if (!link->proven)",
         "unit_links",
     ),
     Mutant(
@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "an idle subscription is not pinged",
         "engine/chan.c",
-        'if (ep->wanted && snib__chan_say(e, "PING", NULL, 0) == 0)',
-        'if (false && snib__chan_say(e, "PING", NULL, 0) == 0)',
+        'if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)',
+        'if (false && snib__chan_say(ep->node, "PING", NULL, 0) == 0)',
         "unit_links",
     ),
     Mutant(
