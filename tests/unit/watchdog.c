@@ -105,7 +105,7 @@ static void missing_right(void **state)
     assert_int_equal(on_the_way(engine), FEW);
     for (int i = 0; i < FEW; i++) {
         assert_int_equal(batch_of(engine, 0)->n, 1);
-        bool may = batch_of(engine, 0)->holds[0] != holds[1];
+        bool may = batch_of(engine, 0)->of[0].hold != holds[1];
         answer(engine, may ? "*0\r\n" : "-NOPERM No permissions to access a key\r\n");
     }
     assert_true(holds[0]->deadline > first && holds[2]->deadline > first);

@@ -142,8 +142,8 @@ MUTANTS = [
     Mutant(
         "a batch is as long as its holds have ids",
         "engine/watchdog.c",
-        "(batch->n > 0 && ids > WATCHDOG_IDS_MAX)",
-        "(batch->n > 0 && ids == 0)",
+        "#define WATCHDOG_IDS_MAX 400 /*",
+        "#define WATCHDOG_IDS_MAX 400000 /*",
         "unit_watchdog",
     ),
     Mutant(

@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant(
         "fixed leases are not asked for after a restart",
         "engine/node.c",
-        "snib__watchdog_reconnected(e, node, other, now);",
+        "snib__watchdog_reconnected(e, node, other || node->inherited, now);",
         "snib__watchdog_reconnected(e, node, false, now);",
         "unit_doubt",
     ),
@@ -135,9 +135,8 @@ MUTANTS = [
     Mutant(
         "close keeps the locks",
         "engine/engine.c",
-        "    if (rest)\n"
-        "        snib__gate_release(e, rest, now);",
-        "    (void)rest;",
+        "snib__gate_release(e, rest, now); hold->count = 0;",
+        "hold->count = 0;",
     ),
     Mutant(
         "a forgotten script is an error",

@@ -1,0 +1,55 @@
+"""Planted bugs: addresses, URLs and the options in them."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "a password with a raw / in it names the host",
+        "api/url.c",
+        "(!scheme->is_unix && memchr(path.at, '@', path.n))",
+        "false",
+        "unit_url",
+    ),
+    Mutant(
+        "a host may be named twice",
+        "api/url.c",
+        "if (snib__address_equal(&out->addresses[i], address))",
+        "if (false)",
+        "unit_url",
+    ),
+    Mutant(
+        "a cluster is asked for another database",
+        "api/url.c",
+        "if (out->topology == SNIB__CLUSTER && number != 0)",
+        "if (false)",
+        "unit_url",
+    ),
+    Mutant(
+        "the URL goes before the program",
+        "api/options.c",
+        "if (number == 0) option_put(option, o, option_get(option, query));",
+        "if (option_get(option, query)) option_put(option, o, option_get(option, query));",
+        "unit_options",
+    ),
+    Mutant(
+        "an option that is not built yet is taken without effect",
+        "api/options.c",
+        "if (!options_table[i].is_ready && option_is_given(&options_table[i], o, url))",
+        "if (false)",
+        "unit_options",
+    ),
+    Mutant(
+        "an empty server name is taken, so that none is checked",
+        "api/options.c",
+        "if (text[0] == '\\0' && option->kind != OPTION_SECRET)",
+        "if (false)",
+        "unit_options",
+    ),
+    Mutant(
+        "host names are compared by case",
+        "net/address.c",
+        "return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;",
+        "return c;",
+        "unit_address",
+    ),
+]
