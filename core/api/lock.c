@@ -86,6 +86,12 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
+    if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
+        memchr(name, '{', name_len))
+        code = snib__fail(
+            err, SNIB_ENAME, 0,
+            "in a cluster a latch's name cannot have a hash tag, for Redisson's channel of it "
+            "would be in another slot");
     if (!code)
         code = snib__lock_options(options, &o, err);
     if (!code)

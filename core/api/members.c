@@ -1,12 +1,13 @@
 /* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
  *
- * Members are put into an order that every process comes to, by server, then name: who takes locks in one
- * order cannot wait in a circle.  Neighbours of one client whose kinds one script can take are one part;
- * if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
+ * Members are put into an order that every process comes to, by server, in a cluster by slot, then by name: who
+ * takes locks in one order cannot wait in a circle.  Neighbours of one client (and slot) whose kinds one script
+ * can take are one part; if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
  */
 #include "api/group.h"
 #include "locks/group.h"
 #include "locks/kind.h"
+#include "net/slot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@ struct member {
     size_t len;
     char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
     char letter;                          /* of its kind in the script; 0: none */
+    bool clustered;
+    uint16_t slot; /* in a cluster; 0 elsewhere */
 };
 
 static char members_letter(int32_t kind)
@@ -53,6 +56,8 @@ static int members_by_order(const void *a, const void *b)
 {
     const struct member *one = a, *other = b;
     int order = strcmp(one->server, other->server);
+    if (order == 0)
+        order = one->slot - other->slot;
     if (order == 0)
         order = members_by_name(one, other);
     return order ? order : one->lock->kind - other->lock->kind;
@@ -115,12 +120,15 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
+        members[i].clustered = lock->client->url.topology == SNIB__CLUSTER;
+        members[i].slot = members[i].clustered ? snib__slot(members[i].name, members[i].len) : 0;
         members_server(&members[i], &lock->client->url);
     }
     return members;
 }
 
-static int members_check(struct member *members, uint32_t n, bool quorum, snib_error *err)
+static int members_check(struct member *members, uint32_t n, bool quorum, uint32_t flags,
+                         snib_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct snib__lock *lock = members[i].lock;
@@ -129,6 +137,12 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+        /* What a node of a quorum remembers is in a key of its own, which is in another slot than the lock. */
+        if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
+            return snib__fail(
+                err, SNIB_ENOTSUP, 0,
+                "a cluster cannot tell how long it has remembered, so it cannot vote; "
+                "take single servers, or the flag for no quarantine");
         if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
             (quorum && lock->kind != SNIB_MUTEX))
             return snib__fail(err, SNIB_EINVAL, 0, "%s",
@@ -160,7 +174,8 @@ static uint32_t members_run(const struct member *members, uint32_t n, uint32_t f
 {
     uint32_t to = from + 1;
     while (members[from].letter && to < n && members[to].letter &&
-           members[to].lock->client == members[from].lock->client)
+           members[to].lock->client == members[from].lock->client &&
+           members[to].slot == members[from].slot)
         to++;
     return to - from;
 }
@@ -301,7 +316,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     if (!members)
         return code;
     struct snib__client *home = members[0].lock->client;
-    code = members_check(members, n, quorum, err);
+    code = members_check(members, n, quorum, o.flags, err);
     if (!code) {
         qsort(members, n, sizeof *members, members_by_order);
         code = members_lock(members, n, home, &o, quorum, out_lock, err);

@@ -22,10 +22,8 @@
 #define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
 #define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
 #define CLUSTER_PERIOD (10000 * SNIB__MS)
-#define CLUSTER_SILENCE                                                                            \
-    (400 * SNIB__MS) /* of a node: then others are asked whether it is what it was */
-#define CLUSTER_DEPOSED                                                                            \
-    (200 * SNIB__MS)           /* what a node without slots owes for so long is asked of others */
+/* Of a node: then others are asked whether it is what it was, and what it owes is sent to them if it is not. */
+#define CLUSTER_SILENCE (250 * SNIB__MS)
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
 
@@ -478,7 +476,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
     snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
     if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
         return SNIB__NEVER;
-    return (oldest > member->since ? oldest : member->since) + CLUSTER_DEPOSED;
+    return oldest + CLUSTER_SILENCE;
 }
 
 /* A node that the cluster has no more. */

@@ -15,7 +15,6 @@ struct snib__member { /* an address that belongs, or has belonged, to the cluste
     uint32_t had;   /* ... before the map that is being read */
     bool told;      /* the map that is being read has it */
     bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
-    snib__time since; /* ... since when */
 };
 
 /* A server has said itself where a slot is: for a while no map that says otherwise is believed. */

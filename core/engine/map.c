@@ -178,14 +178,13 @@ static bool map_is_old(struct snib__cluster *c, snib__time now)
 }
 
 /* A member whom the new map leaves without a slot. */
-static void map_depose(struct snib__cluster *c, uint32_t i, snib__time now)
+static void map_depose(struct snib__cluster *c, uint32_t i)
 {
     struct snib__member *member = &c->member[i];
     bool idle = !member->told && member->slots == 0 && i != 0;
     member->node->idle = idle;
     if (member->had > 0 && member->slots == 0 && i != 0) {
         member->deposed = true;
-        member->since = now;
     } else if (member->slots > 0) {
         member->deposed = false;
     }
@@ -209,7 +208,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        map_depose(c, i, now);
+        map_depose(c, i);
     if (!changed)
         return;
     snib__slot_moved(e, moved, now);

@@ -3,6 +3,7 @@
 #include "../support/kinds.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,14 @@ static struct node *other_master(const struct node *master)
     }
     fail_msg("there is one master only");
     return NULL;
+}
+
+static bool node_ok(struct node *node)
+{
+    redisReply *reply = node_command(node, "CLUSTER INFO");
+    bool ok = strstr(reply->str, "cluster_state:ok") != NULL;
+    freeReplyObject(reply);
+    return ok;
 }
 
 /* ---- All kinds --------------------------------------------------------------------------------- */
@@ -101,11 +110,452 @@ static void move_follows(void **state)
     snib_client_free(theirs);
 }
 
+/* A slot that stays half-way: locks of one key are taken, kept and given back on both sides of it. */
+static void half_a_move_is_no_hindrance(void **state)
+{
+    (void)state;
+    struct node *from = cluster_owner_of(&cluster, "{half}"), *to = other_master(from);
+    snib_client *ours = must_open_lease(cluster.url, 1500), *theirs = must_open(cluster.url);
+    static const char *const names[] = {"{half}0", "{half}1", "{half}2", "{half}3"};
+    snib_hold *stays = must_acquire(must_lock(ours, names[0]), 0), *none;
+    snib_hold *goes = must_acquire(must_lock(ours, names[1]), 0);
+    snib_hold *fair = must_acquire(must_lock_kind(ours, SNIB_FAIR, names[2]), 0);
+    struct move move = cluster_move_begin(&cluster, slot_of(names[0]), to);
+    cluster_move_key(&move, names[1]);
+    snib_hold *fresh =
+        must_acquire(must_lock(theirs, names[3]), LONG_MS); /* a key that was nowhere */
+    nap_us(4000000);                                        /* more than two leases */
+    assert_int_equal(snib_hold_state(stays, NULL), SNIB_HOLD_VALID);
+    assert_int_equal(snib_hold_state(goes, NULL), SNIB_HOLD_VALID);
+    assert_int_equal(snib_hold_state(fair, NULL), SNIB_HOLD_VALID);
+    EXPECT(snib_lock_acquire(must_lock(theirs, names[0]), 0, 0, &none, err), SNIB_BUSY);
+    EXPECT(snib_lock_acquire(must_lock(theirs, names[1]), 0, 0, &none, err), SNIB_BUSY);
+    must_release(stays);
+    must_release(goes);
+    must_release(fresh);
+    cluster_move_keys(&move);
+    cluster_move_finish(&move);
+    must_release(fair);
+    cluster_move(&cluster, slot_of(names[0]), from);
+    snib_client_free(ours);
+    snib_client_free(theirs);
+}
+
+/* ---- More than one name --------------------------------------------------------------------------- */
+
+static void multi_lock_over_slots(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 9 };
+    snib_client *ours = must_open_lease(cluster.url, LEASE_MS), *theirs = must_open(cluster.url);
+    snib_lock *members[MEMBERS], *multi, *rivals[MEMBERS];
+    char name[64];
+    for (int i = 0; i < MEMBERS; i++) {
+        int32_t kind = i % 3 == 0 ? SNIB_MUTEX : i % 3 == 1 ? SNIB_FENCED : SNIB_WRITE;
+        snprintf(name, sizeof name, i < 3 ? "{one}m%d" : "m%d", i);
+        members[i] = must_lock_kind(ours, kind, name);
+        rivals[i] = must_lock_kind(theirs, kind, name);
+    }
+    EXPECT(snib_multi_new(members, MEMBERS, NULL, &multi, err), SNIB_OK);
+    snib_hold *hold = must_acquire(multi, LONG_MS), *none;
+    for (int i = 0; i < MEMBERS; i++)
+        EXPECT(snib_lock_acquire(rivals[i], 0, 0, &none, err), SNIB_BUSY);
+    struct node *from = cluster_owner_of(&cluster, "m5");
+    cluster_move(&cluster, slot_of("m5"), other_master(from));
+    struct node *one = cluster_owner_of(&cluster, "{one}");
+    cluster_move(&cluster, slot_of("{one}"), other_master(one));
+    nap_us(500000);
+    must_release(hold);
+    for (int i = 0; i < MEMBERS; i++)
+        must_release(must_acquire(rivals[i], LONG_MS));
+    cluster_move(&cluster, slot_of("m5"), from);
+    cluster_move(&cluster, slot_of("{one}"), one);
+    snib_client_free(ours);
+    snib_client_free(theirs);
+}
+
+static void list_goes_over_all_nodes(void **state)
+{
+    (void)state;
+    enum { NAMES = 300, CAP = 65536 };
+    static char buffer[CAP];
+    snib_client *client = must_open(cluster.url);
+    snib_hold *holds[NAMES];
+    bool seen[NAMES] = {false};
+    char name[64];
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(name, sizeof name, "listed%d", i);
+        holds[i] = must_acquire(must_lock(client, name), 0);
+    }
+    uint64_t cursor = 0;
+    int found = 0, steps = 0;
+    size_t used;
+    uint32_t count;
+    do {
+        EXPECT(snib_client_list(client, "listed*", 7, &cursor, buffer, CAP, &used, &count, err),
+               SNIB_OK);
+        for (const char *at = buffer; at < buffer + used; at += strlen(at) + 1) {
+            int i = atoi(at + 6);
+            found += !seen[i];
+            seen[i] = true;
+        }
+        assert_true(++steps < 10000);
+    } while (cursor != 0);
+    assert_int_equal(found, NAMES);
+    EXPECT(snib_client_describe(client, "listed7", 7, buffer, CAP, &used, &count, err), SNIB_OK);
+    assert_string_equal(buffer, "kind mutex");
+    EXPECT(snib_client_ping(client, LONG_MS, err), SNIB_OK);
+    for (int i = 0; i < NAMES; i++)
+        must_release(holds[i]);
+    snib_client_free(client);
+}
+
+static void what_cannot_work_is_refused(void **state)
+{
+    (void)state;
+    snib_client *client = must_open(cluster.url);
+    snib_lock *lock = NULL, *quorum = NULL, *members[3];
+    EXPECT(snib_lock_new(client, SNIB_LATCH, "{a}b", 4, NULL, &lock, err), SNIB_ENAME);
+    EXPECT(snib_lock_new(client, SNIB_MUTEX, "a{b", 3, NULL, &lock, err), SNIB_ENAME);
+    EXPECT(snib_lock_new(client, SNIB_MUTEX, "a}b", 3, NULL, &lock, err), SNIB_ENAME);
+    for (int i = 0; i < 3; i++)
+        members[i] = must_lock(client, "q");
+    EXPECT(snib_quorum_new(members, 3, NULL, &quorum, err), SNIB_ENOTSUP);
+    snib_client_free(client);
+}
+
+/* ---- Nodes that come and go ------------------------------------------------------------------------ */
+
+static void nodes_come_and_go(void **state)
+{
+    (void)state;
+    snib_client *ours = must_open_lease(cluster.url, LEASE_MS), *theirs = must_open(cluster.url);
+    struct node *old = cluster_owner(&cluster, 0);
+    char name[64];
+    fresh_at(old, name);
+    snib_hold *hold = must_acquire(must_lock(ours, name), 0), *none;
+    struct node *added = cluster_add(&cluster, NULL);
+    cluster_move(&cluster, slot_of(name), added);
+    EXPECT(snib_lock_acquire(must_lock(theirs, name), 0, 0, &none, err), SNIB_BUSY);
+    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, 5000);
+    cluster_empty(&cluster, added);
+    cluster_remove(&cluster, added);
+    nap_us(2500000); /* a renewal passes */
+    assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+    EXPECT(snib_lock_acquire(must_lock(theirs, name), 0, 0, &none, err), SNIB_BUSY);
+    must_release(hold);
+    must_release(must_acquire(must_lock(theirs, name), LONG_MS));
+    snib_client_free(ours);
+    snib_client_free(theirs);
+}
+
+/* ---- Under load ---------------------------------------------------------------------------------- */
+
+/* What everybody of this test does with its names until it is told to stop. */
+struct load {
+    pthread_t thread;
+    snib_lock *lock;
+    const struct kind *kind;
+    _Atomic int *inside; /* of the name: how many believe to have it alone */
+    _Atomic bool *stop;
+    _Atomic long *grants;
+    bool may_lose; /* and be refused for want of a server */
+    long lost, refused;
+};
+
+static void *load_main(void *argument)
+{
+    struct load *load = argument;
+    while (!*load->stop) {
+        snib_hold *hold = NULL;
+        snib_error err = {0};
+        int code = snib_lock_acquire(load->lock, 0, LONG_MS, &hold, &err);
+        if (code != SNIB_OK) {
+            if (!load->may_lose) {
+                print_error("%s: acquire %s: %s\n", load->kind->name, snib_code_name(code),
+                            err.text);
+                load->refused++;
+            }
+            continue;
+        }
+        int others = atomic_fetch_add(load->inside, 1);
+        if (others != 0 && !load->may_lose) {
+            print_error("%s: %d others inside\n", load->kind->name, others);
+            load->refused++;
+        }
+        nap_us(500);
+        atomic_fetch_sub(load->inside, 1);
+        atomic_fetch_add(load->grants, 1);
+        code = snib_hold_release(hold, &err);
+        snib_hold_free(hold);
+        if (code != SNIB_OK) {
+            load->lost++;
+            if (!load->may_lose)
+                print_error("%s: release %s: %s\n", load->kind->name, snib_code_name(code),
+                            err.text);
+        }
+    }
+    return NULL;
+}
+
+enum { LOADS = 2 * KINDS };
+
+struct crowd {
+    snib_client *clients[2];
+    struct load loads[LOADS];
+    _Atomic int inside[KINDS];
+    _Atomic bool stop;
+    _Atomic long grants;
+};
+
+/* Two clients want a name of each kind, all in one slot or each where it falls. */
+static void crowd_start(struct crowd *crowd, const char *tag, bool may_lose)
+{
+    memset(crowd, 0, sizeof *crowd);
+    for (int c = 0; c < 2; c++)
+        crowd->clients[c] = must_open_lease(cluster.url, LEASE_MS);
+    for (int i = 0; i < LOADS; i++) {
+        const struct kind *kind = &kinds[i / 2];
+        char name[64];
+        snprintf(name, sizeof name, kind->kind == SNIB_LATCH ? "%s%s" : "{%s}%s", tag, kind->name);
+        snib_lock_options options;
+        snib_lock_options_init(&options, sizeof options);
+        options.flags = kind->flags;
+        struct load *load = &crowd->loads[i];
+        load->lock = must_lock_with(crowd->clients[i % 2], kind->kind, name, &options);
+        load->kind = kind;
+        load->inside = &crowd->inside[i / 2];
+        load->stop = &crowd->stop;
+        load->grants = &crowd->grants;
+        load->may_lose = may_lose;
+        if (i % 2 == 0 && kind->traits & COUNTED)
+            must_count(kind->kind, load->lock, SNIB_COUNT_INIT, 1);
+    }
+    for (int i = 0; i < LOADS; i++)
+        if (kinds[i / 2].kind != SNIB_READ)
+            assert_int_equal(
+                pthread_create(&crowd->loads[i].thread, NULL, load_main, &crowd->loads[i]), 0);
+}
+
+static void crowd_end(struct crowd *crowd)
+{
+    long lost = 0, refused = 0;
+    crowd->stop = true;
+    for (int i = 0; i < LOADS; i++) {
+        if (kinds[i / 2].kind != SNIB_READ)
+            pthread_join(crowd->loads[i].thread, NULL);
+        lost += crowd->loads[i].lost;
+        refused += crowd->loads[i].refused;
+    }
+    print_message("          %ld grants, %ld lost\n", (long)crowd->grants, lost);
+    if (!crowd->loads[0].may_lose)
+        assert_int_equal(lost + refused, 0);
+    for (int c = 0; c < 2; c++) {
+        EXPECT(snib_client_close(crowd->clients[c], LONG_MS, err), SNIB_OK);
+        snib_client_free(crowd->clients[c]);
+    }
+}
+
+static void nothing_is_lost_while_slots_move(void **state)
+{
+    (void)state;
+    static struct crowd crowd;
+    crowd_start(&crowd, "busy", false);
+    int slot = slot_of("{busy}");
+    struct node *home = cluster_owner(&cluster, slot), *other = other_master(home);
+    int moves = count_of(500, 30);
+    for (int i = 0; i < moves; i++) {
+        struct move move = cluster_move_begin(&cluster, slot, i % 2 ? home : other);
+        nap_us(i % 3 * 10000);
+        cluster_move_keys(&move);
+        nap_us(i % 2 * 10000);
+        while (cluster_move_keys(&move) > 0)
+            ;
+        cluster_move_finish(&move);
+        nap_us(20000);
+    }
+    crowd_end(&crowd);
+}
+
+/* ---- Failovers ------------------------------------------------------------------------------------ */
+
+enum { HELD = 20 };
+
+/* A master goes: what its replica has is held on, by the same owner; what waits gets its turn; other shards do
+ * not notice. */
+static void failover_is_followed(const char *how)
+{
+    struct node *master = cluster_owner(&cluster, 0), *other = other_master(master);
+    char names[HELD][64], elsewhere[64], waited[64];
+    snib_client *ours = must_open_lease(cluster.url, LEASE_MS), *theirs = must_open(cluster.url);
+    snib_hold *holds[HELD], *calm, *none;
+    for (int i = 0; i < HELD; i++) {
+        fresh_at(master, names[i]);
+        holds[i] = must_acquire(must_lock(ours, names[i]), 0);
+    }
+    fresh_at(other, elsewhere);
+    fresh_at(master, waited);
+    calm = must_acquire(must_lock(ours, elsewhere), 0);
+    snib_hold *blocker = must_acquire(must_lock(ours, waited), 0);
+    snib_op *op = must_submit(must_lock(theirs, waited), LONG_MS, NULL, 0);
+    struct node *replica = cluster_replica_of(&cluster, master);
+    assert_non_null(replica);
+    node_integer(master, "WAIT 1 5000");
+    int64_t began = now_ms();
+    if (strcmp(how, "kill") == 0)
+        node_kill(master);
+    else if (strcmp(how, "stop") == 0)
+        node_stop(master);
+    else
+        cluster_failover(replica, "");
+    int slot = slot_of(names[0]);
+    struct node *now = cluster_await_failover(&cluster, slot, master);
+    assert_ptr_equal(now, replica);
+    int64_t told = now_ms();
+    char fresh[64];
+    fresh_at(now, fresh);
+    must_release(must_acquire(must_lock(theirs, fresh), LONG_MS));
+    print_message("          %s: told after %d ms, granted %d ms later\n", how, (int)(told - began),
+                  (int)(now_ms() - told));
+    for (int i = 0; i < HELD; i++) {
+        AWAIT(snib_hold_state(holds[i], NULL) == SNIB_HOLD_VALID, 5000);
+        EXPECT(snib_lock_acquire(must_lock(theirs, names[i]), 0, 0, &none, err), SNIB_BUSY);
+        must_release(holds[i]);
+    }
+    assert_int_equal(snib_hold_state(calm, NULL), SNIB_HOLD_VALID);
+    must_release(calm);
+    must_release(blocker);
+    snib_event event = must_end(op, LONG_MS);
+    assert_int_equal(event.code, SNIB_OK);
+    must_release(event.hold);
+    snib_client_free(ours);
+    snib_client_free(theirs);
+    if (strcmp(how, "kill") == 0)
+        node_start(&cluster, master);
+    else if (strcmp(how, "stop") == 0)
+        node_continue(master);
+    cluster_await_settled(&cluster);
+}
+
+static void master_is_killed(void **state)
+{
+    (void)state;
+    failover_is_followed("kill");
+}
+
+static void master_is_stopped(void **state)
+{
+    (void)state;
+    failover_is_followed("stop");
+}
+
+static void master_is_replaced_by_hand(void **state)
+{
+    (void)state;
+    failover_is_followed("by hand");
+}
+
+/* What the replica never got is lost, and said to be. */
+static void what_has_vanished_is_lost(void **state)
+{
+    (void)state;
+    struct node *master = cluster_owner(&cluster, 0),
+                *replica = cluster_replica_of(&cluster, master);
+    char name[64];
+    fresh_at(master, name);
+    snib_client *ours = must_open_lease(cluster.url, 60000);
+    snib_lock *lock = must_lock(ours, name);
+    node_stop(replica);
+    node_do(master, "CLIENT KILL TYPE replica"); /* or what is on the way would come */
+    snib_hold *hold = must_acquire(lock, 0);
+    node_kill(master);
+    node_continue(replica);
+    cluster_await_failover(&cluster, slot_of(name), master);
+    EXPECT(snib_hold_wait(hold, patient_ms(5000), NULL, err), SNIB_LOST);
+    snib_hold_free(hold);
+    must_release(must_acquire(lock, LONG_MS));
+    snib_client_free(ours);
+    node_start(&cluster, master);
+    cluster_await_settled(&cluster);
+}
+
+/* ---- A cluster that is down ------------------------------------------------------------------------ */
+
+/* No replica is left for a master that dies: nobody is served, by an error that says so, until it is back. */
+static void cluster_down_and_up(void **state)
+{
+    (void)state;
+    struct node *master = cluster_owner(&cluster, 0), *other = other_master(master);
+    struct node *replica = cluster_replica_of(&cluster, master);
+    char name[64], dead[64], again[64];
+    fresh_at(other, name);
+    fresh_at(other, again);
+    fresh_at(master, dead);
+    snib_client *client = must_open_lease(cluster.url, 60000);
+    snib_hold *hold = must_acquire(must_lock(client, name), 0), *none;
+    node_kill(replica);
+    node_kill(master);
+    AWAIT(!node_ok(other), 10000);
+    snib_error error = {0};
+    int64_t began = now_ms();
+    EXPECT(snib_lock_acquire(must_lock(client, again), 0, -1, &none, err), SNIB_ECONNECT);
+    (void)snib_lock_acquire(must_lock(client, again), 0, 0, &none, &error);
+    assert_non_null(strstr(error.text, "CLUSTERDOWN"));
+    int code = snib_lock_acquire(must_lock(client, dead), 0, -1, &none, &error);
+    assert_true(code == SNIB_ECONNECT || code == SNIB_EUNREACHABLE);
+    assert_true(now_ms() - began > 8000 && now_ms() - began < 11000 + patient_ms(8000));
+    snib_op *op = must_submit(must_lock(client, "after"), -1, NULL, 0);
+    node_start(&cluster, master);
+    node_start(&cluster, replica);
+    snib_event event = must_end(op, LONG_MS);
+    if (event.code == SNIB_OK)
+        must_release(event.hold);
+    cluster_await_settled(&cluster);
+    must_release(must_acquire(must_lock(client, dead), LONG_MS));
+    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, 15000);
+    must_release(hold);
+    snib_client_free(client);
+}
+
+static void everybody_is_back_after_failovers(void **state)
+{
+    (void)state;
+    static struct crowd crowd;
+    crowd_start(&crowd, "stormy", true);
+    for (int i = 0; i < count_of(50, 3); i++) {
+        struct node *master = cluster_owner_of(&cluster, "{stormy}");
+        struct node *replica = cluster_replica_of(&cluster, master);
+        if (i % 2) {
+            node_kill(master);
+            cluster_await_failover(&cluster, slot_of("{stormy}"), master);
+            node_start(&cluster, master);
+        } else {
+            cluster_failover(replica, "");
+        }
+        long before = crowd.grants;
+        AWAIT(crowd.grants > before + 100, 10000);
+        cluster_await_settled(&cluster);
+    }
+    crowd_end(&crowd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_works_at_every_node),
         cmocka_unit_test(move_follows),
+        cmocka_unit_test(half_a_move_is_no_hindrance),
+        cmocka_unit_test(multi_lock_over_slots),
+        cmocka_unit_test(list_goes_over_all_nodes),
+        cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(nodes_come_and_go),
+        cmocka_unit_test(nothing_is_lost_while_slots_move),
+        cmocka_unit_test(master_is_replaced_by_hand),
+        cmocka_unit_test(master_is_killed),
+        cmocka_unit_test(master_is_stopped),
+        cmocka_unit_test(what_has_vanished_is_lost),
+        cmocka_unit_test(everybody_is_back_after_failovers),
+        cmocka_unit_test(cluster_down_and_up),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
