@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "2040fbe0e6f7a2ec"
+#define SNIB_BUILD_ID "1d227671d08d1dba"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -4762,6 +4762,12 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
+    if (!code && kind == SNIB_LATCH && client->url.topology == SNIB__CLUSTER &&
+        memchr(name, '{', name_len))
+        code = snib__fail(
+            err, SNIB_ENAME, 0,
+            "in a cluster a latch's name cannot have a hash tag, for Redisson's channel of it "
+            "would be in another slot");
     if (!code)
         code = snib__lock_options(options, &o, err);
     if (!code)
@@ -5077,10 +5083,27 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 /* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
  *
- * Members are put into an order that every process comes to, by server, then name: who takes locks in one
- * order cannot wait in a circle.  Neighbours of one client whose kinds one script can take are one part;
- * if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
+ * Members are put into an order that every process comes to, by server, in a cluster by slot, then by name: who
+ * takes locks in one order cannot wait in a circle.  Neighbours of one client (and slot) whose kinds one script
+ * can take are one part; if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
  */
+
+/* ---- net/slot.h -------------------------------------------------------------------------------*/
+
+/* slot.h - the slot of a key in a cluster: CRC16 (XMODEM) of its hash tag, or of all of it, modulo 16384. */
+#ifndef SNIB__SLOT_H
+#define SNIB__SLOT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SNIB__SLOTS 16384
+
+/* snib__slot - as CLUSTER KEYSLOT says it: what stands between the first opening brace and the first closing
+ * one after it, unless that is nothing, decides alone. */
+uint16_t snib__slot(const char *key, size_t n);
+
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -5097,6 +5120,8 @@ struct member {
     size_t len;
     char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
     char letter;                          /* of its kind in the script; 0: none */
+    bool clustered;
+    uint16_t slot; /* in a cluster; 0 elsewhere */
 };
 
 static char members_letter(int32_t kind)
@@ -5127,6 +5152,8 @@ static int members_by_order(const void *a, const void *b)
 {
     const struct member *one = a, *other = b;
     int order = strcmp(one->server, other->server);
+    if (order == 0)
+        order = one->slot - other->slot;
     if (order == 0)
         order = members_by_name(one, other);
     return order ? order : one->lock->kind - other->lock->kind;
@@ -5189,12 +5216,15 @@ static struct member *members_enter(snib_lock *const *locks, uint32_t n, snib_er
         members[i].lock = lock;
         members[i].name = snib__gate_name(lock->gate, &members[i].len);
         members[i].letter = members_letter(lock->kind);
+        members[i].clustered = lock->client->url.topology == SNIB__CLUSTER;
+        members[i].slot = members[i].clustered ? snib__slot(members[i].name, members[i].len) : 0;
         members_server(&members[i], &lock->client->url);
     }
     return members;
 }
 
-static int members_check(struct member *members, uint32_t n, bool quorum, snib_error *err)
+static int members_check(struct member *members, uint32_t n, bool quorum, uint32_t flags,
+                         snib_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct snib__lock *lock = members[i].lock;
@@ -5203,6 +5233,12 @@ static int members_check(struct member *members, uint32_t n, bool quorum, snib_e
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
+        /* What a node of a quorum remembers is in a key of its own, which is in another slot than the lock. */
+        if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
+            return snib__fail(
+                err, SNIB_ENOTSUP, 0,
+                "a cluster cannot tell how long it has remembered, so it cannot vote; "
+                "take single servers, or the flag for no quarantine");
         if (lock->kind == SNIB_SEMAPHORE || lock->kind == SNIB_LATCH || lock->kind >= SNIB__MULTI ||
             (quorum && lock->kind != SNIB_MUTEX))
             return snib__fail(err, SNIB_EINVAL, 0, "%s",
@@ -5234,7 +5270,8 @@ static uint32_t members_run(const struct member *members, uint32_t n, uint32_t f
 {
     uint32_t to = from + 1;
     while (members[from].letter && to < n && members[to].letter &&
-           members[to].lock->client == members[from].lock->client)
+           members[to].lock->client == members[from].lock->client &&
+           members[to].slot == members[from].slot)
         to++;
     return to - from;
 }
@@ -5375,7 +5412,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     if (!members)
         return code;
     struct snib__client *home = members[0].lock->client;
-    code = members_check(members, n, quorum, err);
+    code = members_check(members, n, quorum, o.flags, err);
     if (!code) {
         qsort(members, n, sizeof *members, members_by_order);
         code = members_lock(members, n, home, &o, quorum, out_lock, err);
@@ -13532,23 +13569,6 @@ void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct sni
 
 #endif
 
-/* ---- net/slot.h -------------------------------------------------------------------------------*/
-
-/* slot.h - the slot of a key in a cluster: CRC16 (XMODEM) of its hash tag, or of all of it, modulo 16384. */
-#ifndef SNIB__SLOT_H
-#define SNIB__SLOT_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#define SNIB__SLOTS 16384
-
-/* snib__slot - as CLUSTER KEYSLOT says it: what stands between the first opening brace and the first closing
- * one after it, unless that is nothing, decides alone. */
-uint16_t snib__slot(const char *key, size_t n);
-
-#endif
-
 #define SNIB__MEMBERS_MAX 1024 /* addresses at once: a cluster has a thousand nodes at most */
 #define SNIB__RECENT_MAX 64
 #define SNIB__SPARES_MAX 32
@@ -13559,7 +13579,6 @@ struct snib__member { /* an address that belongs, or has belonged, to the cluste
     uint32_t had;   /* ... before the map that is being read */
     bool told;      /* the map that is being read has it */
     bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
-    snib__time since; /* ... since when */
 };
 
 /* A server has said itself where a slot is: for a while no map that says otherwise is believed. */
@@ -13609,10 +13628,8 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from,
 #define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
 #define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
 #define CLUSTER_PERIOD (10000 * SNIB__MS)
-#define CLUSTER_SILENCE                                                                            \
-    (400 * SNIB__MS) /* of a node: then others are asked whether it is what it was */
-#define CLUSTER_DEPOSED                                                                            \
-    (200 * SNIB__MS)           /* what a node without slots owes for so long is asked of others */
+/* Of a node: then others are asked whether it is what it was, and what it owes is sent to them if it is not. */
+#define CLUSTER_SILENCE (250 * SNIB__MS)
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
 #define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
 
@@ -14065,7 +14082,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
     snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
     if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
         return SNIB__NEVER;
-    return (oldest > member->since ? oldest : member->since) + CLUSTER_DEPOSED;
+    return oldest + CLUSTER_SILENCE;
 }
 
 /* A node that the cluster has no more. */
@@ -15682,14 +15699,13 @@ static bool map_is_old(struct snib__cluster *c, snib__time now)
 }
 
 /* A member whom the new map leaves without a slot. */
-static void map_depose(struct snib__cluster *c, uint32_t i, snib__time now)
+static void map_depose(struct snib__cluster *c, uint32_t i)
 {
     struct snib__member *member = &c->member[i];
     bool idle = !member->told && member->slots == 0 && i != 0;
     member->node->idle = idle;
     if (member->had > 0 && member->slots == 0 && i != 0) {
         member->deposed = true;
-        member->since = now;
     } else if (member->slots > 0) {
         member->deposed = false;
     }
@@ -15713,7 +15729,7 @@ static void map_apply(struct snib__engine *e, snib__time now)
         snib__slot_move(e, (uint16_t)slot, c->member[to].node, &moved, now);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        map_depose(c, i, now);
+        map_depose(c, i);
     if (!changed)
         return;
     snib__slot_moved(e, moved, now);
@@ -15748,7 +15764,7 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from,
 
 /* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                       struct snib__hold **moved)
+                       struct snib__hold **moved, snib__time now)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
@@ -15756,6 +15772,8 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
             continue;
         hold->flags |= SNIB__INHERITED;
         node->inherited = true;
+        if (!snib__node_ready(node))
+            snib__node_want(e, node, now);
         if (!(hold->flags & SNIB__LISTED))
             continue;
         snib__watchdog_remove(e, hold);
@@ -15768,7 +15786,7 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
                       struct snib__hold **moved, snib__time now)
 {
     if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved);
+        move_holds(e, gate, node, moved, now);
     gate->node = node;
     if (gate->wait)
         snib__chan_move(e, gate->wait, node, now);
