@@ -618,21 +618,24 @@ static PyObject *numbers_tuple(const uint64_t *numbers, size_t count)
     return tuple;
 }
 
-/* client_stats(client) -> (counters, wait_time, hold_time), in the order of snib_client_stats_data:
- * the counters lie between its head and its histograms. */
+/* client_stats(client) -> (counters, wait_time, hold_time, more), in the order of snib_client_stats_data:
+ * the counters lie between its head and its histograms, and more of them behind. */
 static PyObject *call_client_stats(PyObject *module, PyObject *object)
 {
     snib_client_stats_data data = {.size = sizeof data};
     size_t first = offsetof(snib_client_stats_data, acquisitions);
     size_t count = (offsetof(snib_client_stats_data, wait_time) - first) / sizeof(uint64_t);
+    size_t more =
+        (sizeof data - offsetof(snib_client_stats_data, lost_failover)) / sizeof(uint64_t);
     snib_error err;
 
     (void)module;
     if (snib_client_stats(snib__py_client_get(object), &data, &err) != SNIB_OK)
         return snib__py_raise_error(&err);
-    return Py_BuildValue("NNN", numbers_tuple(&data.acquisitions, count),
+    return Py_BuildValue("NNNN", numbers_tuple(&data.acquisitions, count),
                          numbers_tuple(data.wait_time, SNIB_HISTOGRAM_BUCKETS),
-                         numbers_tuple(data.hold_time, SNIB_HISTOGRAM_BUCKETS));
+                         numbers_tuple(data.hold_time, SNIB_HISTOGRAM_BUCKETS),
+                         numbers_tuple(&data.lost_failover, more));
 }
 
 PyMethodDef snib__py_calls[] = {

@@ -32,6 +32,7 @@ const (
 	ReasonUnreachable Reason = 4 // the lease could not be renewed in time
 	ReasonMaxHold     Reason = 5 // the longest hold allowed is over
 	ReasonClosed      Reason = 6 // the client was closed
+	ReasonFailover    Reason = 7 // another server took over, and has nothing of it
 )
 
 // State is what a hold is worth at a moment.

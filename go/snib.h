@@ -89,6 +89,7 @@ enum snib_code {
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
+    SNIB_ETOPOLOGY = -35,    /* no part of the deployment that the URL names */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -298,6 +299,7 @@ typedef struct snib_client_stats_data {
     uint64_t memory;           /* bytes the client uses now, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
+    uint64_t lost_failover; /* beside those above */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -633,7 +635,8 @@ enum snib_reason {
     SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
     SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
     SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
-    SNIB_REASON_CLOSED = 6       /* the client was closed */
+    SNIB_REASON_CLOSED = 6,      /* the client was closed */
+    SNIB_REASON_FAILOVER = 7     /* another server took over, and has nothing of it */
 };
 
 SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ...; static */

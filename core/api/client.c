@@ -37,10 +37,6 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 /* What this build cannot do yet is refused by name. */
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
-    if (url->topology == SNIB__SENTINEL)
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "this build cannot ask sentinels yet; take the server's own redis:// URL");
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
@@ -136,13 +132,28 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
+/* What the client goes to, for people; of sentinels while they have not told of a server. */
+static void client_say_where(struct snib__client *client)
+{
+    const struct snib__url *url = &client->url;
+    char first[SNIB__ADDRESS_TEXT], more[24] = "";
+    snib__address_text(url->addresses, first);
+    if (url->addresses_n > 1)
+        snprintf(more, sizeof more, " and %u more", url->addresses_n - 1);
+    if (url->topology == SNIB__SENTINEL)
+        snprintf(client->where, sizeof client->where, "\"%.80s\" by the sentinel%s %s%s",
+                 url->service, *more ? "s" : "", first, more);
+    else
+        snprintf(client->where, sizeof client->where, "%s", first);
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    snib__address_text(client->url.addresses, client->where);
+    client_say_where(client);
     struct snib__config config = {
         .login = {client->url.username, client->url.password, client->url.database, false},
         .topology = client->url.topology,

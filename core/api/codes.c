@@ -76,6 +76,8 @@ const char *snib_reason_text(int32_t reason)
         return "max hold";
     case SNIB_REASON_CLOSED:
         return "closed";
+    case SNIB_REASON_FAILOVER:
+        return "failover";
     default:
         return "unknown";
     }

@@ -25,7 +25,7 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT];             /* the server's address, for people */
+    char where[SNIB__ADDRESS_TEXT + 128];       /* what the URL names, for people */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;

@@ -52,7 +52,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told)
 {
     bool about_client = told->code <= SNIB_ECLOSED;
-    const char *where = gate && snib__gate_kind(gate) == SNIB__OUTER
+    const char *where = told->where ? told->where
+                        : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
     size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
@@ -62,6 +63,10 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (told->code == SNIB_ETOPOLOGY && told->words && told->words[0]) { /* a sentence of ours */
+        snprintf(out + n, cap - n, "%s", told->words);
+        return out;
+    }
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
     else if (told->code == SNIB_ETLS && told->words)

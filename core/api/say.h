@@ -11,6 +11,7 @@ struct snib__told {
     int32_t cause;     /* a code: why there is no connection; 0 unknown */
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's; NULL: it has not spoken */
+    const char *where; /* the address of the server; NULL: the client's */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and

@@ -224,6 +224,8 @@ bool snib__chan_wanted(const struct snib__chan *chan)
 
 bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
+    if (node->kind != SNIB__SERVER)
+        return snib__engine_busy(e);
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
             if (chan->node == node && snib__chan_wanted(chan))
@@ -282,8 +284,8 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
-    chan_heard(link, !message, now);
-    snib__route_heard(e, link, reply, n, now);
+    if (!chan_heard(link, !message, now)) /* else it is the ping's */
+        snib__route_heard(e, link, reply, n, now);
 }
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)

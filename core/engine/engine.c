@@ -77,6 +77,11 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
     return e->resp;
 }
 
+bool snib__engine_busy(const struct snib__engine *e)
+{
+    return e->live || e->releasing || e->stats.held;
+}
+
 const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";

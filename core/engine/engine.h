@@ -146,6 +146,7 @@ struct snib__op {
     } fair;
     snib_event *answer; /* INFO, COUNT; NULL else */
     char *words;        /* the server's, of an error; NULL: it has not spoken, or no memory */
+    char *where;        /* of an error: the node's address, for people; NULL: that of the engine */
     struct snib__asked *asked;
     /* the caller's */
     void *handle;

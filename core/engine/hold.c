@@ -119,6 +119,9 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     case SNIB_REASON_MAX_HOLD:
         e->stats.lost_max_hold++;
         break;
+    case SNIB_REASON_FAILOVER:
+        e->stats.lost_failover++;
+        break;
     default:
         e->stats.lost_closed++;
         break;

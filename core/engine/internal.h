@@ -234,9 +234,11 @@ struct snib__node { /* one server */
     bool idle;      /* it serves nothing any more: it is not to be connected again */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
-    char where[SNIB__ADDRESS_TEXT];
-    snib__time failed_over_at;  /* another server took its part; 0: never */
-    struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
+    char where[SNIB__ADDRESS_TEXT +
+               16]; /* its address, for people, and what it is unless it is a server */
+    const struct snib__node *blamed; /* which could not say where this one is; NULL: nobody */
+    snib__time failed_over_at;       /* another server took its part; 0: never */
+    struct snib__request *todo;      /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
     snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
@@ -370,6 +372,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
@@ -400,6 +403,10 @@ bool snib__pause_drop(struct snib__engine *e, const void *subject);
 bool snib__pause_has(const struct snib__engine *e, const void *subject);
 void snib__pause_tick(struct snib__engine *e, snib__time now);
 snib__time snib__pause_deadline(const struct snib__engine *e);
+
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+                              char out[SNIB__WORDS_MAX]);
 
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
@@ -589,6 +596,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
+/* Something is held, waited for, asked or given back: an idle client is silent. */
+bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -135,7 +135,11 @@ void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib_
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->proven = false;
-    e->stats.connects++;
+    if (snib__route_misfits(e, link)) {
+        snib__link_close(e, link, SNIB_ETOPOLOGY, now);
+        return;
+    }
+    e->stats.connects += link->node->kind == SNIB__SERVER;
     if (link->kind == SNIB__COMMAND)
         snib__node_link_ready(e, link, now);
     else
@@ -156,7 +160,9 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         os_error = 0;
     }
     snib__time oldest = snib__conn_oldest(&link->conn);
-    bool was_ready = link->conn.state == SNIB__CONN_READY;
+    bool was_ready = link->conn.state == SNIB__CONN_READY && !snib__route_misfits(e, link);
+    if (snib__route_misfits(e, link))
+        code = SNIB_ETOPOLOGY;
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
@@ -166,16 +172,18 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
+    bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
     if (link->kind == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, link->node, now);
-        link->wanted = snib__chan_needed(e, link->node);
+        link->wanted = server && snib__chan_needed(e, link->node);
     } else {
         snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
-        link->wanted = snib__node_needed(e, link->node);
+        link->wanted = server && snib__node_needed(e, link->node);
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
     link->conn.words[0] = 0; /* of this end, not of the next */
+    link->conn.mode = SNIB__MODE_UNKNOWN;
     snib__route_down(e, link, code, now);
 }
 

@@ -15,7 +15,10 @@ static void node_set_address(struct snib__node *node, const struct snib__address
 {
     node->address = *address;
     node->addressed = true;
-    snib__address_text(address, node->where);
+    static const char what[] = "sentinel ";
+    size_t n = node->kind == SNIB__A_SENTINEL ? sizeof what - 1 : 0;
+    memcpy(node->where, what, n);
+    snib__address_text(address, node->where + n);
 }
 
 struct snib__node *snib__node_new(struct snib__engine *e, int kind,
@@ -388,10 +391,25 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
+/* Its holds were granted by a server whose part another plays now: each is to be confirmed there. */
+static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    node->failed_over_at = now;
+    node->inherited = true;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
+                 hold = snib__gate_next(gate, hold))
+                if ((hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&
+                    hold->deadline != SNIB__NEVER)
+                    hold->flags |= SNIB__INHERITED;
+}
+
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now)
 {
-    node->failed_over_at = node->addressed ? now : 0;
+    if (node->addressed)
+        node_failed_over(e, node, now);
     node_set_address(node, address);
     for (int kind = 0; kind < 2; kind++) {
         struct snib__link *link = &node->links[kind];
@@ -431,7 +449,7 @@ bool snib__node_needed(const struct snib__engine *e, const struct snib__node *no
 {
     if (node->todo_n > 0)
         return true;
-    return e->slots ? node_serves(e, node) : e->live || e->releasing || e->stats.held;
+    return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -450,12 +468,13 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
  * logged in on anew, or made anew with the certificates of then. */
-static bool node_hopeless(int32_t code, int os_error, bool was_ready)
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP;
+           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP ||
+           code == SNIB_ETOPOLOGY;
 }
 
 /* What had no answer is sent again, or ends; the operations' patience begins. */
@@ -477,6 +496,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     node->failure = code;
     node->os_error = os_error;
     memcpy(node->words, conn->words, sizeof node->words);
+    if (code == SNIB_ETOPOLOGY)
+        snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
@@ -495,7 +516,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code, os_error, was_ready))
+    if (snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)
@@ -509,7 +530,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)
-        e->stats.reconnects++;
+        e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -544,7 +565,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__conn *conn = &link->conn;
     node_note_link(request, NULL);
-    snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
+    snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && request->kind != SNIB__REQ_TIME &&

@@ -172,7 +172,8 @@ void snib__op_empty(struct snib__op *op)
     free(op->answer);
     snib__asked_free(op->asked);
     free(op->words);
-    op->words = NULL;
+    free(op->where);
+    op->words = op->where = NULL;
     op->answer = NULL;
     op->asked = NULL;
 }
@@ -187,11 +188,24 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
+/* Where it failed, if the deployment has several places; by config.where if there is no memory. */
+static void op_note_where(struct snib__engine *e, struct snib__op *op)
+{
+    const struct snib__node *node = snib__op_node(op);
+    if (e->config.topology == SNIB__SINGLE || snib__outer_is(op->gate) || op->where)
+        return;
+    node = node->blamed ? node->blamed : node;
+    if (node->where[0] && (op->where = malloc(sizeof node->where)))
+        memcpy(op->where, node->where, sizeof node->where);
+}
+
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
     op->place = SNIB__PLACE_NONE;
+    if (code < 0)
+        op_note_where(e, op);
     snib__timer_cancel(e, &op->timer_at);
     if (op->live_prev)
         op->live_prev->live_next = op->live_next;

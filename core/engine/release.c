@@ -25,7 +25,9 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
     if (op && code == SNIB_LOST) /* all that is known: it is not there */
-        op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
+        op->reason = hold->reason                    ? hold->reason
+                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+                                                     : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
@@ -104,7 +106,8 @@ static bool release_lapsed(const struct snib__engine *e, const struct snib__hold
  * lease ends need not be waited for. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
+    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+                 hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));

@@ -1,11 +1,14 @@
 /* route.c - the engine's side of route.h: what a route has no function for is not its business. */
 #include "engine/route.h"
 
+#include <stdio.h>
+
 int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
         [SNIB__CLUSTER] = &snib__cluster,
+        [SNIB__SENTINEL] = &snib__sentinel,
     };
     e->route = routes[e->config.topology];
     return e->route->begin(e);
@@ -63,4 +66,40 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             snib__time now)
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
+}
+
+/* ---- servers that are something else than the URL says ---- */
+
+/* Whether what a node says of itself is not what it is asked as. */
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
+{
+    int mode = link->conn.mode;
+    if (mode == SNIB__MODE_UNKNOWN)
+        return false;
+    if (link->node->kind == SNIB__A_SENTINEL)
+        return mode != SNIB__MODE_SENTINEL;
+    return mode == SNIB__MODE_SENTINEL ||
+           (e->config.topology == SNIB__CLUSTER && mode != SNIB__MODE_CLUSTER);
+}
+
+/* What it is, and what to do. */
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+                              char out[SNIB__WORDS_MAX])
+{
+    char where[SNIB__ADDRESS_TEXT] = "";
+    if (link->node->addressed)
+        snib__address_text(&link->node->address, where);
+    const char *at = where[0] ? where : snib__engine_where(e);
+    if (link->node->kind == SNIB__A_SENTINEL)
+        snprintf(out, SNIB__WORDS_MAX,
+                 "%s is no sentinel of \"%.40s\": name sentinels in the URL, or take redis://", at,
+                 e->config.service);
+    else if (link->conn.mode == SNIB__MODE_SENTINEL)
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: take redis+sentinel://%s/service", at,
+                 at);
+    else if (e->config.topology == SNIB__CLUSTER)
+        snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
+    else
+        snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
+                 at);
 }

@@ -375,6 +375,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
+        if (lost && (hold->flags & SNIB__INHERITED))
+            reason = SNIB_REASON_FAILOVER;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;

@@ -158,7 +158,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
 /* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
 static int32_t group_lost_code(int32_t reason)
 {
-    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED)
+    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED ||
+        reason == SNIB_REASON_FAILOVER)
         return SNIB_BUSY;
     return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }

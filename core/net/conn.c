@@ -181,6 +181,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
+    conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
     conn->any_role = login->any_role;
     conn->run_id[0] = 0;
@@ -194,11 +195,11 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     } else {
         char number[24];
         snprintf(number, sizeof number, "%d", login->database);
-        if (login->database != 0)
-            bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
+        if (login->database != 0) /* what the server is tells why it has none */
+            bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
     }
@@ -257,6 +258,15 @@ static int conn_version(const char *text)
     return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
 }
 
+static void conn_learn_mode(struct snib__conn *conn, const char *mode)
+{
+    conn->cluster = strcmp(mode, "cluster") == 0;
+    conn->mode = conn->cluster                     ? SNIB__MODE_CLUSTER
+                 : strcmp(mode, "sentinel") == 0   ? SNIB__MODE_SENTINEL
+                 : strcmp(mode, "standalone") == 0 ? SNIB__MODE_SINGLE
+                                                   : SNIB__MODE_UNKNOWN;
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
@@ -267,7 +277,7 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->delex = conn_version(value) >= 804;
     if (conn_info_value(info, "redis_mode:", value, sizeof value) ||
         conn_info_value(info, "server_mode:", value, sizeof value))
-        conn->cluster = strcmp(value, "cluster") == 0;
+        conn_learn_mode(conn, value);
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "role:", value, sizeof value))

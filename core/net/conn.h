@@ -23,6 +23,9 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
+/* What a server says that it is a part of. */
+enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
+
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
@@ -62,6 +65,7 @@ struct snib__conn {
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */

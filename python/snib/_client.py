@@ -69,6 +69,7 @@ class Stats:
     memory: int
     wait_time: tuple[int, ...]
     hold_time: tuple[int, ...]
+    lost_failover: int
 
 
 class BaseClient(Options):
@@ -92,8 +93,8 @@ class BaseClient(Options):
 
     def stats(self) -> Stats:
         """The client's counters now; no round trip."""
-        counters, wait_time, hold_time = _core.client_stats(self._handle)
-        values: tuple[Any, ...] = (*counters, wait_time, hold_time)
+        counters, wait_time, hold_time, more = _core.client_stats(self._handle)
+        values: tuple[Any, ...] = (*counters, wait_time, hold_time, *more)
         return Stats(*values)
 
     def _end(self, wait: int) -> None:

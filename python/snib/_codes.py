@@ -177,6 +177,13 @@ class TLSError(NetworkError):
     code = -34
 
 
+class TopologyError(NetworkError):
+    """The server is not part of the deployment that the URL names; look at the URL's scheme
+    and hosts."""
+
+    code = -35
+
+
 class AuthError(ServerError):
     """The server refused the user name or password."""
 
@@ -273,6 +280,7 @@ BY_CODE: dict[int, type[Error]] = {
     NotRedis.code: NotRedis,
     NotConnected.code: NotConnected,
     TLSError.code: TLSError,
+    TopologyError.code: TopologyError,
     AuthError.code: AuthError,
     PermissionDenied.code: PermissionDenied,
     WrongType.code: WrongType,
@@ -322,6 +330,7 @@ __all__ = [
     "SystemFailure",
     "TLSError",
     "Timeout",
+    "TopologyError",
     "Unreachable",
     "UpgradeRefused",
     "UsageError",

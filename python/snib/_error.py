@@ -11,7 +11,8 @@ class Error(Exception):
     maybe_applied  the server may have done it; the client cleans up what it can
     os_error       the errno behind it, or 0
     name, kind     of the lock, if it is about one; kind is "mutex", "fair", "read", ...
-    reason         of a loss: "expired", "taken", "deleted", "unreachable", "max hold" or "closed"
+    reason         of a loss: "expired", "taken", "deleted", "unreachable", "max hold", "closed"
+                   or "failover"
     """
 
     code: int = 0

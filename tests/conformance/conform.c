@@ -371,9 +371,9 @@ static void run_losses(void)
     if (code != SNIB_OK)
         print_result(code, error.text);
     else
-        printf("%llu\n",
-               (unsigned long long)(s.lost_expired + s.lost_taken + s.lost_deleted +
-                                    s.lost_unreachable + s.lost_max_hold + s.lost_closed));
+        printf("%llu\n", (unsigned long long)(s.lost_expired + s.lost_taken + s.lost_deleted +
+                                              s.lost_unreachable + s.lost_max_hold + s.lost_closed +
+                                              s.lost_failover));
 }
 
 /* ---- Holds and questions --------------------------------------------------------------------- */

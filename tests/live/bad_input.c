@@ -205,7 +205,6 @@ static void urls(void **state)
         {"unix://", SNIB_EURL},
         {"unix://relative", SNIB_EURL},
         {"unix:///path?timeout=1", SNIB_EOPTION},
-        {"redis+sentinel://host/name", SNIB_ENOTSUP},
     };
     snib_error error;
     snib_client *other = NULL;

@@ -83,8 +83,8 @@ static void reasons(void **state)
     (void)state;
     assert_string_equal(snib_reason_text(SNIB_REASON_NONE), "none");
     assert_string_equal(snib_reason_text(SNIB_REASON_MAX_HOLD), "max hold");
-    assert_string_equal(snib_reason_text(SNIB_REASON_CLOSED + 1), "unknown");
-    for (int32_t a = SNIB_REASON_NONE; a <= SNIB_REASON_CLOSED; a++)
+    assert_string_equal(snib_reason_text(SNIB_REASON_FAILOVER + 1), "unknown");
+    for (int32_t a = SNIB_REASON_NONE; a <= SNIB_REASON_FAILOVER; a++)
         for (int32_t b = SNIB_REASON_NONE; b < a; b++)
             assert_string_not_equal(snib_reason_text(a), snib_reason_text(b));
 }

@@ -126,7 +126,8 @@ static void handshake_tells_why_it_fails(void **state)
                              database = {NULL, NULL, 99, false};
     handshake_fails(SNIB_EAUTH, &both, "-WRONGPASS invalid username-password pair\r\n");
     handshake_fails(SNIB_EAUTH, &none, "-NOAUTH Authentication required.\r\n");
-    handshake_fails(SNIB_EDATABASE, &database, "+OK\r\n-ERR DB index is out of range\r\n");
+    handshake_fails(SNIB_EDATABASE, &database,
+                    "+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n-ERR DB index is out of range\r\n");
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");

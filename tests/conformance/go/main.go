@@ -341,7 +341,8 @@ func count(ctx context.Context, named asked, what string, n int) (int, error) {
 }
 
 func losses(s snib.Stats) string {
-	lost := s.LostExpired + s.LostTaken + s.LostDeleted + s.LostUnreachable + s.LostMaxHold + s.LostClosed
+	lost := s.LostExpired + s.LostTaken + s.LostDeleted + s.LostUnreachable + s.LostMaxHold + s.LostClosed +
+		s.LostFailover
 	return strconv.FormatUint(lost, 10)
 }
 

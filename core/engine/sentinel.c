@@ -1,0 +1,589 @@
+/* sentinel.c - the route of a deployment with one master at a time, which the sentinels tell.
+ *
+ *     home has no address --first answer--> at the master --higher epoch, or down and told another--> at the next
+ *
+ * The sentinels are asked in turn, one at a time: whose answer is late has the next one asked beside it, and whose
+ * answer is of no use has it asked at once.  A round in which nobody helps is followed by a pause.  Nothing that
+ * they say is a proof: the server proves by its role that it is the master.
+ *
+ * Each failover has a configuration epoch of its own, higher than those before.  A sentinel that was away tells
+ * of an earlier one until it has heard, so what is lower than what was seen is not believed; and a master that
+ * answers is only left for a higher one, or when a sentinel has just told of the switch.
+ *
+ * While something is held, waited for or given back the sentinels are asked once a second, each in its turn, and
+ * one of them is listened to.  An idle client is silent.
+ */
+#include "engine/route.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SENTINELS_MAX 32                /* the URL has no more */
+#define SENTINELS_LEARNT 16             /* no more are learnt once there are so many */
+#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer the next one is asked, too */
+#define SENTINEL_POLL (1000 * SNIB__MS) /* between questions while the master answers, */
+#define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
+#define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
+#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a round without help: doubled each time, */
+#define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
+#define SENTINEL_SHUN                                                                              \
+    (30000 * SNIB__MS) /* one that failed is asked again in polls after this at most */
+
+enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
+
+/* What came of the last question. */
+enum sentinel_outcome {
+    OUTCOME_NONE,  /* never asked, or it did not answer */
+    OUTCOME_GOOD,  /* believed */
+    OUTCOME_STALE, /* not believed */
+    OUTCOME_UNKNOWN,
+    OUTCOME_REFUSED /* by a refusal that another attempt will meet, too */
+};
+
+struct sentinel {
+    struct snib__node *node;
+    bool asked;    /* and has not answered */
+    bool others;   /* it has been asked for the others on this connection */
+    bool switched; /* it has told of a switch, and is asked about it */
+    bool deaf;     /* it refuses the subscription */
+    uint8_t outcome;
+    bool has_epoch;
+    uint64_t epoch; /* of its answer */
+    struct snib__address address;
+    snib__time shun, shun_until; /* after it failed */
+    int32_t code;                /* REFUSED */
+};
+
+struct sentinels {
+    struct sentinel all[SENTINELS_MAX];
+    uint32_t n;
+    uint32_t turn;                   /* who was asked last */
+    uint32_t left;                   /* of the round: to be asked yet */
+    bool round;                      /* one is running */
+    uint64_t epoch;                  /* the highest that was believed */
+    snib__time late;                 /* when the next one is asked beside who was asked last */
+    snib__time next;                 /* round */
+    snib__time pause;                /* after the last one that was of no use */
+    uint32_t listener;               /* who is listened to */
+    snib__time listen, listen_pause; /* when the next one is tried */
+};
+
+static struct sentinels *sentinels_of(const struct snib__engine *e)
+{
+    return e->map;
+}
+
+static struct sentinel *sentinel_of(const struct snib__engine *e, const struct snib__node *node)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].node == node)
+            return &map->all[i];
+    return NULL;
+}
+
+static bool sentinel_add(struct snib__engine *e, const struct snib__address *address)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (snib__address_equal(&map->all[i].node->address, address))
+            return true;
+    if (map->n == SENTINELS_MAX)
+        return true;
+    struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
+    if (node)
+        map->all[map->n++] = (struct sentinel){.node = node};
+    return node != NULL;
+}
+
+static int sentinels_begin(struct snib__engine *e)
+{
+    struct sentinels *map = e->map = calloc(1, sizeof *map);
+    if (!map)
+        return -1;
+    e->memory += sizeof *map;
+    e->home = snib__node_new(e, SNIB__SERVER, NULL);
+    bool there = e->home && e->config.seeds_n > 0;
+    for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
+        there = sentinel_add(e, &e->config.seeds[i]);
+    if (!there)
+        return -1;
+    map->turn =
+        (uint32_t)snib__engine_random(e, map->n); /* clients do not all begin with the same one */
+    map->listener = map->turn;
+    return 0;
+}
+
+static void sentinels_end(struct snib__engine *e)
+{
+    free(e->map);
+}
+
+static struct snib__node *sentinel_serves(struct snib__engine *e, const char *name, size_t n)
+{
+    (void)name, (void)n;
+    return e->home;
+}
+
+/* ---- asking ---- */
+
+/* Send the questions: what is said of the master and where it is belong together, so they leave together. */
+static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    one->has_epoch = false;
+    bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
+                snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
+    if (sent && !one->others)
+        one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+    if (!sent)
+        snib__link_close(e, &one->node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
+}
+
+static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    if (one->asked)
+        return;
+    one->asked = true;
+    if (snib__node_ready(one->node))
+        sentinel_question(e, one, now);
+    else
+        snib__link_want(e, &one->node->links[SNIB__COMMAND], now);
+}
+
+/* Ask the next one of the round.  In a poll those that have just failed are left out. */
+static void sentinels_go_on(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    bool poll = snib__node_ready(e->home);
+    map->late = SNIB__NEVER;
+    while (map->left > 0) {
+        map->left--;
+        map->turn = (map->turn + 1) % map->n;
+        struct sentinel *one = &map->all[map->turn];
+        if (one->asked || (poll && now < one->shun_until))
+            continue;
+        map->late = now + SENTINEL_LATE;
+        sentinel_ask(e, one, now);
+        return;
+    }
+}
+
+static void sentinels_begin_round(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = true;
+    map->left = map->n;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (!map->all[i].asked)
+            map->all[i].outcome = OUTCOME_NONE;
+    sentinels_go_on(e, now);
+}
+
+/* ---- what a round came to ---- */
+
+/* Home fails as the sentinels did.  What waits for it ends now if asking again would not help. */
+static void sentinels_blame(struct snib__engine *e, const struct snib__node *node, int32_t code,
+                            const char *words, bool now_or_never, snib__time now)
+{
+    struct snib__node *home = e->home;
+    home->blamed = node;
+    home->failed = true;
+    home->failure = code;
+    home->os_error = node && code == node->failure ? node->os_error : 0;
+    snprintf(home->words, sizeof home->words, "%s", words);
+    if (now_or_never)
+        snib__node_fail_ops(e, home, now);
+}
+
+/* Nobody helped and home was never found: say why. */
+static void sentinels_explain(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *refused = NULL, *silent = NULL;
+    char words[SNIB__WORDS_MAX];
+    uint32_t unknown = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        struct sentinel *one = &map->all[i];
+        unknown += one->outcome == OUTCOME_UNKNOWN;
+        if (one->outcome == OUTCOME_REFUSED)
+            refused = one;
+        else if (one->outcome == OUTCOME_NONE)
+            silent = one;
+    }
+    if (unknown) {
+        snprintf(
+            words, sizeof words,
+            "no sentinel knows a service \"%.100s\", %u of %u answered: look at the URL's path",
+            e->config.service, unknown, map->n);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
+    } else if (refused) {
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
+    } else if (silent) {
+        sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
+    }
+}
+
+static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
+
+/* More than half of them agree on an epoch that is lower than what was seen: whoever set them up anew has begun
+ * at 0 again.  Not while the master answers. */
+static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+        const struct sentinel *one = &map->all[i];
+        uint32_t alike = 0;
+        for (uint32_t j = 0; j < map->n; j++) {
+            const struct sentinel *other = &map->all[j];
+            alike += other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
+                     snib__address_equal(&other->address, &one->address);
+        }
+        if (one->outcome != OUTCOME_STALE || 2 * alike <= map->n)
+            continue;
+        sentinel_follow(e, one, now);
+        return true;
+    }
+    return false;
+}
+
+static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = false;
+    map->left = 0;
+    map->late = SNIB__NEVER;
+    map->next = now + pause;
+}
+
+/* One has been of no use: on to the next, or the round is over. */
+static void sentinels_unhelped(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (!map->round)
+        return;
+    sentinels_go_on(e, now);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].asked)
+            return;
+    if (sentinels_begun_anew(e, now))
+        return;
+    map->pause = map->pause == 0                  ? SENTINEL_PAUSE
+                 : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
+                                                  : map->pause * 2;
+    sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
+    if (!e->home->addressed)
+        sentinels_explain(e, now);
+}
+
+static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int outcome, int32_t code,
+                            snib__time now)
+{
+    one->asked = false;
+    one->outcome = (uint8_t)outcome;
+    one->code = code;
+    one->shun = one->shun == 0                  ? SENTINEL_POLL
+                : one->shun * 2 > SENTINEL_SHUN ? SENTINEL_SHUN
+                                                : one->shun * 2;
+    one->shun_until = now + one->shun;
+    sentinels_unhelped(e, now);
+}
+
+/* ---- what they say ---- */
+
+/* The master is where this one says. */
+static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct snib__node *home = e->home;
+    bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
+    map->epoch = one->epoch;
+    map->pause = 0;
+    if (moved) {
+        char where[SNIB__ADDRESS_TEXT];
+        snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
+                         "%s says that the master of \"%.60s\" is %s", one->node->where,
+                         e->config.service, snib__address_text(&one->address, where));
+        home->blamed = NULL;
+        home->words[0] = 0;
+        home->failure = SNIB_EUNREACHABLE;
+        snib__node_readdress(e, home, &one->address, now);
+    }
+    bool unheard = false; /* each is asked soon, once: one of them may know better */
+    for (uint32_t i = 0; i < map->n; i++)
+        unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
+    sentinels_end_round(e,
+                        unheard                  ? 0
+                        : snib__node_ready(home) ? SENTINEL_POLL
+                                                 : SENTINEL_HURRY,
+                        now);
+}
+
+static bool sentinel_believed(const struct snib__engine *e, const struct sentinel *one)
+{
+    const struct snib__node *home = e->home;
+    if (one->epoch < sentinels_of(e)->epoch)
+        return false;
+    return !home->addressed || snib__address_equal(&one->address, &home->address) ||
+           one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
+}
+
+/* It has answered both questions. */
+static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    if (!one->has_epoch) /* it may not be asked for it */
+        one->epoch = sentinels_of(e)->epoch;
+    bool believed = sentinel_believed(e, one);
+    one->asked = one->switched = false;
+    one->shun = one->shun_until = 0;
+    one->outcome = believed ? OUTCOME_GOOD : OUTCOME_STALE;
+    if (believed)
+        sentinel_follow(e, one, now);
+    else
+        sentinels_unhelped(e, now);
+}
+
+/* SENTINEL MASTER: names and values, all of them texts. */
+static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
+{
+    for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
+        if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
+            return;
+        if (strcmp(snib__resp_text(e->resp, &reply[i]), "config-epoch") == 0) {
+            one->epoch = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+            one->has_epoch = true;
+        }
+    }
+}
+
+static bool sentinel_read_address(const struct snib__engine *e, const struct snib__value *host,
+                                  const struct snib__value *port, struct snib__address *out)
+{
+    return host->type == SNIB__RESP_STRING && port->type == SNIB__RESP_STRING &&
+           snib__address_host(out, snib__resp_text(e->resp, host), host->count,
+                              strtol(snib__resp_text(e->resp, port), NULL, 10),
+                              e->config.seeds[0].tls);
+}
+
+/* SENTINEL SENTINELS: of each other one a list of names and values. */
+static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
+                                 uint32_t n)
+{
+    const struct sentinels *map = sentinels_of(e);
+    for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
+        const struct snib__value *host = NULL, *port = NULL;
+        struct snib__address address;
+        if (reply[at].type != SNIB__RESP_ARRAY || at + reply[at].count >= n)
+            return;
+        for (uint32_t i = at + 1; i + 1 <= at + reply[at].count; i += 2) {
+            if (reply[i].type != SNIB__RESP_STRING)
+                return;
+            const char *field = snib__resp_text(e->resp, &reply[i]);
+            host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
+            port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
+        }
+        if (map->n < SENTINELS_LEARNT && host && port &&
+            sentinel_read_address(e, host, port, &address))
+            sentinel_add(e, &address);
+    }
+}
+
+static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
+                                  const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    if (reply->type == SNIB__RESP_NIL)
+        sentinel_failed(e, one, OUTCOME_UNKNOWN, 0, now);
+    else if (n == 3 && sentinel_read_address(e, &reply[1], &reply[2], &one->address))
+        sentinel_answered(e, one, now);
+    else
+        sentinel_failed(e, one, OUTCOME_NONE, SNIB_EPROTOCOL, now);
+}
+
+static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                            const struct snib__value *reply, uint32_t n, int32_t error,
+                            snib__time now)
+{
+    struct sentinel *one = sentinel_of(e, node);
+    if (what == ASK_MASTER && !error) {
+        sentinel_told_master(e, one, reply, n);
+    } else if (what == ASK_OTHERS && !error) {
+        sentinel_told_others(e, reply, n);
+    } else if (what == ASK_ADDRESS && error) {
+        bool stranger = error == SNIB_ENOTSUP; /* INFO, which would have told, may be forbidden */
+        if (stranger)
+            snib__route_misfit_words(e, &node->links[SNIB__COMMAND], node->words);
+        else
+            snib__words(node->words, sizeof node->words, snib__resp_text(e->resp, reply),
+                        reply->count, e->config.sentinel_login.password);
+        sentinel_failed(e, one, OUTCOME_REFUSED, stranger ? SNIB_ETOPOLOGY : error, now);
+    } else if (what == ASK_ADDRESS) {
+        sentinel_told_address(e, one, reply, n, now);
+    }
+}
+
+static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                           uint64_t what)
+{
+    static const char *const words[] = {[ASK_MASTER] = "MASTER",
+                                        [ASK_ADDRESS] = "GET-MASTER-ADDR-BY-NAME",
+                                        [ASK_OTHERS] = "SENTINELS"};
+    (void)node;
+    if (snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "SENTINEL", 8) < 0 ||
+        snib__resp_arg(out, words[what], strlen(words[what])) < 0 ||
+        snib__resp_arg(out, e->config.service, strlen(e->config.service)) < 0)
+        return -1;
+    return SNIB__NO_SCRIPT;
+}
+
+/* ---- listening ---- */
+
+static struct snib__link *sentinel_ear(const struct sentinels *map)
+{
+    return &map->all[map->listener].node->links[SNIB__PUBSUB];
+}
+
+/* The next one that does not refuse: one that answers questions, if there is one. */
+static void sentinels_change_listener(struct sentinels *map)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 1; i <= map->n; i++) {
+            uint32_t at = (map->listener + i) % map->n;
+            if (map->all[at].deaf || (pass == 0 && !snib__node_ready(map->all[at].node)))
+                continue;
+            map->listener = at;
+            return;
+        }
+}
+
+static void sentinels_listen(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct snib__link *ear = sentinel_ear(map);
+    if (map->all[map->listener].deaf)
+        return;
+    if (ear->conn.state == SNIB__CONN_READY)
+        ear->wanted = true;
+    else if (!ear->wanted && now >= map->listen)
+        snib__link_want(e, ear, now);
+}
+
+static void sentinels_deafened(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->listen = now + map->listen_pause;
+    map->listen_pause = map->listen_pause == 0                  ? SENTINEL_PAUSE
+                        : map->listen_pause * 2 > SENTINEL_REST ? SENTINEL_REST
+                                                                : map->listen_pause * 2;
+    sentinels_change_listener(map);
+}
+
+/* "service old-host old-port new-host new-port": the first word is all that is believed. */
+static bool sentinel_about_ours(const struct snib__engine *e, const char *text)
+{
+    size_t n = strlen(e->config.service);
+    return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
+}
+
+static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (reply->type == SNIB__RESP_ERROR) {
+        one->deaf = true;
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s refused the subscription to +switch-master: allow this user subscribe",
+                         link->node->where);
+        if (sentinel_ear(map) == link)
+            sentinels_deafened(e, now);
+        return;
+    }
+    map->listen_pause = 0;
+    if (n == 4 && reply[1].type == SNIB__RESP_STRING && reply[3].type == SNIB__RESP_STRING &&
+        strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0 &&
+        sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[3]))) {
+        one->switched = true;
+        one->shun_until = 0;
+        if (one->asked && snib__node_ready(one->node))
+            sentinel_question(e, one, now); /* what it was asked before may be answered as before */
+        sentinel_ask(e, one, now);
+    }
+}
+
+/* ---- what happens ---- */
+
+static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    snib__time soon = now + (map->pause ? SENTINEL_EAGER : 0);
+    if (node == e->home && map->next > soon)
+        map->next = soon;
+}
+
+static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (one && link->kind == SNIB__PUBSUB)
+        snib__chan_say(link->node, "SUBSCRIBE", "+switch-master", strlen("+switch-master"));
+    else if (one && one->asked)
+        sentinel_question(e, one, now);
+}
+
+static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                          snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (!one) { /* the master */
+        if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
+            map->next = now;
+    } else if (link->kind == SNIB__PUBSUB) {
+        if (link == sentinel_ear(map))
+            sentinels_deafened(e, now);
+    } else {
+        one->others = false;
+        bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
+        if (one->asked)
+            sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);
+    }
+}
+
+static void sentinel_tick(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (!snib__engine_busy(e))
+        return;
+    if (map->round && now >= map->late)
+        sentinels_go_on(e, now);
+    if (!map->round && now >= map->next)
+        sentinels_begin_round(e, now);
+    sentinels_listen(e, now);
+}
+
+static snib__time sentinel_deadline(const struct snib__engine *e)
+{
+    const struct sentinels *map = sentinels_of(e);
+    const struct snib__link *ear = sentinel_ear(map);
+    if (!snib__engine_busy(e))
+        return SNIB__NEVER;
+    snib__time next = map->round ? map->late : map->next;
+    bool listen = !ear->wanted && !map->all[map->listener].deaf;
+    if (listen && ear->conn.state == SNIB__CONN_READY)
+        return 0;
+    return listen && map->listen < next ? map->listen : next;
+}
+
+const struct snib__route snib__sentinel = {
+    .begin = sentinels_begin,
+    .end = sentinels_end,
+    .serves = sentinel_serves,
+    .wanted = sentinel_wanted,
+    .ready = sentinel_ready,
+    .down = sentinel_down,
+    .encode = sentinel_encode,
+    .answer = sentinel_answer,
+    .heard = sentinel_heard,
+    .tick = sentinel_tick,
+    .deadline = sentinel_deadline,
+};
