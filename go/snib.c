@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1d227671d08d1dba"
+#define SNIB_BUILD_ID "1ab65ab804a00fec"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -132,6 +132,7 @@ enum snib_code {
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
+    SNIB_ETOPOLOGY = -35,    /* no part of the deployment that the URL names */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -341,6 +342,7 @@ typedef struct snib_client_stats_data {
     uint64_t memory;           /* bytes the client uses now, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
+    uint64_t lost_failover; /* beside those above */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -676,7 +678,8 @@ enum snib_reason {
     SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
     SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
     SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
-    SNIB_REASON_CLOSED = 6       /* the client was closed */
+    SNIB_REASON_CLOSED = 6,      /* the client was closed */
+    SNIB_REASON_FAILOVER = 7     /* another server took over, and has nothing of it */
 };
 
 SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ...; static */
@@ -1219,6 +1222,9 @@ typedef uint64_t snib__time; /* nanoseconds of a clock that counts suspended tim
 #define SNIB__NEVER UINT64_MAX
 #define SNIB__MS 1000000ull
 
+/* What a server says that it is a part of. */
+enum snib__mode { SNIB__MODE_UNKNOWN, SNIB__MODE_SINGLE, SNIB__MODE_CLUSTER, SNIB__MODE_SENTINEL };
+
 enum snib__conn_state { SNIB__CONN_DOWN, SNIB__CONN_HANDSHAKE, SNIB__CONN_READY };
 
 struct snib__request {
@@ -1258,6 +1264,7 @@ struct snib__conn {
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
@@ -1775,6 +1782,7 @@ struct snib__op {
     } fair;
     snib_event *answer; /* INFO, COUNT; NULL else */
     char *words;        /* the server's, of an error; NULL: it has not spoken, or no memory */
+    char *where;        /* of an error: the node's address, for people; NULL: that of the engine */
     struct snib__asked *asked;
     /* the caller's */
     void *handle;
@@ -2117,7 +2125,7 @@ struct snib__client {
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT];             /* the server's address, for people */
+    char where[SNIB__ADDRESS_TEXT + 128];       /* what the URL names, for people */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
@@ -2365,10 +2373,6 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
 /* What this build cannot do yet is refused by name. */
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
-    if (url->topology == SNIB__SENTINEL)
-        return snib__fail(
-            err, SNIB_ENOTSUP, 0,
-            "this build cannot ask sentinels yet; take the server's own redis:// URL");
     if (url->tls && !snib__tls_available())
         return snib__fail(
             err, SNIB_ENOTSUP, 0,
@@ -2464,13 +2468,28 @@ static snib__time client_nap(snib__time lease)
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
+/* What the client goes to, for people; of sentinels while they have not told of a server. */
+static void client_say_where(struct snib__client *client)
+{
+    const struct snib__url *url = &client->url;
+    char first[SNIB__ADDRESS_TEXT], more[24] = "";
+    snib__address_text(url->addresses, first);
+    if (url->addresses_n > 1)
+        snprintf(more, sizeof more, " and %u more", url->addresses_n - 1);
+    if (url->topology == SNIB__SENTINEL)
+        snprintf(client->where, sizeof client->where, "\"%.80s\" by the sentinel%s %s%s",
+                 url->service, *more ? "s" : "", first, more);
+    else
+        snprintf(client->where, sizeof client->where, "%s", first);
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
-    snib__address_text(client->url.addresses, client->where);
+    client_say_where(client);
     struct snib__config config = {
         .login = {client->url.username, client->url.password, client->url.database, false},
         .topology = client->url.topology,
@@ -2972,6 +2991,8 @@ X(EPROTOCOL, -32, MAYBE_APPLIED,
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 X(ETLS, -34, 0,
   "no secure connection to the server could be made; look at the certificates here and there")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3037,6 +3058,8 @@ X(EPROTOCOL, -32, MAYBE_APPLIED,
 X(ECONNECT, -33, RETRYABLE, "there is no connection to the server; nothing was applied")
 X(ETLS, -34, 0,
   "no secure connection to the server could be made; look at the certificates here and there")
+X(ETOPOLOGY, -35, 0,
+  "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3097,6 +3120,8 @@ const char *snib_reason_text(int32_t reason)
         return "max hold";
     case SNIB_REASON_CLOSED:
         return "closed";
+    case SNIB_REASON_FAILOVER:
+        return "failover";
     default:
         return "unknown";
     }
@@ -4423,6 +4448,7 @@ struct snib__told {
     int32_t cause;     /* a code: why there is no connection; 0 unknown */
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's; NULL: it has not spoken */
+    const char *where; /* the address of the server; NULL: the client's */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
@@ -6764,7 +6790,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code, op->os_error, op->cause, op->reason, op->words};
+        struct snib__told told = {out->code,  op->os_error, op->cause,
+                                  op->reason, op->words,    op->where};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -6988,7 +7015,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told)
 {
     bool about_client = told->code <= SNIB_ECLOSED;
-    const char *where = gate && snib__gate_kind(gate) == SNIB__OUTER
+    const char *where = told->where ? told->where
+                        : gate && snib__gate_kind(gate) == SNIB__OUTER
                             ? "its servers"
                             : snib__engine_where(client->driver.engine);
     size_t n = gate && !about_client ? say_lock(out, cap, gate) : 0;
@@ -6998,6 +7026,10 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
+    if (told->code == SNIB_ETOPOLOGY && told->words && told->words[0]) { /* a sentence of ours */
+        snprintf(out + n, cap - n, "%s", told->words);
+        return out;
+    }
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
     else if (told->code == SNIB_ETLS && told->words)
@@ -10451,9 +10483,11 @@ struct snib__node { /* one server */
     bool idle;      /* it serves nothing any more: it is not to be connected again */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
-    char where[SNIB__ADDRESS_TEXT];
-    snib__time failed_over_at;  /* another server took its part; 0: never */
-    struct snib__request *todo; /* waiting for the command link; without a subject: a gap */
+    char where[SNIB__ADDRESS_TEXT +
+               16]; /* its address, for people, and what it is unless it is a server */
+    const struct snib__node *blamed; /* which could not say where this one is; NULL: nobody */
+    snib__time failed_over_at;       /* another server took its part; 0: never */
+    struct snib__request *todo;      /* waiting for the command link; without a subject: a gap */
     uint32_t todo_n, todo_cap;
     uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
     snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
@@ -10587,6 +10621,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
@@ -10617,6 +10652,10 @@ bool snib__pause_drop(struct snib__engine *e, const void *subject);
 bool snib__pause_has(const struct snib__engine *e, const void *subject);
 void snib__pause_tick(struct snib__engine *e, snib__time now);
 snib__time snib__pause_deadline(const struct snib__engine *e);
+
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link);
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+                              char out[SNIB__WORDS_MAX]);
 
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
@@ -10806,6 +10845,8 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
+/* Something is held, waited for, asked or given back: an idle client is silent. */
+bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -13194,6 +13235,8 @@ bool snib__chan_wanted(const struct snib__chan *chan)
 
 bool snib__chan_needed(const struct snib__engine *e, const struct snib__node *node)
 {
+    if (node->kind != SNIB__SERVER)
+        return snib__engine_busy(e);
     for (uint32_t i = 0; i < e->chans_cap; i++)
         for (const struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
             if (chan->node == node && snib__chan_wanted(chan))
@@ -13252,8 +13295,8 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
-    chan_heard(link, !message, now);
-    snib__route_heard(e, link, reply, n, now);
+    if (!chan_heard(link, !message, now)) /* else it is the ping's */
+        snib__route_heard(e, link, reply, n, now);
 }
 
 static void chan_confirmed(struct snib__engine *e, struct snib__chan *chan, snib__time now)
@@ -14249,6 +14292,11 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
     return e->resp;
 }
 
+bool snib__engine_busy(const struct snib__engine *e)
+{
+    return e->live || e->releasing || e->stats.held;
+}
+
 const char *snib__engine_where(const struct snib__engine *e)
 {
     return e->config.where ? e->config.where : "the server";
@@ -15017,6 +15065,9 @@ static void hold_count_loss(struct snib__engine *e, int reason)
     case SNIB_REASON_MAX_HOLD:
         e->stats.lost_max_hold++;
         break;
+    case SNIB_REASON_FAILOVER:
+        e->stats.lost_failover++;
+        break;
     default:
         e->stats.lost_closed++;
         break;
@@ -15353,7 +15404,11 @@ void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib_
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     link->proven = false;
-    e->stats.connects++;
+    if (snib__route_misfits(e, link)) {
+        snib__link_close(e, link, SNIB_ETOPOLOGY, now);
+        return;
+    }
+    e->stats.connects += link->node->kind == SNIB__SERVER;
     if (link->kind == SNIB__COMMAND)
         snib__node_link_ready(e, link, now);
     else
@@ -15374,7 +15429,9 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         os_error = 0;
     }
     snib__time oldest = snib__conn_oldest(&link->conn);
-    bool was_ready = link->conn.state == SNIB__CONN_READY;
+    bool was_ready = link->conn.state == SNIB__CONN_READY && !snib__route_misfits(e, link);
+    if (snib__route_misfits(e, link))
+        code = SNIB_ETOPOLOGY;
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
@@ -15384,16 +15441,18 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
+    bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
     if (link->kind == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, link->node, now);
-        link->wanted = snib__chan_needed(e, link->node);
+        link->wanted = server && snib__chan_needed(e, link->node);
     } else {
         snib__node_link_down(e, link, oldest, was_ready, code, os_error, now);
-        link->wanted = snib__node_needed(e, link->node);
+        link->wanted = server && snib__node_needed(e, link->node);
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
     link->conn.words[0] = 0; /* of this end, not of the next */
+    link->conn.mode = SNIB__MODE_UNKNOWN;
     snib__route_down(e, link, code, now);
 }
 
@@ -15896,7 +15955,10 @@ static void node_set_address(struct snib__node *node, const struct snib__address
 {
     node->address = *address;
     node->addressed = true;
-    snib__address_text(address, node->where);
+    static const char what[] = "sentinel ";
+    size_t n = node->kind == SNIB__A_SENTINEL ? sizeof what - 1 : 0;
+    memcpy(node->where, what, n);
+    snib__address_text(address, node->where + n);
 }
 
 struct snib__node *snib__node_new(struct snib__engine *e, int kind,
@@ -16269,10 +16331,25 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
+/* Its holds were granted by a server whose part another plays now: each is to be confirmed there. */
+static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    node->failed_over_at = now;
+    node->inherited = true;
+    for (uint32_t i = 0; i < e->gates_cap; i++)
+        for (struct snib__gate *gate = e->gates[i]; gate; gate = gate->next)
+            for (struct snib__hold *hold = gate->node == node ? snib__gate_first(gate) : NULL; hold;
+                 hold = snib__gate_next(gate, hold))
+                if ((hold->phase == SNIB__HELD || hold->phase == SNIB__RELEASING) &&
+                    hold->deadline != SNIB__NEVER)
+                    hold->flags |= SNIB__INHERITED;
+}
+
 void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
                           const struct snib__address *address, snib__time now)
 {
-    node->failed_over_at = node->addressed ? now : 0;
+    if (node->addressed)
+        node_failed_over(e, node, now);
     node_set_address(node, address);
     for (int kind = 0; kind < 2; kind++) {
         struct snib__link *link = &node->links[kind];
@@ -16312,7 +16389,7 @@ bool snib__node_needed(const struct snib__engine *e, const struct snib__node *no
 {
     if (node->todo_n > 0)
         return true;
-    return e->slots ? node_serves(e, node) : e->live || e->releasing || e->stats.held;
+    return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
 
 /* Operations that cannot come to an end without the server end now. */
@@ -16331,12 +16408,13 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
 
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
  * logged in on anew, or made anew with the certificates of then. */
-static bool node_hopeless(int32_t code, int os_error, bool was_ready)
+bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP;
+           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP ||
+           code == SNIB_ETOPOLOGY;
 }
 
 /* What had no answer is sent again, or ends; the operations' patience begins. */
@@ -16358,6 +16436,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     node->failure = code;
     node->os_error = os_error;
     memcpy(node->words, conn->words, sizeof node->words);
+    if (code == SNIB_ETOPOLOGY)
+        snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
         if (!request.subject)
             continue;
@@ -16376,7 +16456,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
                 snib__op_done(e, op, SNIB_EUNREACHABLE);
         }
     }
-    if (node_hopeless(code, os_error, was_ready))
+    if (snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)
@@ -16390,7 +16470,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)
-        e->stats.reconnects++;
+        e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
         snib__engine_log(
             e, SNIB_LOG_WARNING,
@@ -16425,7 +16505,7 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__conn *conn = &link->conn;
     node_note_link(request, NULL);
-    snib__words(conn->words, sizeof conn->words, text, n, e->config.login.password);
+    snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && request->kind != SNIB__REQ_TIME &&
@@ -16692,7 +16772,8 @@ void snib__op_empty(struct snib__op *op)
     free(op->answer);
     snib__asked_free(op->asked);
     free(op->words);
-    op->words = NULL;
+    free(op->where);
+    op->words = op->where = NULL;
     op->answer = NULL;
     op->asked = NULL;
 }
@@ -16707,11 +16788,24 @@ void snib__op_free(struct snib__engine *e, struct snib__op *op)
     e->free_ops = op;
 }
 
+/* Where it failed, if the deployment has several places; by config.where if there is no memory. */
+static void op_note_where(struct snib__engine *e, struct snib__op *op)
+{
+    const struct snib__node *node = snib__op_node(op);
+    if (e->config.topology == SNIB__SINGLE || snib__outer_is(op->gate) || op->where)
+        return;
+    node = node->blamed ? node->blamed : node;
+    if (node->where[0] && (op->where = malloc(sizeof node->where)))
+        memcpy(op->where, node->where, sizeof node->where);
+}
+
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code)
 {
     op->done = true;
     op->code = code;
     op->place = SNIB__PLACE_NONE;
+    if (code < 0)
+        op_note_where(e, op);
     snib__timer_cancel(e, &op->timer_at);
     if (op->live_prev)
         op->live_prev->live_next = op->live_next;
@@ -17473,7 +17567,9 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
     if (op && code == SNIB_LOST) /* all that is known: it is not there */
-        op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
+        op->reason = hold->reason                    ? hold->reason
+                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
+                                                     : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
@@ -17552,7 +17648,8 @@ static bool release_lapsed(const struct snib__engine *e, const struct snib__hold
  * lease ends need not be waited for. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
-    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED;
+    bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
+                 hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
                 (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));
@@ -17763,11 +17860,14 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
 
 /* route.c - the engine's side of route.h: what a route has no function for is not its business. */
 
+#include <stdio.h>
+
 int snib__route_begin(struct snib__engine *e)
 {
     static const struct snib__route *const routes[] = {
         [SNIB__SINGLE] = &snib__single,
         [SNIB__CLUSTER] = &snib__cluster,
+        [SNIB__SENTINEL] = &snib__sentinel,
     };
     e->route = routes[e->config.topology];
     return e->route->begin(e);
@@ -17826,6 +17926,633 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
 {
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
+
+/* ---- servers that are something else than the URL says ---- */
+
+/* Whether what a node says of itself is not what it is asked as. */
+bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
+{
+    int mode = link->conn.mode;
+    if (mode == SNIB__MODE_UNKNOWN)
+        return false;
+    if (link->node->kind == SNIB__A_SENTINEL)
+        return mode != SNIB__MODE_SENTINEL;
+    return mode == SNIB__MODE_SENTINEL ||
+           (e->config.topology == SNIB__CLUSTER && mode != SNIB__MODE_CLUSTER);
+}
+
+/* What it is, and what to do. */
+void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
+                              char out[SNIB__WORDS_MAX])
+{
+    char where[SNIB__ADDRESS_TEXT] = "";
+    if (link->node->addressed)
+        snib__address_text(&link->node->address, where);
+    const char *at = where[0] ? where : snib__engine_where(e);
+    if (link->node->kind == SNIB__A_SENTINEL)
+        snprintf(out, SNIB__WORDS_MAX,
+                 "%s is no sentinel of \"%.40s\": name sentinels in the URL, or take redis://", at,
+                 e->config.service);
+    else if (link->conn.mode == SNIB__MODE_SENTINEL)
+        snprintf(out, SNIB__WORDS_MAX, "%s is a sentinel: take redis+sentinel://%s/service", at,
+                 at);
+    else if (e->config.topology == SNIB__CLUSTER)
+        snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
+    else
+        snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
+                 at);
+}
+
+/* ---- engine/sentinel.c ------------------------------------------------------------------------*/
+
+/* sentinel.c - the route of a deployment with one master at a time, which the sentinels tell.
+ *
+ *     home has no address --first answer--> at the master --higher epoch, or down and told another--> at the next
+ *
+ * The sentinels are asked in turn, one at a time: whose answer is late has the next one asked beside it, and whose
+ * answer is of no use has it asked at once.  A round in which nobody helps is followed by a pause.  Nothing that
+ * they say is a proof: the server proves by its role that it is the master.
+ *
+ * Each failover has a configuration epoch of its own, higher than those before.  A sentinel that was away tells
+ * of an earlier one until it has heard, so what is lower than what was seen is not believed; and a master that
+ * answers is only left for a higher one, or when a sentinel has just told of the switch.
+ *
+ * While something is held, waited for or given back the sentinels are asked once a second, each in its turn, and
+ * one of them is listened to.  An idle client is silent.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SENTINELS_MAX 32                /* the URL has no more */
+#define SENTINELS_LEARNT 16             /* no more are learnt once there are so many */
+#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer the next one is asked, too */
+#define SENTINEL_POLL (1000 * SNIB__MS) /* between questions while the master answers, */
+#define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
+#define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
+#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a round without help: doubled each time, */
+#define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
+#define SENTINEL_SHUN                                                                              \
+    (30000 * SNIB__MS) /* one that failed is asked again in polls after this at most */
+
+enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
+
+/* What came of the last question. */
+enum sentinel_outcome {
+    OUTCOME_NONE,  /* never asked, or it did not answer */
+    OUTCOME_GOOD,  /* believed */
+    OUTCOME_STALE, /* not believed */
+    OUTCOME_UNKNOWN,
+    OUTCOME_REFUSED /* by a refusal that another attempt will meet, too */
+};
+
+struct sentinel {
+    struct snib__node *node;
+    bool asked;    /* and has not answered */
+    bool others;   /* it has been asked for the others on this connection */
+    bool switched; /* it has told of a switch, and is asked about it */
+    bool deaf;     /* it refuses the subscription */
+    uint8_t outcome;
+    bool has_epoch;
+    uint64_t epoch; /* of its answer */
+    struct snib__address address;
+    snib__time shun, shun_until; /* after it failed */
+    int32_t code;                /* REFUSED */
+};
+
+struct sentinels {
+    struct sentinel all[SENTINELS_MAX];
+    uint32_t n;
+    uint32_t turn;                   /* who was asked last */
+    uint32_t left;                   /* of the round: to be asked yet */
+    bool round;                      /* one is running */
+    uint64_t epoch;                  /* the highest that was believed */
+    snib__time late;                 /* when the next one is asked beside who was asked last */
+    snib__time next;                 /* round */
+    snib__time pause;                /* after the last one that was of no use */
+    uint32_t listener;               /* who is listened to */
+    snib__time listen, listen_pause; /* when the next one is tried */
+};
+
+static struct sentinels *sentinels_of(const struct snib__engine *e)
+{
+    return e->map;
+}
+
+static struct sentinel *sentinel_of(const struct snib__engine *e, const struct snib__node *node)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].node == node)
+            return &map->all[i];
+    return NULL;
+}
+
+static bool sentinel_add(struct snib__engine *e, const struct snib__address *address)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (snib__address_equal(&map->all[i].node->address, address))
+            return true;
+    if (map->n == SENTINELS_MAX)
+        return true;
+    struct snib__node *node = snib__node_new(e, SNIB__A_SENTINEL, address);
+    if (node)
+        map->all[map->n++] = (struct sentinel){.node = node};
+    return node != NULL;
+}
+
+static int sentinels_begin(struct snib__engine *e)
+{
+    struct sentinels *map = e->map = calloc(1, sizeof *map);
+    if (!map)
+        return -1;
+    e->memory += sizeof *map;
+    e->home = snib__node_new(e, SNIB__SERVER, NULL);
+    bool there = e->home && e->config.seeds_n > 0;
+    for (uint32_t i = 0; i < e->config.seeds_n && there; i++)
+        there = sentinel_add(e, &e->config.seeds[i]);
+    if (!there)
+        return -1;
+    map->turn =
+        (uint32_t)snib__engine_random(e, map->n); /* clients do not all begin with the same one */
+    map->listener = map->turn;
+    return 0;
+}
+
+static void sentinels_end(struct snib__engine *e)
+{
+    free(e->map);
+}
+
+static struct snib__node *sentinel_serves(struct snib__engine *e, const char *name, size_t n)
+{
+    (void)name, (void)n;
+    return e->home;
+}
+
+/* ---- asking ---- */
+
+/* Send the questions: what is said of the master and where it is belong together, so they leave together. */
+static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    one->has_epoch = false;
+    bool sent = snib__node_ask(e, one->node, ASK_MASTER, now) == 0 &&
+                snib__node_ask(e, one->node, ASK_ADDRESS, now) == 0;
+    if (sent && !one->others)
+        one->others = snib__node_ask(e, one->node, ASK_OTHERS, now) == 0;
+    if (!sent)
+        snib__link_close(e, &one->node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
+}
+
+static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    if (one->asked)
+        return;
+    one->asked = true;
+    if (snib__node_ready(one->node))
+        sentinel_question(e, one, now);
+    else
+        snib__link_want(e, &one->node->links[SNIB__COMMAND], now);
+}
+
+/* Ask the next one of the round.  In a poll those that have just failed are left out. */
+static void sentinels_go_on(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    bool poll = snib__node_ready(e->home);
+    map->late = SNIB__NEVER;
+    while (map->left > 0) {
+        map->left--;
+        map->turn = (map->turn + 1) % map->n;
+        struct sentinel *one = &map->all[map->turn];
+        if (one->asked || (poll && now < one->shun_until))
+            continue;
+        map->late = now + SENTINEL_LATE;
+        sentinel_ask(e, one, now);
+        return;
+    }
+}
+
+static void sentinels_begin_round(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = true;
+    map->left = map->n;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (!map->all[i].asked)
+            map->all[i].outcome = OUTCOME_NONE;
+    sentinels_go_on(e, now);
+}
+
+/* ---- what a round came to ---- */
+
+/* Home fails as the sentinels did.  What waits for it ends now if asking again would not help. */
+static void sentinels_blame(struct snib__engine *e, const struct snib__node *node, int32_t code,
+                            const char *words, bool now_or_never, snib__time now)
+{
+    struct snib__node *home = e->home;
+    home->blamed = node;
+    home->failed = true;
+    home->failure = code;
+    home->os_error = node && code == node->failure ? node->os_error : 0;
+    snprintf(home->words, sizeof home->words, "%s", words);
+    if (now_or_never)
+        snib__node_fail_ops(e, home, now);
+}
+
+/* Nobody helped and home was never found: say why. */
+static void sentinels_explain(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *refused = NULL, *silent = NULL;
+    char words[SNIB__WORDS_MAX];
+    uint32_t unknown = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        struct sentinel *one = &map->all[i];
+        unknown += one->outcome == OUTCOME_UNKNOWN;
+        if (one->outcome == OUTCOME_REFUSED)
+            refused = one;
+        else if (one->outcome == OUTCOME_NONE)
+            silent = one;
+    }
+    if (unknown) {
+        snprintf(
+            words, sizeof words,
+            "no sentinel knows a service \"%.100s\", %u of %u answered: look at the URL's path",
+            e->config.service, unknown, map->n);
+        sentinels_blame(e, NULL, SNIB_ETOPOLOGY, words, true, now);
+    } else if (refused) {
+        sentinels_blame(e, refused->node, refused->code, refused->node->words, true, now);
+    } else if (silent) {
+        sentinels_blame(e, silent->node, silent->node->failure, silent->node->words, false, now);
+    }
+}
+
+static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
+
+/* More than half of them agree on an epoch that is lower than what was seen: whoever set them up anew has begun
+ * at 0 again.  Not while the master answers. */
+static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    for (uint32_t i = 0; i < map->n && !snib__node_ready(e->home); i++) {
+        const struct sentinel *one = &map->all[i];
+        uint32_t alike = 0;
+        for (uint32_t j = 0; j < map->n; j++) {
+            const struct sentinel *other = &map->all[j];
+            alike += other->outcome == OUTCOME_STALE && other->epoch == one->epoch &&
+                     snib__address_equal(&other->address, &one->address);
+        }
+        if (one->outcome != OUTCOME_STALE || 2 * alike <= map->n)
+            continue;
+        sentinel_follow(e, one, now);
+        return true;
+    }
+    return false;
+}
+
+static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = false;
+    map->left = 0;
+    map->late = SNIB__NEVER;
+    map->next = now + pause;
+}
+
+/* One has been of no use: on to the next, or the round is over. */
+static void sentinels_unhelped(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (!map->round)
+        return;
+    sentinels_go_on(e, now);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].asked)
+            return;
+    if (sentinels_begun_anew(e, now))
+        return;
+    map->pause = map->pause == 0                  ? SENTINEL_PAUSE
+                 : map->pause * 2 > SENTINEL_REST ? SENTINEL_REST
+                                                  : map->pause * 2;
+    sentinels_end_round(e, map->pause / 2 + snib__engine_random(e, map->pause / 2), now);
+    if (!e->home->addressed)
+        sentinels_explain(e, now);
+}
+
+static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int outcome, int32_t code,
+                            snib__time now)
+{
+    one->asked = false;
+    one->outcome = (uint8_t)outcome;
+    one->code = code;
+    one->shun = one->shun == 0                  ? SENTINEL_POLL
+                : one->shun * 2 > SENTINEL_SHUN ? SENTINEL_SHUN
+                                                : one->shun * 2;
+    one->shun_until = now + one->shun;
+    sentinels_unhelped(e, now);
+}
+
+/* ---- what they say ---- */
+
+/* The master is where this one says. */
+static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct snib__node *home = e->home;
+    bool moved = !home->addressed || !snib__address_equal(&one->address, &home->address);
+    map->epoch = one->epoch;
+    map->pause = 0;
+    if (moved) {
+        char where[SNIB__ADDRESS_TEXT];
+        snib__engine_log(e, home->addressed ? SNIB_LOG_WARNING : SNIB_LOG_INFO,
+                         "%s says that the master of \"%.60s\" is %s", one->node->where,
+                         e->config.service, snib__address_text(&one->address, where));
+        home->blamed = NULL;
+        home->words[0] = 0;
+        home->failure = SNIB_EUNREACHABLE;
+        snib__node_readdress(e, home, &one->address, now);
+    }
+    bool unheard = false; /* each is asked soon, once: one of them may know better */
+    for (uint32_t i = 0; i < map->n; i++)
+        unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
+    sentinels_end_round(e,
+                        unheard                  ? 0
+                        : snib__node_ready(home) ? SENTINEL_POLL
+                                                 : SENTINEL_HURRY,
+                        now);
+}
+
+static bool sentinel_believed(const struct snib__engine *e, const struct sentinel *one)
+{
+    const struct snib__node *home = e->home;
+    if (one->epoch < sentinels_of(e)->epoch)
+        return false;
+    return !home->addressed || snib__address_equal(&one->address, &home->address) ||
+           one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
+}
+
+/* It has answered both questions. */
+static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib__time now)
+{
+    if (!one->has_epoch) /* it may not be asked for it */
+        one->epoch = sentinels_of(e)->epoch;
+    bool believed = sentinel_believed(e, one);
+    one->asked = one->switched = false;
+    one->shun = one->shun_until = 0;
+    one->outcome = believed ? OUTCOME_GOOD : OUTCOME_STALE;
+    if (believed)
+        sentinel_follow(e, one, now);
+    else
+        sentinels_unhelped(e, now);
+}
+
+/* SENTINEL MASTER: names and values, all of them texts. */
+static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
+                                 const struct snib__value *reply, uint32_t n)
+{
+    for (uint32_t i = 1; i + 1 < n && reply->type == SNIB__RESP_ARRAY; i += 2) {
+        if (reply[i].type != SNIB__RESP_STRING || reply[i + 1].type != SNIB__RESP_STRING)
+            return;
+        if (strcmp(snib__resp_text(e->resp, &reply[i]), "config-epoch") == 0) {
+            one->epoch = strtoull(snib__resp_text(e->resp, &reply[i + 1]), NULL, 10);
+            one->has_epoch = true;
+        }
+    }
+}
+
+static bool sentinel_read_address(const struct snib__engine *e, const struct snib__value *host,
+                                  const struct snib__value *port, struct snib__address *out)
+{
+    return host->type == SNIB__RESP_STRING && port->type == SNIB__RESP_STRING &&
+           snib__address_host(out, snib__resp_text(e->resp, host), host->count,
+                              strtol(snib__resp_text(e->resp, port), NULL, 10),
+                              e->config.seeds[0].tls);
+}
+
+/* SENTINEL SENTINELS: of each other one a list of names and values. */
+static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
+                                 uint32_t n)
+{
+    const struct sentinels *map = sentinels_of(e);
+    for (uint32_t at = 1; at < n && reply->type == SNIB__RESP_ARRAY; at += 1 + reply[at].count) {
+        const struct snib__value *host = NULL, *port = NULL;
+        struct snib__address address;
+        if (reply[at].type != SNIB__RESP_ARRAY || at + reply[at].count >= n)
+            return;
+        for (uint32_t i = at + 1; i + 1 <= at + reply[at].count; i += 2) {
+            if (reply[i].type != SNIB__RESP_STRING)
+                return;
+            const char *field = snib__resp_text(e->resp, &reply[i]);
+            host = strcmp(field, "ip") == 0 ? &reply[i + 1] : host;
+            port = strcmp(field, "port") == 0 ? &reply[i + 1] : port;
+        }
+        if (map->n < SENTINELS_LEARNT && host && port &&
+            sentinel_read_address(e, host, port, &address))
+            sentinel_add(e, &address);
+    }
+}
+
+static void sentinel_told_address(struct snib__engine *e, struct sentinel *one,
+                                  const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    if (reply->type == SNIB__RESP_NIL)
+        sentinel_failed(e, one, OUTCOME_UNKNOWN, 0, now);
+    else if (n == 3 && sentinel_read_address(e, &reply[1], &reply[2], &one->address))
+        sentinel_answered(e, one, now);
+    else
+        sentinel_failed(e, one, OUTCOME_NONE, SNIB_EPROTOCOL, now);
+}
+
+static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                            const struct snib__value *reply, uint32_t n, int32_t error,
+                            snib__time now)
+{
+    struct sentinel *one = sentinel_of(e, node);
+    if (what == ASK_MASTER && !error) {
+        sentinel_told_master(e, one, reply, n);
+    } else if (what == ASK_OTHERS && !error) {
+        sentinel_told_others(e, reply, n);
+    } else if (what == ASK_ADDRESS && error) {
+        bool stranger = error == SNIB_ENOTSUP; /* INFO, which would have told, may be forbidden */
+        if (stranger)
+            snib__route_misfit_words(e, &node->links[SNIB__COMMAND], node->words);
+        else
+            snib__words(node->words, sizeof node->words, snib__resp_text(e->resp, reply),
+                        reply->count, e->config.sentinel_login.password);
+        sentinel_failed(e, one, OUTCOME_REFUSED, stranger ? SNIB_ETOPOLOGY : error, now);
+    } else if (what == ASK_ADDRESS) {
+        sentinel_told_address(e, one, reply, n, now);
+    }
+}
+
+static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                           uint64_t what)
+{
+    static const char *const words[] = {[ASK_MASTER] = "MASTER",
+                                        [ASK_ADDRESS] = "GET-MASTER-ADDR-BY-NAME",
+                                        [ASK_OTHERS] = "SENTINELS"};
+    (void)node;
+    if (snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "SENTINEL", 8) < 0 ||
+        snib__resp_arg(out, words[what], strlen(words[what])) < 0 ||
+        snib__resp_arg(out, e->config.service, strlen(e->config.service)) < 0)
+        return -1;
+    return SNIB__NO_SCRIPT;
+}
+
+/* ---- listening ---- */
+
+static struct snib__link *sentinel_ear(const struct sentinels *map)
+{
+    return &map->all[map->listener].node->links[SNIB__PUBSUB];
+}
+
+/* The next one that does not refuse: one that answers questions, if there is one. */
+static void sentinels_change_listener(struct sentinels *map)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 1; i <= map->n; i++) {
+            uint32_t at = (map->listener + i) % map->n;
+            if (map->all[at].deaf || (pass == 0 && !snib__node_ready(map->all[at].node)))
+                continue;
+            map->listener = at;
+            return;
+        }
+}
+
+static void sentinels_listen(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct snib__link *ear = sentinel_ear(map);
+    if (map->all[map->listener].deaf)
+        return;
+    if (ear->conn.state == SNIB__CONN_READY)
+        ear->wanted = true;
+    else if (!ear->wanted && now >= map->listen)
+        snib__link_want(e, ear, now);
+}
+
+static void sentinels_deafened(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->listen = now + map->listen_pause;
+    map->listen_pause = map->listen_pause == 0                  ? SENTINEL_PAUSE
+                        : map->listen_pause * 2 > SENTINEL_REST ? SENTINEL_REST
+                                                                : map->listen_pause * 2;
+    sentinels_change_listener(map);
+}
+
+/* "service old-host old-port new-host new-port": the first word is all that is believed. */
+static bool sentinel_about_ours(const struct snib__engine *e, const char *text)
+{
+    size_t n = strlen(e->config.service);
+    return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
+}
+
+static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, uint32_t n, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (reply->type == SNIB__RESP_ERROR) {
+        one->deaf = true;
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s refused the subscription to +switch-master: allow this user subscribe",
+                         link->node->where);
+        if (sentinel_ear(map) == link)
+            sentinels_deafened(e, now);
+        return;
+    }
+    map->listen_pause = 0;
+    if (n == 4 && reply[1].type == SNIB__RESP_STRING && reply[3].type == SNIB__RESP_STRING &&
+        strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0 &&
+        sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[3]))) {
+        one->switched = true;
+        one->shun_until = 0;
+        if (one->asked && snib__node_ready(one->node))
+            sentinel_question(e, one, now); /* what it was asked before may be answered as before */
+        sentinel_ask(e, one, now);
+    }
+}
+
+/* ---- what happens ---- */
+
+static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    snib__time soon = now + (map->pause ? SENTINEL_EAGER : 0);
+    if (node == e->home && map->next > soon)
+        map->next = soon;
+}
+
+static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (one && link->kind == SNIB__PUBSUB)
+        snib__chan_say(link->node, "SUBSCRIBE", "+switch-master", strlen("+switch-master"));
+    else if (one && one->asked)
+        sentinel_question(e, one, now);
+}
+
+static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32_t code,
+                          snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *one = sentinel_of(e, link->node);
+    if (!one) { /* the master */
+        if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
+            map->next = now;
+    } else if (link->kind == SNIB__PUBSUB) {
+        if (link == sentinel_ear(map))
+            sentinels_deafened(e, now);
+    } else {
+        one->others = false;
+        bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
+        if (one->asked)
+            sentinel_failed(e, one, hopeless ? OUTCOME_REFUSED : OUTCOME_NONE, code, now);
+    }
+}
+
+static void sentinel_tick(struct snib__engine *e, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    if (!snib__engine_busy(e))
+        return;
+    if (map->round && now >= map->late)
+        sentinels_go_on(e, now);
+    if (!map->round && now >= map->next)
+        sentinels_begin_round(e, now);
+    sentinels_listen(e, now);
+}
+
+static snib__time sentinel_deadline(const struct snib__engine *e)
+{
+    const struct sentinels *map = sentinels_of(e);
+    const struct snib__link *ear = sentinel_ear(map);
+    if (!snib__engine_busy(e))
+        return SNIB__NEVER;
+    snib__time next = map->round ? map->late : map->next;
+    bool listen = !ear->wanted && !map->all[map->listener].deaf;
+    if (listen && ear->conn.state == SNIB__CONN_READY)
+        return 0;
+    return listen && map->listen < next ? map->listen : next;
+}
+
+const struct snib__route snib__sentinel = {
+    .begin = sentinels_begin,
+    .end = sentinels_end,
+    .serves = sentinel_serves,
+    .wanted = sentinel_wanted,
+    .ready = sentinel_ready,
+    .down = sentinel_down,
+    .encode = sentinel_encode,
+    .answer = sentinel_answer,
+    .heard = sentinel_heard,
+    .tick = sentinel_tick,
+    .deadline = sentinel_deadline,
+};
 
 /* ---- engine/share.c ---------------------------------------------------------------------------*/
 
@@ -19070,6 +19797,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
         if (hold->number != batch->of[i].number || hold->phase != SNIB__HELD ||
             snib__hold_over(e, hold, now))
             continue;
+        if (lost && (hold->flags & SNIB__INHERITED))
+            reason = SNIB_REASON_FAILOVER;
         if (lost) {
             snib__hold_lose(e, hold, reason, now);
             continue;
@@ -19543,7 +20272,8 @@ void snib__group_member_done(struct snib__group *group, uint32_t i, int32_t code
 /* What became of a vote that was lost before the others had come: taken away, or it could not wait so long. */
 static int32_t group_lost_code(int32_t reason)
 {
-    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED)
+    if (reason == SNIB_REASON_TAKEN || reason == SNIB_REASON_DELETED ||
+        reason == SNIB_REASON_FAILOVER)
         return SNIB_BUSY;
     return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;
 }
@@ -21241,6 +21971,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
+    conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
     conn->any_role = login->any_role;
     conn->run_id[0] = 0;
@@ -21254,11 +21985,11 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     } else {
         char number[24];
         snprintf(number, sizeof number, "%d", login->database);
-        if (login->database != 0)
-            bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "PING"); /* refused while the server loads */
         bad |= CONN_SAY(conn, CONN_ID, now, "CLIENT", "ID");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "server");
+        if (login->database != 0) /* what the server is tells why it has none */
+            bad |= CONN_SAY(conn, CONN_SELECT, now, "SELECT", number);
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "memory");
         bad |= CONN_SAY(conn, CONN_INFO, now, "INFO", "replication");
     }
@@ -21317,6 +22048,15 @@ static int conn_version(const char *text)
     return (int)(major * 100 + (*end == '.' ? strtol(end + 1, NULL, 10) : 0));
 }
 
+static void conn_learn_mode(struct snib__conn *conn, const char *mode)
+{
+    conn->cluster = strcmp(mode, "cluster") == 0;
+    conn->mode = conn->cluster                     ? SNIB__MODE_CLUSTER
+                 : strcmp(mode, "sentinel") == 0   ? SNIB__MODE_SENTINEL
+                 : strcmp(mode, "standalone") == 0 ? SNIB__MODE_SINGLE
+                                                   : SNIB__MODE_UNKNOWN;
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
@@ -21327,7 +22067,7 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         conn->delex = conn_version(value) >= 804;
     if (conn_info_value(info, "redis_mode:", value, sizeof value) ||
         conn_info_value(info, "server_mode:", value, sizeof value))
-        conn->cluster = strcmp(value, "cluster") == 0;
+        conn_learn_mode(conn, value);
     if (conn_info_value(info, "run_id:", value, sizeof value))
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "role:", value, sizeof value))
