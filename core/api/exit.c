@@ -4,6 +4,8 @@
  * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
  * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
  * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ *
+ * Clients with TLS are closed earlier where OpenSSL does not last until then: see tls_openssl.c.
  */
 #include "api/objects.h"
 
@@ -25,9 +27,8 @@ void snib__exit_add(struct snib__client *client)
     pthread_mutex_unlock(&exit_mutex);
 }
 
-void snib__exit_remove(struct snib__client *client)
+static void exit_unlink(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
     if (client->exit_next)
         client->exit_next->exit_prev = client->exit_prev;
     if (client->exit_prev)
@@ -35,6 +36,12 @@ void snib__exit_remove(struct snib__client *client)
     else if (exit_first == client)
         exit_first = client->exit_next;
     client->exit_prev = client->exit_next = NULL;
+}
+
+void snib__exit_remove(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    exit_unlink(client);
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -56,47 +63,63 @@ static void exit_fork_child(void)
     pthread_mutex_unlock(&exit_mutex);
 }
 
-void snib__exit_init(void)
-{
-    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
-}
-
 /* ---- The end --------------------------------------------------------------------------------- */
 
 /* Take a client off the list, with a reference; NULL: none is left. */
-static struct snib__client *exit_take(void)
+static struct snib__client *exit_take(bool with_tls)
 {
     pthread_mutex_lock(&exit_mutex);
     struct snib__client *client = exit_first;
+    while (client && with_tls && !client->url.tls)
+        client = client->exit_next;
     if (client) {
-        exit_first = client->exit_next;
-        if (exit_first)
-            exit_first->exit_prev = NULL;
-        client->exit_next = NULL;
+        exit_unlink(client);
         snib__client_ref(client);
     }
     pthread_mutex_unlock(&exit_mutex);
     return client;
 }
 
-__attribute__((destructor)) static void exit_give_back(void)
+static void exit_close(bool with_tls)
 {
     struct snib__client *client, *begun = NULL;
     int64_t ms = atomic_load(&exit_ms);
-    if (ms == 0)
+    if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take())) { /* first all releases leave, then all answers are waited for */
-        snib__client_close_begin(client);
+    while ((client =
+                exit_take(with_tls))) { /* first all releases leave, then answers are waited for */
+        if (ms > 0)
+            snib__client_close_begin(client);
         client->exit_prev = begun;
         begun = client;
     }
     while ((client = begun)) {
         begun = client->exit_prev;
         client->exit_prev = NULL;
-        snib__client_close_end(client, until);
+        if (ms > 0)
+            snib__client_close_end(client, until);
+        else
+            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
         snib__client_unref(client);
     }
+}
+
+__attribute__((destructor)) static void exit_give_back(void)
+{
+    exit_close(false);
+}
+
+/* OpenSSL is about to be taken down by the exit handler of somebody who has initialised it before us. */
+static void exit_without_openssl(void)
+{
+    exit_close(true);
+}
+
+void snib__exit_init(void)
+{
+    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+    snib__tls_at_end(exit_without_openssl);
 }
 
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)

@@ -106,6 +106,9 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at
 /* The time for the handshake is over. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
+/* What to do when OpenSSL is about to be taken down under us, at the process's end. */
+void snib__tls_at_end(void (*ends)(void));
+
 bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
 
 /* ---- between the files of TLS ---- */

@@ -1,5 +1,7 @@
 #include "driver/tls_openssl.h"
 
+#include "driver/tls.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
@@ -10,7 +12,7 @@ static struct snib__openssl openssl_table;
 static bool openssl_works; /* written once, see openssl_once */
 static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
 
-void (*_Atomic snib__openssl_ends)(void);
+static void (*_Atomic openssl_ends)(void);
 
 #ifdef SNIB_OPENSSL_LINKED
 
@@ -49,9 +51,14 @@ static bool openssl_find(void)
 
 static void openssl_ending(void)
 {
-    void (*ends)(void) = atomic_load(&snib__openssl_ends);
+    void (*ends)(void) = atomic_load(&openssl_ends);
     if (ends)
         ends();
+}
+
+void snib__tls_at_end(void (*ends)(void))
+{
+    atomic_store(&openssl_ends, ends);
 }
 
 /* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,

@@ -131,7 +131,4 @@ int snib__tls_bio_read(BIO *bio, char *out, int cap);
 int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
 long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
 
-/* Called when somebody else's exit handler is about to take OpenSSL down, and connections still use it. */
-extern void (*_Atomic snib__openssl_ends)(void);
-
 #endif

@@ -528,6 +528,36 @@ static void few_calls(void **state)
     snib_client_free(client);
 }
 
+/* ---- The end --------------------------------------------------------------------------------- */
+
+int OPENSSL_init_ssl(uint64_t options, const void *settings);
+
+/* A process that ends while it holds a lock, in which OpenSSL will be taken down by an exit handler of its own. */
+static int child_main(const char *url)
+{
+    OPENSSL_init_ssl(0, NULL);
+    must_acquire(must_lock(must_open(url), "x"), LONG_MS);
+    puts("held");
+    exit(0);
+}
+
+static void end_of_a_process(void **state)
+{
+    (void)state;
+    char self[128], line[16] = "";
+    snprintf(self, sizeof self, "exec /proc/%d/exe", (int)getpid());
+    setenv("SNIB_TEST_CHILD", server.url, 1);
+    for (int i = 0; i < 5; i++) {
+        FILE *child = popen(self, "r");
+        assert_non_null(child);
+        assert_non_null(fgets(line, sizeof line, child));
+        assert_string_equal(line, "held\n");
+        assert_int_equal(pclose(child), 0);
+        assert_true(server_is_empty(&server));
+    }
+    unsetenv("SNIB_TEST_CHILD");
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
 #define WAY_TEST(name) cmocka_unit_test_setup_teardown(name, way_new, way_free)
 
@@ -538,7 +568,10 @@ int main(void)
         TEST(insecure_is_told), TEST(renewed_on_disk),     WAY_TEST(peers),
         WAY_TEST(mute_peer),    WAY_TEST(cut_anywhere),    WAY_TEST(stalled),
         TEST(many_threads),     TEST(long_answers),        TEST(few_calls),
+        TEST(end_of_a_process),
     };
+    if (getenv("SNIB_TEST_CHILD"))
+        return child_main(getenv("SNIB_TEST_CHILD"));
     setenv("SNIB_TEST_TLS", "1", 1);
     return cmocka_run_group_tests(tests, world_new, world_free);
 }

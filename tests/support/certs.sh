@@ -16,13 +16,14 @@ names="subjectAltName=DNS:localhost,DNS:*.wild.test,IP:127.0.0.1,IP:::1"
 # authority NAME
 authority() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" -out "$1.crt" \
-        -days 30 -subj "/CN=Test $1" -addext basicConstraints=critical,CA:TRUE
+        -days 30 -subj "/CN=Test $1" -addext basicConstraints=critical,CA:TRUE \
+        -addext keyUsage=critical,keyCertSign,cRLSign
 }
 
 # signed NAME ISSUER EXTENSION OPTION...
 signed() {
     name=$1 issuer=$2
-    printf '%s\n' "$3" >"$name.ext"
+    printf '%s\n' "$3" subjectKeyIdentifier=hash authorityKeyIdentifier=keyid >"$name.ext"
     shift 3
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$name.key" -out "$name.csr" -subj "/CN=$name"
     openssl x509 -req -in "$name.csr" -out "$name.crt" -CA "$issuer.crt" -CAkey "$issuer.key" -CAcreateserial \
