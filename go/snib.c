@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "1ab65ab804a00fec"
+#define SNIB_BUILD_ID "08dcb9ac97d31d8a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -237,7 +237,8 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket
- *          rediss:// is redis:// with TLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
+ *          rediss:// is redis:// with TLS 1.2 or newer; the server's certificate must be trusted and be for the
+ *          host, see tls_* below; where that fails operations end with SNIB_ETLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
  *          sentinels (default port 26379) for the server; redis+cluster://host1[:port],host2 is a cluster, of
  *          which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
  *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
@@ -1521,6 +1522,9 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at
 
 /* The time for the handshake is over. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
+
+/* What to do when OpenSSL is about to be taken down under us, at the process's end. */
+void snib__tls_at_end(void (*ends)(void));
 
 bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
 
@@ -3254,6 +3258,8 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
  * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
  * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
  * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ *
+ * Clients with TLS are closed earlier where OpenSSL does not last until then: see tls_openssl.c.
  */
 
 #define EXIT_MS 1000
@@ -3274,9 +3280,8 @@ void snib__exit_add(struct snib__client *client)
     pthread_mutex_unlock(&exit_mutex);
 }
 
-void snib__exit_remove(struct snib__client *client)
+static void exit_unlink(struct snib__client *client)
 {
-    pthread_mutex_lock(&exit_mutex);
     if (client->exit_next)
         client->exit_next->exit_prev = client->exit_prev;
     if (client->exit_prev)
@@ -3284,6 +3289,12 @@ void snib__exit_remove(struct snib__client *client)
     else if (exit_first == client)
         exit_first = client->exit_next;
     client->exit_prev = client->exit_next = NULL;
+}
+
+void snib__exit_remove(struct snib__client *client)
+{
+    pthread_mutex_lock(&exit_mutex);
+    exit_unlink(client);
     pthread_mutex_unlock(&exit_mutex);
 }
 
@@ -3305,47 +3316,63 @@ static void exit_fork_child(void)
     pthread_mutex_unlock(&exit_mutex);
 }
 
-void snib__exit_init(void)
-{
-    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
-}
-
 /* ---- The end --------------------------------------------------------------------------------- */
 
 /* Take a client off the list, with a reference; NULL: none is left. */
-static struct snib__client *exit_take(void)
+static struct snib__client *exit_take(bool with_tls)
 {
     pthread_mutex_lock(&exit_mutex);
     struct snib__client *client = exit_first;
+    while (client && with_tls && !client->url.tls)
+        client = client->exit_next;
     if (client) {
-        exit_first = client->exit_next;
-        if (exit_first)
-            exit_first->exit_prev = NULL;
-        client->exit_next = NULL;
+        exit_unlink(client);
         snib__client_ref(client);
     }
     pthread_mutex_unlock(&exit_mutex);
     return client;
 }
 
-__attribute__((destructor)) static void exit_give_back(void)
+static void exit_close(bool with_tls)
 {
     struct snib__client *client, *begun = NULL;
     int64_t ms = atomic_load(&exit_ms);
-    if (ms == 0)
+    if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take())) { /* first all releases leave, then all answers are waited for */
-        snib__client_close_begin(client);
+    while ((client =
+                exit_take(with_tls))) { /* first all releases leave, then answers are waited for */
+        if (ms > 0)
+            snib__client_close_begin(client);
         client->exit_prev = begun;
         begun = client;
     }
     while ((client = begun)) {
         begun = client->exit_prev;
         client->exit_prev = NULL;
-        snib__client_close_end(client, until);
+        if (ms > 0)
+            snib__client_close_end(client, until);
+        else
+            snib__driver_stop(&client->driver); /* no thread may be left that uses OpenSSL */
         snib__client_unref(client);
     }
+}
+
+__attribute__((destructor)) static void exit_give_back(void)
+{
+    exit_close(false);
+}
+
+/* OpenSSL is about to be taken down by the exit handler of somebody who has initialised it before us. */
+static void exit_without_openssl(void)
+{
+    exit_close(true);
+}
+
+void snib__exit_init(void)
+{
+    pthread_atfork(exit_fork_prepare, exit_fork_parent, exit_fork_child);
+    snib__tls_at_end(exit_without_openssl);
 }
 
 int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
@@ -8717,7 +8744,12 @@ void snib__sys_shutdown(int fd)
 
 void snib__sys_close(int fd)
 {
+#ifdef __SANITIZE_THREAD__
+    close(
+        fd); /* which the sanitizer sees, so that it does not take the next descriptor of this number for it */
+#else
     syscall(SYS_close, fd);
+#endif
 }
 
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out)
@@ -9248,9 +9280,6 @@ const struct snib__openssl *snib__openssl(void);
 int snib__tls_bio_read(BIO *bio, char *out, int cap);
 int snib__tls_bio_write(BIO *bio, const char *bytes, int n);
 long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
-
-/* Called when somebody else's exit handler is about to take OpenSSL down, and connections still use it. */
-extern void (*_Atomic snib__openssl_ends)(void);
 
 #endif
 
@@ -9959,6 +9988,7 @@ bool snib__tls_available(void)
 /* ---- driver/tls_openssl.c ---------------------------------------------------------------------*/
 
 
+
 #include <pthread.h>
 #include <stdatomic.h>
 #ifndef SNIB_OPENSSL_LINKED
@@ -9969,7 +9999,7 @@ static struct snib__openssl openssl_table;
 static bool openssl_works; /* written once, see openssl_once */
 static pthread_once_t openssl_once = PTHREAD_ONCE_INIT;
 
-void (*_Atomic snib__openssl_ends)(void);
+static void (*_Atomic openssl_ends)(void);
 
 #ifdef SNIB_OPENSSL_LINKED
 
@@ -10008,9 +10038,14 @@ static bool openssl_find(void)
 
 static void openssl_ending(void)
 {
-    void (*ends)(void) = atomic_load(&snib__openssl_ends);
+    void (*ends)(void) = atomic_load(&openssl_ends);
     if (ends)
         ends();
+}
+
+void snib__tls_at_end(void (*ends)(void))
+{
+    atomic_store(&openssl_ends, ends);
 }
 
 /* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,
