@@ -32,8 +32,8 @@ type Client struct {
 
 // Open makes a client and asks the server for a sign of life, so that a wrong address or password shows
 // here. The URL is redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-// unix://[user[:password]@]/path, with ?name=value&name=value behind it for options, and db=n for the database; "" takes SNIB_URL from the
-// environment, with SNIB_PASSWORD if there is one, else redis://127.0.0.1:6379.
+// unix://[user[:password]@]/path, with ?name=value&name=value behind it for options and db=n for the database;
+// "" takes SNIB_URL from the environment, with SNIB_PASSWORD if there is one, else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	var o clientOptions
 	for _, option := range options {
