@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "08dcb9ac97d31d8a"
+#define SNIB_BUILD_ID "e16a480a7f5696ee"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -9341,7 +9341,8 @@ static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    snib__openssl()->ERR_clear_error();
+    if (snib__openssl()->ERR_peek_error()) /* of this thread, and to clear nothing takes longer */
+        snib__openssl()->ERR_clear_error();
     return old;
 }
 

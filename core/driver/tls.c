@@ -62,7 +62,8 @@ static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    snib__openssl()->ERR_clear_error();
+    if (snib__openssl()->ERR_peek_error()) /* of this thread, and to clear nothing takes longer */
+        snib__openssl()->ERR_clear_error();
     return old;
 }
 
