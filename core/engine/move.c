@@ -34,6 +34,9 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     gate->node = node;
     if (gate->wait)
         snib__chan_move(e, gate->wait, node, now);
+    bool used = gate->active || (gate->wait && gate->wait->head);
+    if (used && !snib__outer_is(gate) && !snib__node_ready(node))
+        snib__node_want(e, node, now); /* who sleeps would only be heard when it is there */
 }
 
 /* ---- the collected ---- */
