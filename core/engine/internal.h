@@ -435,6 +435,8 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
 /* for share.c and place.c */

@@ -82,8 +82,8 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__watchdog_again(e, request, false, now);
     else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
-    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && now >= hold->deadline)
-        snib__gate_retry_release(e, hold, now);
+    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
+        snib__gate_retry_release(e, hold, now); /* that ends it */
     else
         snib__node_again(e, request, now);
 }

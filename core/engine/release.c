@@ -91,8 +91,8 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                           snib__time now)
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now)
 {
     snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
@@ -110,7 +110,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -151,7 +151,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (!release_lapsed(e, hold, now)) {
+    if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;
     }
