@@ -28,17 +28,32 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
+/* The first of our waiters, when one of those who have places asks again: places of earlier ones are nobody's, a
+ * failover has brought them back.  0: it is not known. */
+static uint64_t fair_first(const struct snib__hold *hold)
+{
+    uint64_t first = hold->number;
+    if (!(hold->flags & SNIB__SEATED))
+        return 0;
+    for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
+        if (peer->phase <= SNIB__PLACED && peer->number < first)
+            first = peer->number;
+    return first;
+}
+
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     const struct snib__wait *wait = hold->gate->wait;
     bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
     bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 11) < 0 ||
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 12) < 0 ||
         fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
         snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||
         snib__resp_arg_int(out, fenced) < 0 ||
-        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 || snib__resp_arg_int(out, polls) < 0)
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 ||
+        snib__resp_arg_int(out, polls) < 0 ||
+        snib__resp_arg_int(out, (int64_t)fair_first(hold)) < 0)
         return -1;
     return SNIB__SCRIPT_FAIR_ACQUIRE;
 }

@@ -2,6 +2,7 @@
 -- Acquire the fair lock, or take a place in its queue, or keep it.
 -- ARGV[1] owner   ARGV[2] lease in ms   ARGV[3] 1 queue, 0 one try   ARGV[4] 1 with a token
 -- ARGV[5] channel prefix   ARGV[6] 1 if the client cannot subscribe and asks often instead
+-- ARGV[7] the lowest number with which the client waits; 0: not said
 -- Reply: a text: granted, the token or 0.  Otherwise integers: the remaining ms of the holder's lease, negative
 -- if that is not what to wait for; 1 if a Redisson client holds the lock or is ahead; the server's ms.
 local owner, lease = ARGV[1], ARGV[2]
@@ -49,6 +50,15 @@ if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
     return take() or token(uncounted)
 end
 local queued = redis.call('zscore', KEYS[3], owner)
+-- What the client waited with before is nobody's place: a replica that became the master has brought it back.
+for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do
+    if client(member) == client(owner) then
+        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then
+            break
+        end
+        leave(member)
+    end
+end
 local head = purge()
 if left == -2 and (not head or head == owner) then
     -- The token comes first, for it may be refused.

@@ -13,7 +13,7 @@ FIRST = 3000  # a granted waiter's lease until it confirms
 
 def acquire(run: Scripts, owner: str, queue: int = 1, fenced: int = 0) -> Any:
     """The token, or the ms to wait and whether a Redisson client is ahead."""
-    reply = run("fair_acquire", KEYS, owner, 30000, queue, fenced, MUTEX, 0)
+    reply = run("fair_acquire", KEYS, owner, 30000, queue, fenced, MUTEX, 0, 0)
     return reply[:2] if isinstance(reply, list) else reply
 
 
