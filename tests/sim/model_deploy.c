@@ -62,7 +62,7 @@ const char *model__not_here(model *m, const model_text *argv, size_t argc)
         return NULL;
     }
     for (size_t i = 1; i <= key_words(argv, argc) && error == NULL; i++) {
-        error = d->touch(d->context, &argv[i]);
+        error = d->touch(d->context, &argv[i], model__text_is(argv[0], "spublish"));
     }
     return error;
 }

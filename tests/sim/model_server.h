@@ -114,7 +114,7 @@ struct model_deployment {
     const char *(*answer)(void *context, uint64_t connection, const model_text *argv, size_t argc,
                           size_t *out_n);
     /* A key, or a shard channel, that a running script is about to touch: NULL, or the error. */
-    const char *(*touch)(void *context, const model_text *name);
+    const char *(*touch)(void *context, const model_text *name, bool channel);
     /* Something was published here: others may have to be told. */
     void (*published)(void *context, model_text channel, model_text text, bool sharded);
 };

@@ -8,6 +8,9 @@
  * topo_net.c      connections between processes and servers; pairs of machines that do not reach each other
  * topo_server.c   servers: roles, replication with a delay, death and return, what they say of themselves
  * topo_single.c   deployments behind one address, which moves to another server
+ * topo_sentinel.c sentinels, each with its own view
+ * topo_cluster.c  a cluster: what each node believes, failover
+ * topo_slot.c     ... whose a name is, slots that move
  * topo_fault.c    what goes wrong, and when
  * topo_process.c  processes: an engine each, its driver, and what becomes of its results
  * topo_task.c     the tasks in them
@@ -105,8 +108,6 @@ struct topo_server {
 struct topo_shard {
     int authority; /* the master, in truth */
     uint64_t terms;
-    snib__time broken_at;    /* the truth last lost something */
-    snib__time island_until; /* somebody else was a master, too, until then */
 };
 
 struct topo_name {
@@ -117,7 +118,9 @@ struct topo_name {
     char tag[40];
     int64_t last_token;
     snib__time token_at;
-    snib__time free_since; /* SNIB__NEVER: it is not free */
+    snib__time broken_at;    /* the truth last lost something */
+    snib__time island_until; /* somebody acted as its master who was not */
+    snib__time free_since;   /* SNIB__NEVER: it is not free */
 };
 
 struct topo_use { /* what is acquired */
@@ -296,6 +299,25 @@ void single_plan(void);
 void single_event(const struct topo_event *event);
 void single_lost(int shard); /* its master is not there any more */
 void single_settle(void);
+
+/* topo_sentinel.c */
+void sentinel_plan(void);
+void sentinel_event(const struct topo_event *event);
+void sentinel_disturb(void);
+const char *sentinel_answer(int self, const model_text *argv, size_t argc, size_t *out_n);
+
+/* topo_cluster.c, topo_slot.c */
+void cluster_plan(void);
+void cluster_event(const struct topo_event *event);
+void cluster_disturb(int fault);
+void cluster_settle(void);
+void cluster_returned(int at);
+const char *cluster_answer(int self, uint64_t connection, const model_text *argv, size_t argc,
+                           size_t *out_n);
+const char *cluster_touch(int self, const model_text *name, bool channel);
+bool cluster_goes_to(const struct topo_name *name, int shard);
+bool cluster_serves(int at, const struct topo_name *name);
+model *cluster_also(const struct topo_name *name);
 
 /* topo_fault.c */
 void fault_plan(void);

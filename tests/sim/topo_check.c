@@ -31,16 +31,27 @@ static bool writes(const struct topo_hold *hold, const struct topo_name *name)
            (hold->use.kind == SNIB__MULTI && name->family == TOPO_RW);
 }
 
-/* Until when a server keeps a hold of one name, in true time; 0: it does not. */
-static snib__time kept_until(model *m, const struct topo_process *process,
-                             const struct topo_hold *hold, const struct topo_name *name)
+/* A key of a name at its master, or, while its slot is on its way, at either end.  NULL: it is nowhere. */
+static model *find(const struct topo_name *name, const char *text, size_t n, model_key *out)
+{
+    model *also = cluster_also(name);
+    if (model_key_find(truth(name), 0, text, n, out)) {
+        return truth(name);
+    }
+    return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
+}
+
+/* Until when the truth keeps a hold of one name; 0: it does not. */
+static snib__time known_until(const struct topo_process *process, const struct topo_hold *hold,
+                              const struct topo_name *name)
 {
     char owner[80], lease[160];
     model_key key, own;
     model_text field, value;
     int n = snprintf(owner, sizeof owner, "%s:%llu%s", process->uuid,
                      (unsigned long long)hold->number, writes(hold, name) ? ":write" : "");
-    if (!model_key_find(m, 0, name->text, name->n, &key) || key.type != MODEL_HASH) {
+    model *m = find(name, name->text, name->n, &key);
+    if (m == NULL || key.type != MODEL_HASH) {
         return 0;
     }
     bool found = false;
@@ -54,7 +65,7 @@ static snib__time kept_until(model *m, const struct topo_process *process,
     uint64_t ends = key.expires_ns;
     if (hold->use.kind == SNIB_READ) {
         n = snprintf(lease, sizeof lease, "%s:%s:rwlock_timeout:1", name->tag, owner);
-        if (!model_key_find(m, 0, lease, (size_t)n, &own)) {
+        if (find(name, lease, (size_t)n, &own) == NULL) {
             return 0;
         }
         ends = own.expires_ns < ends ? own.expires_ns : ends;
@@ -68,7 +79,7 @@ static bool is_known(const struct topo_process *process, const struct topo_hold 
     for (int i = 0; i < topo.name_count; i++) {
         const struct topo_name *name = &topo.names[i];
         if ((hold->use.names >> i & 1) != 0 &&
-            kept_until(truth(name), process, hold, name) < snib__hold_end(hold->hold)) {
+            known_until(process, hold, name) < snib__hold_end(hold->hold)) {
             return false;
         }
     }
@@ -93,23 +104,45 @@ static void trace_truth(const struct topo_name *name)
 void check_broken(int shard, const char *why)
 {
     topo_trace("shard %d: %s", shard, why);
-    topo.shards[shard].broken_at = topo.now;
+    for (int i = 0; i < topo.name_count; i++) {
+        struct topo_name *name = &topo.names[i];
+        name->broken_at =
+            name->shard == shard || cluster_goes_to(name, shard) ? topo.now : name->broken_at;
+    }
 }
 
-static struct topo_shard *shard_of(const struct topo_hold *hold)
+/* Whether a server acts as the master of a name, and who is not the true one. */
+static bool is_island(int at, const struct topo_name *name)
 {
-    return &topo.shards[topo.names[hold->use.name].shard];
+    const struct topo_server *server = &topo.servers[at];
+    if (server->master >= 0 || !server_runs(at) || topo.shards[name->shard].authority == at) {
+        return false;
+    }
+    return topo.topology == SNIB__CLUSTER ? cluster_serves(at, name) : server->shard == name->shard;
 }
 
-/* Somebody is a master beside the true one. */
 static void note_islands(void)
 {
     for (int i = 0; i < topo.data_count; i++) {
-        const struct topo_server *server = &topo.servers[i];
-        if (server->master < 0 && server_runs(i) && topo.shards[server->shard].authority != i) {
-            topo.shards[server->shard].island_until = topo.now;
+        for (int j = 0; j < topo.name_count; j++) {
+            if (is_island(i, &topo.names[j])) {
+                topo.names[j].island_until = topo.now;
+            }
         }
     }
+}
+
+/* When the truth about one of a hold's names was last in doubt. */
+static snib__time broken_at(const struct topo_hold *hold)
+{
+    snib__time at = 0;
+    for (int i = 0; i < topo.name_count; i++) {
+        const struct topo_name *name = &topo.names[i];
+        if ((hold->use.names >> i & 1) != 0) {
+            at = latest(at, latest(name->broken_at, name->island_until));
+        }
+    }
+    return at;
 }
 
 /* ---- Requests ----------------------------------------------------------------------------------- */
@@ -156,16 +189,14 @@ static void check_token(struct topo_process *process, const struct topo_hold *ho
     if (hold->use.kind != SNIB_FENCED) {
         return;
     }
-    const struct topo_shard *shard = shard_of(hold);
-    bool broken = latest(shard->broken_at, shard->island_until) >= hold->submitted ||
-                  latest(shard->broken_at, shard->island_until) >= name->token_at;
+    bool broken = broken_at(hold) >= hold->submitted || broken_at(hold) >= name->token_at;
     if (token <= 0 || (token <= name->last_token && !broken)) {
         topo_fail("%u:%llu of %s has the token %lld after %lld", process->id,
                   (unsigned long long)hold->number, name->text, (long long)token,
                   (long long)name->last_token);
     }
     name->last_token = token;
-    name->token_at = topo.now;
+    name->token_at = hold->submitted;
 }
 
 void check_granted(struct topo_process *process, const struct topo_task *task,
@@ -197,9 +228,8 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
 void check_lost(struct topo_process *process, const struct topo_hold *hold)
 {
     const struct snib__hold *lost = hold->hold;
-    const struct topo_shard *shard = shard_of(hold);
     snib__time end = snib__hold_end(lost);
-    bool broken = latest(shard->broken_at, shard->island_until) >= hold->submitted;
+    bool broken = broken_at(hold) >= hold->submitted;
     bool honest = lost->reason == SNIB_REASON_EXPIRED       ? lost->lease_ms != 0 && topo.now >= end
                   : lost->reason == SNIB_REASON_UNREACHABLE ? topo.now >= lost->deadline
                   : lost->reason == SNIB_REASON_MAX_HOLD ? lost->max_hold_ms != 0 && topo.now >= end
@@ -234,8 +264,8 @@ static snib__time reaches_since(const struct topo_process *process, int shard)
 
 static void check_excused(struct topo_process *process, struct topo_hold *hold)
 {
-    const struct topo_shard *shard = shard_of(hold);
-    snib__time broken_at = latest(shard->broken_at, shard->island_until);
+    const struct topo_name *name = &topo.names[hold->use.name];
+    snib__time broken = broken_at(hold);
     snib__time sent_at = hold->hold->deadline - (topo.lease * 99 / 100 - 5 * SNIB__MS);
     bool fixed = hold->hold->lease_ms != 0;
     if (!hold->excused) {
@@ -244,19 +274,18 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
         topo_totals.excused++;
         hold->excused = true;
         hold->excused_at = topo.now;
-        if (broken_at < hold->submitted) {
+        if (broken < hold->submitted) {
             trace_truth(&topo.names[hold->use.name]);
             topo_fail("%u:%llu of %s is valid and its master does not know of it", process->id,
                       (unsigned long long)hold->number, topo.names[hold->use.name].text);
         }
     }
-    if (!fixed && broken_at < sent_at && broken_at < hold->known_at) {
+    if (!fixed && broken < sent_at && broken < hold->known_at) {
         topo_fail("%u:%llu of %s is not with its master and its deadline moves", process->id,
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
-    snib__time since =
-        latest(hold->excused_at, reaches_since(process, topo.names[hold->use.name].shard));
-    since = latest(since, shard->island_until);
+    snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
+    since = latest(since, name->island_until);
     if (topo.now > since + topo.lease / 3 + topo.lease / 5 + 2 * topo.prompt &&
         !topo_has(TOPO_DELAY)) {
         topo_fail("%u:%llu of %s has vanished and nobody is told", process->id,
@@ -387,7 +416,7 @@ static void note_free(void)
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
         model_key key;
-        if (model_key_find(truth(name), 0, name->text, name->n, &key)) {
+        if (find(name, name->text, name->n, &key) != NULL) {
             name->free_since = SNIB__NEVER;
         } else if (name->free_since == SNIB__NEVER) {
             name->free_since = topo.now;

@@ -111,7 +111,8 @@ static void strike_server(int fault)
 static void strike(int fault)
 {
     struct topo_pipe *pipe = net_pick();
-    topo_totals.faults[fault] += fault != TOPO_CUT && fault != TOPO_DELAY;
+    topo_totals.faults[fault] +=
+        fault != TOPO_CUT && fault != TOPO_DELAY && fault != TOPO_HALF_SLOT;
     switch (fault) {
     case TOPO_CUT:
         if (pipe != NULL) {
@@ -134,6 +135,17 @@ static void strike(int fault)
     case TOPO_LAG:
     case TOPO_SCRIPTS:
         strike_server(fault);
+        break;
+    case TOPO_WATCH:
+        if (topo.topology == SNIB__SENTINEL) {
+            sentinel_disturb();
+        }
+        break;
+    case TOPO_SLOT:
+    case TOPO_GROW:
+        if (topo.topology == SNIB__CLUSTER) {
+            cluster_disturb(fault);
+        }
         break;
     default:
         break;
@@ -168,4 +180,7 @@ void fault_end_all(void)
         process->late_until = process->late_until < topo.now ? process->late_until : topo.now;
     }
     single_settle();
+    if (topo.topology == SNIB__CLUSTER) {
+        cluster_settle();
+    }
 }

@@ -78,14 +78,27 @@ static const char *answer(void *context, uint64_t connection, const model_text *
                           size_t *out_n)
 {
     const struct topo_server *server = context;
-    (void)connection;
+    if (server->sentinel) {
+        return sentinel_answer((int)(server - topo.servers), argv, argc, out_n);
+    }
     if (is(argv[0], "role") && argc == 1) {
         return say_role(server, out_n);
     }
     if (is(argv[0], "info")) {
         return say_info(server, out_n);
     }
+    if (topo.topology == SNIB__CLUSTER) {
+        return cluster_answer((int)(server - topo.servers), connection, argv, argc, out_n);
+    }
     return NULL;
+}
+
+static const char *touch(void *context, const model_text *name, bool channel)
+{
+    const struct topo_server *server = context;
+    return topo.topology == SNIB__CLUSTER
+               ? cluster_touch((int)(server - topo.servers), name, channel)
+               : NULL;
 }
 
 /* ---- Parcels ------------------------------------------------------------------------------------ */
@@ -327,8 +340,9 @@ int server_new(bool sentinel, int shard)
     topo.data_count += !sentinel;
     int n = snprintf(host, sizeof host, "10.0.%d.%d", sentinel, at + 1);
     snib__address_host(&server->address, host, (size_t)n, sentinel ? 26379 : 6379, false);
-    model_deploy(server->model, &(struct model_deployment){
-                                    .context = server, .answer = answer, .published = published});
+    model_deploy(server->model,
+                 &(struct model_deployment){
+                     .context = server, .answer = answer, .touch = touch, .published = published});
     model_time(server->model, TOPO_EPOCH + topo.now);
     return at;
 }
@@ -381,6 +395,12 @@ void server_return(int at)
         topo_later(server->loading_until, TOPO_LOADED, at, 0, 0);
     }
     drop(server);
+    if (server->sentinel) {
+        return;
+    }
+    if (topo.topology == SNIB__CLUSTER) {
+        cluster_returned(at);
+    }
     if (server->master >= 0) {
         server_follow(at, server->master, false);
     }
@@ -406,7 +426,8 @@ static void be_told(const struct topo_event *event)
     if (server_reaches(event->a, event->b)) {
         server_follow(event->a, event->b, true);
     } else {
-        topo_later(topo.now + 100 * SNIB__MS, TOPO_FOLLOW, event->a, event->b, event->c);
+        topo_later(topo.now + topo_between(100 * SNIB__MS, 1500 * SNIB__MS), TOPO_FOLLOW, event->a,
+                   event->b, event->c);
     }
 }
 
@@ -426,6 +447,12 @@ void server_event(const struct topo_event *event)
         server_set_faults(event->a);
         break;
     default:
-        single_event(event);
+        if (topo.topology == SNIB__SENTINEL) {
+            sentinel_event(event);
+        } else if (topo.topology == SNIB__CLUSTER) {
+            cluster_event(event);
+        } else {
+            single_event(event);
+        }
     }
 }

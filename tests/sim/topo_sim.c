@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define EVENTS_MAX 2000000
-#define SETTLED (4000 * SNIB__MS)  /* the servers know again who is master */
+#define SETTLED (9000 * SNIB__MS)  /* the servers know again who is master */
 #define RECOVERY (5000 * SNIB__MS) /* connections are back, with their back-off, and asked again */
 
 struct topo topo;
@@ -115,7 +115,7 @@ static void begin(uint64_t seed, bool trace)
     topo.random = seed * 0x9e3779b97f4a7c15ULL;
     topo.trace = trace;
     topo.now = TOPO_START;
-    topo.topology = only >= 0 ? only : SNIB__SINGLE;
+    topo.topology = only >= 0 ? only : 2 * (int)topo_draw(2);
     topo.lease = leases[topo_draw(3)];
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);
@@ -126,7 +126,13 @@ static void begin(uint64_t seed, bool trace)
     topo.stale_reads = !topo_chance(3);
     plan_names();
     fault_plan();
-    single_plan();
+    if (topo.topology == SNIB__SENTINEL) {
+        sentinel_plan();
+    } else if (topo.topology == SNIB__CLUSTER) {
+        cluster_plan();
+    } else {
+        single_plan();
+    }
     for (int i = 0; i < topo.slot_count; i++) {
         process_new(i);
     }

@@ -22,6 +22,9 @@ void single_plan(void)
 
 void single_lost(int shard)
 {
+    if (topo.topology != SNIB__SINGLE) {
+        return; /* the servers see for themselves */
+    }
     const struct topo_shard *is = &topo.shards[shard];
     topo_later(topo.now + topo_between(20 * SNIB__MS, NOTICED), TOPO_PROMOTE, is->authority, shard,
                is->terms);
@@ -90,6 +93,9 @@ void single_event(const struct topo_event *event)
 /* The faults are over: what is left undone is done. */
 void single_settle(void)
 {
+    if (topo.topology != SNIB__SINGLE) {
+        return;
+    }
     const struct topo_shard *shard = &topo.shards[0];
     if (!is_well(shard->authority)) {
         single_lost(0);
