@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e16a480a7f5696ee"
+#define SNIB_BUILD_ID "6e29fefb0aa0f51f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10720,6 +10720,8 @@ void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *r
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now);
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now);
 /* for share.c and place.c */
@@ -11252,6 +11254,14 @@ static const struct snib__script_text {
      "    return take() or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "    if client(member) == client(owner) then\n"
+     "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
+     "            break\n"
+     "        end\n"
+     "        leave(member)\n"
+     "    end\n"
+     "end\n"
      "local head = purge()\n"
      "if left == -2 and (not head or head == owner) then\n"
      "    local fenced = token(true)\n"
@@ -11301,7 +11311,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     6772, "c8588366058434251ad12aa7e121e5cb4009e3b5"},
+     7032, "490a912bec364c3e9ac3ff13d2ac245941522564"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -15885,6 +15895,9 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
     gate->node = node;
     if (gate->wait)
         snib__chan_move(e, gate->wait, node, now);
+    bool used = gate->active || (gate->wait && gate->wait->head);
+    if (used && !snib__outer_is(gate) && !snib__node_ready(node))
+        snib__node_want(e, node, now); /* who sleeps would only be heard when it is there */
 }
 
 /* ---- the collected ---- */
@@ -17225,8 +17238,8 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
         snib__watchdog_again(e, request, false, now);
     else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
-    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && now >= hold->deadline)
-        snib__gate_retry_release(e, hold, now);
+    else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
+        snib__gate_retry_release(e, hold, now); /* that ends it */
     else
         snib__node_again(e, request, now);
 }
@@ -17669,8 +17682,8 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
 }
 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */
-static bool release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
-                           snib__time now)
+bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
+                          snib__time now)
 {
     snib__time slack = snib__hold_lease(e, hold) / 40 + 4 * SNIB__MARGIN;
     if (hold->gate->kind->discipline == SNIB__QUEUED)
@@ -17688,7 +17701,7 @@ void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, sn
                  hold->reason == SNIB_REASON_FAILOVER;
     bool gone = (known && hold->gate->kind->kind != SNIB__MULTI) || hold->count == 0 ||
                 snib__outer_is(hold->gate) || snib__share_number_busy(hold) ||
-                (!snib__node_ready(hold->gate->node) && release_lapsed(e, hold, now));
+                (!snib__node_ready(hold->gate->node) && snib__release_lapsed(e, hold, now));
     struct snib__hold *rest = gone ? NULL : snib__hold_again(e, hold);
     hold->count = 0;
     if (!rest)
@@ -17729,7 +17742,7 @@ struct snib__op *snib__engine_release(struct snib__engine *e, struct snib__hold 
 void snib__gate_retry_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    if (!release_lapsed(e, hold, now)) {
+    if (!snib__release_lapsed(e, hold, now)) {
         snib__gate_send_release(e, hold, now);
         return;
     }
@@ -19909,17 +19922,32 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
+/* The first of our waiters, when one of those who have places asks again: places of earlier ones are nobody's, a
+ * failover has brought them back.  0: it is not known. */
+static uint64_t fair_first(const struct snib__hold *hold)
+{
+    uint64_t first = hold->number;
+    if (!(hold->flags & SNIB__SEATED))
+        return 0;
+    for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
+        if (peer->phase <= SNIB__PLACED && peer->number < first)
+            first = peer->number;
+    return first;
+}
+
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
                         const struct snib__hold *hold)
 {
     const struct snib__wait *wait = hold->gate->wait;
     bool queue = hold->flags & SNIB__QUEUES, fenced = hold->options & SNIB_LOCK_FENCED;
     bool polls = wait && wait->chan && wait->chan->state == SNIB__CHAN_REFUSED;
-    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 11) < 0 ||
+    if (snib__script_begin(out, SNIB__SCRIPT_FAIR_ACQUIRE, 5, 12) < 0 ||
         fair_keys(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
         snib__arg_lease(out, engine, hold) < 0 || snib__resp_arg_int(out, queue) < 0 ||
         snib__resp_arg_int(out, fenced) < 0 ||
-        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 || snib__resp_arg_int(out, polls) < 0)
+        snib__arg_prefixed(out, FAIR_CHANNEL, hold->gate) < 0 ||
+        snib__resp_arg_int(out, polls) < 0 ||
+        snib__resp_arg_int(out, (int64_t)fair_first(hold)) < 0)
         return -1;
     return SNIB__SCRIPT_FAIR_ACQUIRE;
 }
