@@ -14,23 +14,25 @@ import (
 
 // optionValues are the options that were given; what is zero was not.
 type optionValues struct {
-	lease          time.Duration
-	maxHold        time.Duration
-	connectTimeout time.Duration
-	replyTimeout   time.Duration
-	patience       time.Duration
-	tryTimeout     time.Duration
-	recheck        time.Duration
-	handoverMax    int32
-	waitersMax     int32
-	username       string
-	password       string
-	tlsCa          string
-	tlsCert        string
-	tlsKey         string
-	tlsKeyPassword string
-	tlsServerName  string
-	tlsInsecure    int32
+	lease            time.Duration
+	maxHold          time.Duration
+	connectTimeout   time.Duration
+	replyTimeout     time.Duration
+	patience         time.Duration
+	tryTimeout       time.Duration
+	recheck          time.Duration
+	handoverMax      int32
+	waitersMax       int32
+	username         string
+	password         string
+	sentinelUsername string
+	sentinelPassword string
+	tlsCa            string
+	tlsCert          string
+	tlsKey           string
+	tlsKeyPassword   string
+	tlsServerName    string
+	tlsInsecure      int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and is 30s otherwise.
@@ -86,6 +88,16 @@ func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
 }
 
+// SentinelUsername is the option sentinel_username: user at the sentinels.
+func SentinelUsername(text string) Option {
+	return func(o *clientOptions) { o.sentinelUsername = text }
+}
+
+// SentinelPassword is the option sentinel_password: password at the sentinels.
+func SentinelPassword(text string) Option {
+	return func(o *clientOptions) { o.sentinelPassword = text }
+}
+
 // TLSCA is the option tls_ca: file or folder of the authorities that are trusted, instead of the system's.
 func TLSCA(text string) Option {
 	return func(o *clientOptions) { o.tlsCa = text }
@@ -132,6 +144,8 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.waiters_max = C.int32_t(o.waitersMax)
 	raw.username = text(o.username)
 	raw.password = text(o.password)
+	raw.sentinel_username = text(o.sentinelUsername)
+	raw.sentinel_password = text(o.sentinelPassword)
 	raw.tls_ca = text(o.tlsCa)
 	raw.tls_cert = text(o.tlsCert)
 	raw.tls_key = text(o.tlsKey)

@@ -22,28 +22,30 @@ class Options:
     Times are seconds; in a URL they may have ms, s, m or h behind them.  An option that is given
     here goes before the URL's.  Nothing is sent and no thread is started before the first operation.
 
-    lease             lease of renewed holds (30s)
-    max_hold          renewal ends and the hold is lost after this time; a lock may have its own
-                      (none)
-    connect_timeout   one attempt to connect, with all addresses of the name, and as long again
-                      to resolve it (3s)
-    reply_timeout     a reply that takes longer ends the connection (3s)
-    patience          how long an operation endures an unreachable server (5s)
-    try_timeout       how long a call that does not wait does, which is one round trip (1s)
-    recheck           a waiter asks again after this time at most (3s)
-    handover_max      hand-overs in a row inside this process (16)
-    waiters_max       operations at once; what is more is refused (200000)
-    username          user at the server, instead of the URL's
-    password          password at the server, instead of the URL's
-    tls_ca            file or folder of the authorities that are trusted, instead of the
-                      system's
-    tls_cert          file with the client's certificate and its chain
-    tls_key           file with the certificate's private key; without it the certificate's file
-                      has the key
-    tls_key_password  password of that file, if it has one
-    tls_server_name   name that the server's certificate must have, instead of the host's
-    tls_insecure      believe any certificate: whoever is on the way can read and change
-                      everything (no)
+    lease              lease of renewed holds (30s)
+    max_hold           renewal ends and the hold is lost after this time; a lock may have its
+                       own (none)
+    connect_timeout    one attempt to connect, with all addresses of the name, and as long again
+                       to resolve it (3s)
+    reply_timeout      a reply that takes longer ends the connection (3s)
+    patience           how long an operation endures an unreachable server (5s)
+    try_timeout        how long a call that does not wait does, which is one round trip (1s)
+    recheck            a waiter asks again after this time at most (3s)
+    handover_max       hand-overs in a row inside this process (16)
+    waiters_max        operations at once; what is more is refused (200000)
+    username           user at the server, instead of the URL's
+    password           password at the server, instead of the URL's
+    sentinel_username  user at the sentinels
+    sentinel_password  password at the sentinels
+    tls_ca             file or folder of the authorities that are trusted, instead of the
+                       system's
+    tls_cert           file with the client's certificate and its chain
+    tls_key            file with the certificate's private key; without it the certificate's
+                       file has the key
+    tls_key_password   password of that file, if it has one
+    tls_server_name    name that the server's certificate must have, instead of the host's
+    tls_insecure       believe any certificate: whoever is on the way can read and change
+                       everything (no)
     """
 
     def __init__(
@@ -61,6 +63,8 @@ class Options:
         waiters_max: int | None = None,
         username: str | None = None,
         password: str | None = None,
+        sentinel_username: str | None = None,
+        sentinel_password: str | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
@@ -83,8 +87,8 @@ class Options:
                 text("username", username),
                 text("password", password),
                 None,  # password_file
-                None,  # sentinel_username
-                None,  # sentinel_password
+                text("sentinel_username", sentinel_username),
+                text("sentinel_password", sentinel_password),
                 text("tls_ca", tls_ca),
                 text("tls_cert", tls_cert),
                 text("tls_key", tls_key),

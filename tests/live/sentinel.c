@@ -1,7 +1,11 @@
 /* sentinel.c - a master, its replicas and three sentinels: who is found, and what a failover does to locks. */
 #include "../support/deployment.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* How soon after the sentinels agree a client that has something there is at the new master, and has asked. */
+enum { FOLLOWED_MS = 1500, FIXED_LEASE_MS = 60000 };
 
 static struct deployment world;
 
@@ -19,27 +23,353 @@ static int world_end(void **state)
     return 0;
 }
 
-static void the_master_is_found_and_followed(void **state)
+static void run_all_again(void)
+{
+    for (int i = 0; i < world.count; i++) {
+        struct node *node = &world.nodes[i];
+        if (node->stopped)
+            node_continue(node);
+        else if (!node_runs(node))
+            node_start(&world, node);
+    }
+    sentinels_await_settled(&world);
+}
+
+/* What has been written is at both replicas. */
+static void await_replicas(void)
+{
+    struct node *master = sentinels_master(&world);
+    node_do(master, "SET marker 1");
+    AWAIT(node_integer(master, "WAIT 2 100") == 2, DEPLOYED_MS);
+}
+
+/* ---- Ways of losing a master ------------------------------------------------------------------------ */
+
+static const char *const ways[] = {"kill", "stop", "manual"};
+#define EACH_WAY(way)                                                                              \
+    size_t way = 0;                                                                                \
+    way < sizeof ways / sizeof *ways;                                                              \
+    way++
+
+static struct node *fail_over(size_t way)
+{
+    struct node *old = sentinels_master(&world);
+    if (way == 2)
+        return sentinels_failover(&world);
+    if (way == 0)
+        node_kill(old);
+    else
+        node_stop(old);
+    return sentinels_await_failover(&world, old);
+}
+
+/* ---- Locks of all kinds that have holds ------------------------------------------------------------- */
+
+static const struct {
+    int32_t kind, rival; /* who waits for it */
+    int64_t lease_ms;
+} rows[] = {
+    {SNIB_MUTEX, SNIB_MUTEX, 0}, {SNIB_MUTEX, SNIB_MUTEX, FIXED_LEASE_MS},
+    {SNIB_FAIR, SNIB_FAIR, 0},   {SNIB_READ, SNIB_WRITE, 0},
+    {SNIB_WRITE, SNIB_READ, 0},  {SNIB_FENCED, SNIB_FENCED, 0},
+    {SNIB_PLAIN, SNIB_PLAIN, 0}, {SNIB_SPIN, SNIB_SPIN, 0},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+struct set {
+    snib_client *ours, *theirs;
+    snib_queue *queue, *their_queue;
+    snib_lock *locks[ROWS], *rivals[ROWS];
+    snib_hold *holds[ROWS];
+};
+
+static void set_open(struct set *set, bool waiters)
+{
+    *set = (struct set){.ours = must_open(world.url), .theirs = must_open(world.url)};
+    set->their_queue = must_queue(set->theirs);
+    for (int i = 0; i < ROWS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "row:%d", i);
+        snib_lock_options options;
+        snib_lock_options_init(&options, sizeof options);
+        options.lease_ms = rows[i].lease_ms;
+        set->locks[i] = must_lock_with(set->ours, rows[i].kind, name, &options);
+        set->rivals[i] = must_lock_kind(set->theirs, rows[i].rival, name);
+        set->holds[i] = must_acquire(set->locks[i], -1);
+        if (waiters)
+            EXPECT(snib_lock_acquire_submit(set->rivals[i], 0, -1, set->their_queue, (uint64_t)i,
+                                            NULL, err),
+                   SNIB_OK);
+    }
+}
+
+static void set_close(struct set *set)
+{
+    for (int i = 0; i < ROWS; i++) {
+        snib_lock_free(set->locks[i]);
+        snib_lock_free(set->rivals[i]);
+    }
+    snib_queue_free(set->their_queue);
+    snib_client_free(set->ours);
+    snib_client_free(set->theirs);
+}
+
+/* Give back what is held, and see each waiter get its lock. */
+static void set_pass_on(struct set *set)
+{
+    for (int i = 0; i < ROWS; i++)
+        must_release(set->holds[i]);
+    for (int i = 0; i < ROWS; i++) {
+        snib_event event = must_event(set->their_queue, 5000);
+        if (event.code != SNIB_OK)
+            fail_msg("row %d: %s", (int)event.token, event.text);
+        must_release(event.hold);
+    }
+}
+
+/* ---- Finding the master ----------------------------------------------------------------------------- */
+
+static void master_is_found_and_followed(void **state)
+{
+    (void)state;
+    for (EACH_WAY(way)) {
+        snib_client *client = must_open(world.url);
+        EXPECT(snib_client_ping(client, -1, err), SNIB_OK);
+        snib_lock *lock = must_lock(client, "m");
+        must_release(must_acquire(lock, -1));
+        fail_over(way);
+        must_release(must_acquire(lock, 2000));
+        must_release(must_acquire(lock, 0));
+        snib_lock_free(lock);
+        snib_client_free(client);
+        run_all_again();
+    }
+}
+
+/* ---- Holds and waiters over a failover -------------------------------------------------------------- */
+
+/* The replicas have heard of everything: nothing is lost, and whoever waits is served at the new master. */
+static void holds_and_waiters_survive(void **state)
+{
+    (void)state;
+    for (EACH_WAY(way)) {
+        struct set set;
+        set_open(&set, true);
+        nap_us(200000); /* places in queues are taken, and subscriptions */
+        await_replicas();
+        fail_over(way);
+        for (int i = 0; i < ROWS; i++)
+            AWAIT(snib_hold_state(set.holds[i], NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+        set_pass_on(&set);
+        snib_client_stats_data stats = must_stats(set.ours);
+        assert_int_equal(stats.lost_failover + stats.lost_deleted + stats.lost_unreachable, 0);
+        set_close(&set);
+        run_all_again();
+    }
+}
+
+/* The server that is promoted has never heard of the locks: every hold is lost, and told, and waiters get them. */
+static void holds_that_vanished_are_lost(void **state)
+{
+    (void)state;
+    for (EACH_WAY(way)) {
+        struct set set;
+        set_open(&set, true);
+        nap_us(200000);
+        await_replicas();
+        for (int nth = 0; nth < 2; nth++) {
+            struct node *replica = sentinels_replica(&world, nth);
+            node_do(replica, "CONFIG SET replica-read-only no");
+            for (int i = 0; i < ROWS; i++)
+                node_do(replica, "DEL row:%d", i);
+        }
+        fail_over(way);
+        for (int i = 0; i < ROWS; i++) {
+            int32_t reason;
+            AWAIT(snib_hold_state(set.holds[i], &reason) == SNIB_HOLD_LOST, FOLLOWED_MS);
+            if (reason != SNIB_REASON_FAILOVER)
+                fail_msg("row %d is lost: %s", i, snib_reason_text(reason));
+            snib_error error = {0};
+            assert_int_equal(snib_hold_release(set.holds[i], &error), SNIB_LOST);
+            assert_non_null(strstr(error.text, "was lost (failover)"));
+            snib_hold_free(set.holds[i]);
+        }
+        assert_int_equal(must_stats(set.ours).lost_failover, ROWS);
+        for (int i = 0; i < ROWS; i++) {
+            snib_event event = must_event(set.their_queue, 5000);
+            if (event.code != SNIB_OK)
+                fail_msg("row %d: %s", (int)event.token, event.text);
+            must_release(event.hold);
+        }
+        set_close(&set);
+        run_all_again();
+        for (int nth = 0; nth < 2; nth++)
+            node_do(sentinels_replica(&world, nth), "CONFIG SET replica-read-only yes");
+    }
+}
+
+/* Multi locks, and quorum locks of which each member has a deployment of its own. */
+static void locks_of_locks_survive(void **state)
+{
+    (void)state;
+    struct server others[2];
+    snib_lock *members[3], *votes[3], *multi, *quorum;
+    snib_client *clients[3] = {must_open(world.url)};
+    for (int i = 0; i < 2; i++) {
+        server_start(&others[i], NULL);
+        clients[1 + i] = must_open(others[i].url);
+    }
+    for (int i = 0; i < 3; i++) {
+        members[i] = must_lock(clients[0], (const char *[]){"a", "b", "c"}[i]);
+        votes[i] = must_lock(clients[i], "vote");
+    }
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.flags = SNIB_LOCK_NO_QUARANTINE;
+    EXPECT(snib_multi_new(members, 3, NULL, &multi, err), SNIB_OK);
+    EXPECT(snib_quorum_new(votes, 3, &options, &quorum, err), SNIB_OK);
+    snib_hold *all = must_acquire(multi, -1), *most = must_acquire(quorum, 2000);
+    await_replicas();
+    fail_over(0);
+    AWAIT(snib_hold_state(all, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    AWAIT(snib_hold_state(most, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_release(all);
+    must_release(most);
+    must_release(must_acquire(multi, 2000));
+    must_release(must_acquire(quorum, 5000));
+    snib_lock_free(multi);
+    snib_lock_free(quorum);
+    for (int i = 0; i < 3; i++) {
+        snib_lock_free(members[i]);
+        snib_lock_free(votes[i]);
+        snib_client_free(clients[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        server_stop(&others[i]);
+    run_all_again();
+}
+
+/* ---- Sentinels that die ------------------------------------------------------------------------------ */
+
+/* The locks go on while the master does; who comes anew finds it by the last sentinel, or says who was asked. */
+static void sentinels_die_and_return(void **state)
 {
     (void)state;
     snib_client *client = must_open(world.url);
-    EXPECT(snib_client_ping(client, -1, err), SNIB_OK);
     snib_lock *lock = must_lock(client, "m");
     snib_hold *hold = must_acquire(lock, -1);
-    struct node *old = sentinels_master(&world);
-    nap_us(300000); /* for the replicas */
-    node_kill(old);
-    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_AT_RISK, 1000);
-    sentinels_await_failover(&world, old);
-    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, 2000);
+    for (int nth = 0; nth < 2; nth++)
+        node_kill(sentinels_sentinel(&world, nth));
+    snib_client *newcomer = must_open(world.url);
+    EXPECT(snib_client_ping(newcomer, -1, err), SNIB_OK);
+    node_kill(sentinels_sentinel(&world, 2));
     must_release(hold);
-    must_release(must_acquire(lock, -1));
+    hold = must_acquire(lock, 0);
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = 500;
+    snib_client *late;
+    snib_error error = {0};
+    EXPECT(snib_client_open(world.url, &options, &late, err), SNIB_OK);
+    assert_int_equal(snib_client_ping(late, -1, &error), SNIB_ECONNECT);
+    assert_non_null(strstr(error.text, "no connection to sentinel 127.0.0.1:"));
+    assert_non_null(strstr(error.text, "refused"));
+    run_all_again();
+    EXPECT(snib_client_ping(late, -1, err), SNIB_OK);
+    await_replicas();
+    fail_over(0); /* by sentinels that the client has lost and found again */
+    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_release(hold);
     snib_lock_free(lock);
     snib_client_free(client);
+    snib_client_free(newcomer);
+    snib_client_free(late);
+    run_all_again();
+}
+
+/* ---- Bad input --------------------------------------------------------------------------------------- */
+
+static void refused_at_once(const char *url, int32_t code, const char *const *words)
+{
+    snib_client *client;
+    snib_error error = {0};
+    EXPECT(snib_client_open(url, NULL, &client, err), SNIB_OK);
+    int64_t at = now_ms();
+    int got = snib_client_ping(client, -1, &error);
+    if (got != code)
+        fail_msg("%s: %s (%s)", url, snib_code_name(got), error.text);
+    assert_true(now_ms() - at < patient_ms(1000)); /* the patience is 5 s */
+    for (; *words; words++)
+        if (!strstr(error.text, *words))
+            fail_msg("\"%s\" is not in \"%s\"", *words, error.text);
+    snib_client_free(client);
+}
+
+#define WORDS(...)                                                                                 \
+    (const char *[])                                                                               \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+static void urls_that_do_not_fit(void **state)
+{
+    (void)state;
+    char url[512], where[64];
+    const struct node *sentinel = sentinels_sentinel(&world, 0), *server = &world.nodes[0];
+    snprintf(url, sizeof url, "%.*snobody", (int)(strlen(world.url) - strlen(SERVICE)), world.url);
+    refused_at_once(url, SNIB_ETOPOLOGY,
+                    WORDS("no sentinel knows a service \"nobody\"", "3 of 3 answered", "URL"));
+    snprintf(where, sizeof where, "127.0.0.1:%d", sentinel->port);
+    snprintf(url, sizeof url, "redis://%s", where);
+    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "take redis+sentinel://"));
+    snprintf(url, sizeof url, "redis://%s/3", where);
+    refused_at_once(url, SNIB_ETOPOLOGY, WORDS(where, "is a sentinel", "take redis+sentinel://"));
+    snprintf(where, sizeof where, "127.0.0.1:%d", server->port);
+    snprintf(url, sizeof url, "redis+sentinel://%s/" SERVICE, where);
+    refused_at_once(url, SNIB_ETOPOLOGY,
+                    WORDS(where, "no sentinel of \"" SERVICE "\"", "redis://"));
+    snprintf(url, sizeof url, "%s?sentinel_password=unasked", world.url);
+    refused_at_once(url, SNIB_EAUTH, WORDS("sentinel 127.0.0.1:", "without any password"));
+}
+
+/* Passwords of servers and sentinels are two things. */
+static void passwords(void **state)
+{
+    (void)state;
+    struct deployment_options options = {.password = "one", .sentinel_password = "two"};
+    static struct deployment locked;
+    char url[512];
+    sentinels_start(&locked, &options);
+    refused_at_once(locked.url, SNIB_EAUTH, WORDS("(sentinel 127.0.0.1:", "NOAUTH"));
+    snprintf(url, sizeof url, "%s?sentinel_password=wrong", locked.url);
+    refused_at_once(url, SNIB_EAUTH, WORDS("(sentinel 127.0.0.1:", "WRONGPASS"));
+    snprintf(url, sizeof url, "redis+sentinel://:wrong@%s?sentinel_password=two",
+             strchr(locked.url, '@') + 1);
+    char where[64];
+    snprintf(where, sizeof where, "(127.0.0.1:%d)", sentinels_master(&locked)->port);
+    refused_at_once(url, SNIB_EAUTH, WORDS(where, "WRONGPASS"));
+    snprintf(url, sizeof url, "%s?sentinel_password=two", locked.url);
+    snib_client *client = must_open(url);
+    snib_lock *lock = must_lock(client, "m");
+    snib_hold *hold = must_acquire(lock, -1);
+    sentinels_failover(&locked);
+    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_release(hold);
+    snib_lock_free(lock);
+    snib_client_free(client);
+    deployment_end(&locked);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_master_is_found_and_followed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(master_is_found_and_followed),
+        cmocka_unit_test(holds_and_waiters_survive),
+        cmocka_unit_test(holds_that_vanished_are_lost),
+        cmocka_unit_test(locks_of_locks_survive),
+        cmocka_unit_test(sentinels_die_and_return),
+        cmocka_unit_test(urls_that_do_not_fit),
+        cmocka_unit_test(passwords),
+    };
     return cmocka_run_group_tests(tests, world_start, world_end);
 }
