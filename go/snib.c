@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6e29fefb0aa0f51f"
+#define SNIB_BUILD_ID "b84871dc28e14730"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -5622,8 +5622,8 @@ X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of 
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
-X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
-X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
+X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
   "file or folder of the authorities that are trusted, instead of the system's")
 X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
@@ -5696,8 +5696,8 @@ X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of 
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
-X(sentinel_username, sentinel_username, TEXT, LATER, 0, 0, 0, "", "user at the sentinels")
-X(sentinel_password, sentinel_password, SECRET, LATER, 0, 0, 0, "", "password at the sentinels")
+X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
   "file or folder of the authorities that are trusted, instead of the system's")
 X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
