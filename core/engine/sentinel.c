@@ -169,6 +169,15 @@ static void sentinels_go_on(struct snib__engine *e, snib__time now)
     }
 }
 
+static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = false;
+    map->left = 0;
+    map->late = SNIB__NEVER;
+    map->next = now + pause;
+}
+
 static void sentinels_begin_round(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -178,6 +187,10 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
         if (!map->all[i].asked)
             map->all[i].outcome = OUTCOME_NONE;
     sentinels_go_on(e, now);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].asked)
+            return;
+    sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */
 }
 
 /* ---- what a round came to ---- */
@@ -245,15 +258,6 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
         return true;
     }
     return false;
-}
-
-static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
-{
-    struct sentinels *map = sentinels_of(e);
-    map->round = false;
-    map->left = 0;
-    map->late = SNIB__NEVER;
-    map->next = now + pause;
 }
 
 /* One has been of no use: on to the next, or the round is over. */
