@@ -312,6 +312,7 @@ void cluster_event(const struct topo_event *event);
 void cluster_disturb(int fault);
 void cluster_settle(void);
 void cluster_returned(int at);
+snib__time cluster_up_since(int at);
 const char *cluster_answer(int self, uint64_t connection, const model_text *argv, size_t argc,
                            size_t *out_n);
 const char *cluster_touch(int self, const model_text *name, bool channel);

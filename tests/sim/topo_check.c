@@ -259,6 +259,9 @@ static snib__time reaches_since(const struct topo_process *process, int shard)
     }
     since = latest(latest(since, process->frozen_until), process->late_until);
     since = latest(since, topo.apart[net_host(process)][master]);
+    if (topo.topology == SNIB__CLUSTER) {
+        since = latest(since, cluster_up_since(master));
+    }
     return latest(latest(since, server->stopped_until), server->loading_until);
 }
 

@@ -121,7 +121,9 @@ static void look(int self)
         view->down_since = topo.now;
     }
     view->failed = down;
+    bool refused = view->down;
     view->down = down || topo.now < view->writable_at;
+    view->up_at = refused && !view->down ? topo.now : view->up_at;
 }
 
 void cluster_returned(int at)
@@ -204,6 +206,11 @@ static void tick(void)
         meet(i, (int)topo_draw((uint64_t)topo.data_count));
     }
     topo_later(topo.now + TICK, TOPO_TICK, 0, 0, 0);
+}
+
+snib__time cluster_up_since(int at)
+{
+    return cluster.views[at].down ? SNIB__NEVER / 2 : cluster.views[at].up_at;
 }
 
 uint64_t truth_epoch(int shard)

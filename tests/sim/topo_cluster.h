@@ -28,7 +28,7 @@ struct view { /* of a node */
     struct view_slot slots[TOPO_NAMES];
     struct view_shard shards[TOPO_SHARDS];
     uint64_t epoch;
-    snib__time alone_since, down_since, writable_at;
+    snib__time alone_since, down_since, writable_at, up_at;
     bool failed; /* it finds the cluster's state so */
     bool down;   /* ... or had until now: it refuses */
 };

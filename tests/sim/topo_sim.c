@@ -115,7 +115,7 @@ static void begin(uint64_t seed, bool trace)
     topo.random = seed * 0x9e3779b97f4a7c15ULL;
     topo.trace = trace;
     topo.now = TOPO_START;
-    topo.topology = only >= 0 ? only : 2 * (int)topo_draw(2);
+    topo.topology = only >= 0 ? only : (int)topo_draw(3);
     topo.lease = leases[topo_draw(3)];
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);
