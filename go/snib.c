@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b84871dc28e14730"
+#define SNIB_BUILD_ID "c4f7735bf808211f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -14114,6 +14114,18 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
     return true;
 }
 
+/* Whether its script looks at leases of readers, which nobody can name as keys.  Where the slot goes to those that
+ * are still on their way would be missing, and readers would be taken for dead. */
+static bool cluster_looks_around(const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    if (request->kind != SNIB__REQ_ACQUIRE && request->kind != SNIB__REQ_RELEASE &&
+        request->kind != SNIB__REQ_TRANSFER)
+        return false;
+    int32_t kind = hold->gate->kind->kind;
+    return kind == SNIB_READ || kind == SNIB_WRITE || kind == SNIB__MULTI;
+}
+
 static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
                           struct snib__request *request, const char *text, uint32_t n,
                           snib__time now)
@@ -14132,7 +14144,7 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         snib__map_told(e, slot, member, now);
     if (!request->subject)
         return true;
-    if (!member)
+    if (!member || (asking && cluster_looks_around(request)))
         return cluster_pause(e, request, text, n, now);
     request->asking = asking;
     return cluster_go_on(e, c->member[member].node, request, text, n, now);
@@ -18184,6 +18196,15 @@ static void sentinels_go_on(struct snib__engine *e, snib__time now)
     }
 }
 
+static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
+{
+    struct sentinels *map = sentinels_of(e);
+    map->round = false;
+    map->left = 0;
+    map->late = SNIB__NEVER;
+    map->next = now + pause;
+}
+
 static void sentinels_begin_round(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -18193,6 +18214,10 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
         if (!map->all[i].asked)
             map->all[i].outcome = OUTCOME_NONE;
     sentinels_go_on(e, now);
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].asked)
+            return;
+    sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */
 }
 
 /* ---- what a round came to ---- */
@@ -18260,15 +18285,6 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
         return true;
     }
     return false;
-}
-
-static void sentinels_end_round(struct snib__engine *e, snib__time pause, snib__time now)
-{
-    struct sentinels *map = sentinels_of(e);
-    map->round = false;
-    map->left = 0;
-    map->late = SNIB__NEVER;
-    map->next = now + pause;
 }
 
 /* One has been of no use: on to the next, or the round is over. */
