@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Known bugs of lock clients, planted one at a time: the tests must find every one.
 
-    mutants.py [--build FOLDER] [--seeds N] [--sample N [--draw WORD]] [NAME...]
+    mutants.py [--build FOLDER] [--seeds N] [--sample N [--draw WORD]] [--fit] [NAME...]
 
 The bugs are listed in planted/, each with the test that has to find it.  A change that no longer fits
 its source is an error, so that the list cannot rot in silence.  The unchanged core must pass first.
 --sample draws some at random, for another WORD others; the word is today's date if none is given.
+--fit plants none and only looks whether each still fits.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from planted import Mutant, all_mutants
-from planted.plant import CORE, ROOT, Build, changed_text, planted_scripts
+from planted.plant import CORE, ROOT, Build, NotMade, changed_text, planted_scripts
 
 PATIENCE = 600  # seconds: what takes longer than that does not come to an end,
 GRACE = 10  # ... or after a test has failed; until then its own clean-up may work
@@ -44,13 +45,13 @@ def run_program(command: list[str], **environment: str) -> Verdict:
         errors="replace",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=os.environ | environment,
+        env=os.environ | {"SNIB_TEST_ALL": "", "SNIB_SIM_SEEDS": "1000"} | environment,
         start_new_session=True,
     )
     assert process.stdout
     killer = threading.Timer(PATIENCE, os.killpg, (process.pid, signal.SIGKILL))
     killer.start()
-    failed, last = "", "does not come to an end"
+    failed = last = ""
     for line in process.stdout:
         found = re.search(r"^\[  (?:FAILED|ERROR ) *\] (?!\d)(\w+)|^FAILED \S*::(\w+)", line)
         if found and not failed:
@@ -62,9 +63,11 @@ def run_program(command: list[str], **environment: str) -> Verdict:
             last = line.strip()
     code = process.wait()
     killer.cancel()
-    if code < 0 and not failed:
-        last = f"{signal.Signals(-code).name} after: {last}"
-    return Verdict(code == 0, failed or re.sub(r"^\w+: |; replay.*$", "", last))
+    if code == -signal.SIGKILL:
+        last = "does not come to an end"
+    elif code < 0:
+        last = f"{signal.Signals(-code).name}: {last}"
+    return Verdict(code == 0, failed or re.sub(r"^sim\w*: |; replay.*$", "", last))
 
 
 def run_test(program: Path, test: str) -> Verdict:
@@ -134,7 +137,8 @@ class Bench:
 
     @staticmethod
     def target(by: str) -> str:
-        return by.split(" ")[0].replace("/", "_")
+        name = by.split(" ")[0].replace("/", "_")
+        return "sim_topo" if name == "sim_topology" else name
 
     def run(self, by: str, mutant: Mutant | None, work: Path, seeds: int) -> Verdict:
         """What has to find the mutant; None: on the unchanged core."""
@@ -156,21 +160,25 @@ class Bench:
 
     def check_unchanged(self) -> None:
         for by in self.tests:
-            verdict = self.run(by, None, self.work / "unchanged", min(self.seeds, 500))
+            verdict = self.run(by, None, self.work / "unchanged", min(self.seeds, 100))
             if not verdict.good:
                 sys.exit(f"mutants: the unchanged core fails: {by}: {verdict.how}")
 
     def try_mutant(self, mutant: Mutant) -> Verdict:
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
-            return self.run(mutant.by, mutant, Path(folder), self.seeds)
+            try:
+                return self.run(mutant.by, mutant, Path(folder), self.seeds)
+            except NotMade as error:
+                return Verdict(True, f"is no program: {error}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=os.environ.get("SNIB_BUILD", ROOT / "build"))
-    parser.add_argument("--seeds", type=int, default=10000)
+    parser.add_argument("--seeds", type=int, default=3000, help="of the simulators")
     parser.add_argument("--sample", type=int, help="so many of them, drawn at random")
     parser.add_argument("--draw", default=str(datetime.date.today()), help="which draw; the date")
+    parser.add_argument("--fit", action="store_true", help="plant none")
     parser.add_argument("names", nargs="*", help="only mutants whose name contains one of these")
     arguments = parser.parse_args()
     chosen = []
@@ -178,6 +186,8 @@ def main() -> None:
         changed_text(mutant)  # each fits, also those that are not chosen
         if not arguments.names or any(name in mutant.name for name in arguments.names):
             chosen.append(mutant)
+    if arguments.fit:
+        return
     if arguments.sample:
         chosen = random.Random(arguments.draw).sample(chosen, min(arguments.sample, len(chosen)))
     missed = []
@@ -189,7 +199,7 @@ def main() -> None:
             verdict = bench.try_mutant(mutant)
             print(
                 f"{'MISSED' if verdict.good else 'caught'}  {mutant.name:<58} "
-                f"{time.monotonic() - begin:6.1f} s  {'' if verdict.good else verdict.how[:90]}",
+                f"{time.monotonic() - begin:6.1f} s  {verdict.how[: 2000 if verdict.good else 90]}",
                 flush=True,
             )
             if verdict.good:
@@ -200,4 +210,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NotMade as error:
+        sys.exit(f"mutants: {error}")

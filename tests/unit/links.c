@@ -70,6 +70,32 @@ static void semaphore_release_is_sent_once(void **state)
     }
 }
 
+/* The answer to an acquisition is lost, and the next try is refused: the first may have worked, so it is taken back. */
+static void refused_after_a_lost_answer(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        connect_link(engine);
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+        if (lost) {
+            cut_link(engine);
+            await_connect(engine);
+            connect_link(engine);
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_ACQUIRE);
+        }
+        answer(engine, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
+        ended(engine, op, SNIB_EOOM);
+        pass(engine, now + SECOND);
+        if (lost)
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        else
+            assert_int_equal(on_the_way(engine), 0);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- A node that is no master, that is busy, or that has forgotten who we are -------------------- */
 
 static const char *const disowned[] = {
@@ -421,6 +447,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(semaphore_release_is_sent_once),
+        cmocka_unit_test(refused_after_a_lost_answer),
         cmocka_unit_test(node_that_is_no_master_is_left),
         cmocka_unit_test(refused_load_leaves_no_doubt),
         cmocka_unit_test(refused_login_ends_what_waits),

@@ -75,6 +75,7 @@ MUTANTS = [
         "engine/gate.c",
         "bool unsure = snib__doubtful(error) || (hold->flags & SNIB__RESENT);",
         "bool unsure = snib__doubtful(error);",
+        "unit_links",
     ),
     Mutant(
         "an unanswered release counts as done",
@@ -133,10 +134,8 @@ MUTANTS = [
     Mutant(
         "the rest of a full batch is forgotten",
         "engine/watchdog.c",
-        "    list->cursor = hold;\n"
-        "    list->last = now;",
-        "    list->cursor = batch->n == SNIB__BATCH_MAX ? NULL : hold;\n"
-        "    list->last = now;",
+        "list->cursor = hold; list->last = now; return true;",
+        "list->cursor = n == SNIB__BATCH_MAX ? NULL : hold; list->last = now; return true;",
         "unit_watchdog",
     ),
     Mutant(
@@ -217,10 +216,8 @@ MUTANTS = [
     Mutant(
         "what does not fit into one renewal waits for the next round",
         "engine/watchdog.c",
-        "    list->cursor = hold;\n"
-        "    list->last = now;",
-        "    list->cursor = batch->n < SNIB__BATCH_MAX ? hold : NULL;\n"
-        "    list->last = now;",
+        "list->cursor = hold; list->last = now; return true;",
+        "list->cursor = n < SNIB__BATCH_MAX ? hold : NULL; list->last = now; return true;",
     ),
     Mutant(
         "a refused TIME is not logged",

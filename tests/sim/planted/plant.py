@@ -33,10 +33,14 @@ def changed_text(mutant: Mutant) -> str:
     return text[: found[0].start()] + mutant.new.strip() + text[found[0].end() :]
 
 
+class NotMade(Exception):
+    """What a compiler, a linker or Ninja says instead of doing its work."""
+
+
 def run(command: list[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
     if done.returncode != 0:
-        sys.exit(f"mutants: {' '.join(command)}:\n{(done.stdout + done.stderr)[-3000:]}")
+        raise NotMade(f"{' '.join(command)}:\n{(done.stdout + done.stderr)[-3000:]}")
     return done.stdout
 
 
@@ -55,9 +59,12 @@ class Build:
         if not (folder / "build.ninja").exists():
             sys.exit(f"mutants: {folder} has no build: ./dev build makes it")
         run(["ninja", *targets], folder)
-        commands = json.loads((folder / "compile_commands.json").read_text())
-        self.compile = {Path(entry["file"]): shlex.split(entry["command"]) for entry in commands}
-        self.object = {file: line[line.index("-o") + 1] for file, line in self.compile.items()}
+        entries = json.loads((folder / "compile_commands.json").read_text())
+        # By object: the simulator has one of its own of some sources.
+        self.compile = {}
+        for entry in entries:
+            line = shlex.split(entry["command"])
+            self.compile[line[line.index("-o") + 1]] = (Path(entry["file"]), line)
         self.link = {target: self._link(target) for target in targets}
 
     def _link(self, target: str) -> list[str]:
@@ -68,43 +75,42 @@ class Build:
         line = self.link[target]
         return self.folder / line[line.index("-o") + 1]
 
-    def _touched(self, mutant: Mutant, target: str) -> list[Path]:
-        """The sources of which the target's objects are not those of the unchanged tree."""
-        if not mutant.file.endswith(".lua"):
-            return [source_of(mutant)]
+    def _touched(self, mutant: Mutant, target: str) -> dict[Path, str]:
+        """The sources that are to be compiled anew for the target, and the objects that they make."""
         own = set(self.link[target])
-        return [
-            source
-            for source, made in self.object.items()
-            if (made in own or source.is_relative_to(CORE)) and reads_texts(source)
-        ]
+        touched: dict[Path, str] = {}
+        for made, (source, _) in self.compile.items():
+            if mutant.file.endswith(".lua"):
+                wanted = (made in own or source.is_relative_to(CORE)) and reads_texts(source)
+            else:
+                wanted = source == source_of(mutant)
+            if wanted and (made in own or source not in touched):
+                touched[source] = made
+        return touched
 
     def planted(self, mutant: Mutant, target: str, work: Path) -> Path:
         """The target with the mutant, made in the folder `work`."""
         work.mkdir(parents=True, exist_ok=True)
-        text = changed_text(mutant)
         if mutant.file.endswith(".lua"):
             embed(planted_scripts(mutant, work), work)
-        line = list(self.link[target])
-        for number, source in enumerate(self._touched(mutant, target)):
-            made = str(work / f"{target.replace('/', '_')}_{number}.o")
+        link = list(self.link[target])
+        for number, (source, made) in enumerate(self._touched(mutant, target).items()):
+            new = str(work / f"{target}_{number}.o")
+            line = list(self.compile[made][1])
+            line[line.index("-o") + 1] = new
+            line[1:1] = [f"-I{work}"]
             if source == source_of(mutant):
-                (work / source.name).write_text(text)
-            compile_line = list(self.compile[source])
-            compile_line[compile_line.index("-o") + 1] = made
-            compile_line[1:1] = [f"-I{work}"]
-            at = compile_line.index("-c") + 1
-            if source == source_of(mutant):
-                compile_line[at] = str(work / source.name)
-                compile_line += [f"-I{source.parent}"]
-            run([*compile_line, "-w"], self.folder)
-            if self.object[source] in line:
-                line[line.index(self.object[source])] = made
+                (work / source.name).write_text(changed_text(mutant))
+                line[line.index("-c") + 1] = str(work / source.name)
+                line += [f"-I{source.parent}"]
+            run([*line, "-w"], self.folder)
+            if made in link:
+                link[link.index(made)] = new
             else:  # it stands for the one in the archive
-                line.insert(line.index("-o") + 2, made)
-        out = work / Path(line[line.index("-o") + 1]).name
-        line[line.index("-o") + 1] = str(out)
-        run(line, self.folder)
+                link.insert(link.index("-o") + 2, new)
+        out = work / Path(link[link.index("-o") + 1]).name
+        link[link.index("-o") + 1] = str(out)
+        run(link, self.folder)
         return out
 
 
