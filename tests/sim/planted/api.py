@@ -65,8 +65,8 @@ MUTANTS = [
     Mutant(
         "only one client gives back at the exit",
         "api/exit.c",
-        "while ((client = exit_take())) {",
-        "if ((client = exit_take())) {",
+        "while ((client = exit_take(with_tls))) { /* first",
+        "if ((client = exit_take(with_tls))) { /* first",
         "faults/exit some_were_freed",
     ),
     Mutant(
