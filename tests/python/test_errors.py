@@ -130,12 +130,6 @@ def test_urls(url: str) -> None:
         snib.connect(url)
 
 
-@pytest.mark.parametrize("url", ["redis+sentinel://host/x"])
-def test_urls_of_the_future(url: str) -> None:
-    with pytest.raises(snib.NotSupported):
-        snib.connect(url)
-
-
 @pytest.mark.parametrize("url", [1, b"redis://host", ()])
 def test_urls_of_another_type(url) -> None:
     with pytest.raises(TypeError):
