@@ -7,6 +7,7 @@
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "engine/route.h"
+#include "net/script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,9 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
     }
+    if (script >= 0 && snib__conn_spells(conn, script) &&
+        snib__script_spell(&conn->out, size, script) < 0)
+        script = -1;
     if (script == -1)
         node_unwrite(conn, size);
     return script;
@@ -612,7 +616,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* that is tried again in any case */
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
-            snib__conn_load(conn, request->script, now) == 0 && request->subject &&
+            snib__conn_unknown(conn, request->script, now) == 0 && request->subject &&
             request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
             return;
     }

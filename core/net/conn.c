@@ -170,6 +170,21 @@ int snib__conn_asking(struct snib__conn *conn, snib__time now)
     return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
 }
 
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
+{
+    if (!conn->no_load)
+        return snib__conn_load(conn, script, now);
+    conn->spelled[script / 8] |= (uint8_t)(1u << script % 8);
+    return 0;
+}
+
+bool snib__conn_spells(struct snib__conn *conn, int script)
+{
+    bool spells = conn->spelled[script / 8] & 1u << script % 8;
+    conn->spelled[script / 8] &= (uint8_t) ~(1u << script % 8);
+    return spells;
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = 0;
@@ -180,6 +195,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
+    memset(conn->spelled, 0, sizeof conn->spelled);
+    conn->no_load = false;
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
     conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
@@ -293,8 +310,10 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
-        if (request->kind == CONN_LOAD) /* the command that follows it is answered alike */
+        if (request->kind == CONN_LOAD) { /* the command that follows it is answered alike */
+            conn->no_load = conn->no_load || code == SNIB_EPERM || code == SNIB_ENOTSUP;
             return 0;
+        }
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)

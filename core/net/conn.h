@@ -65,6 +65,8 @@ struct snib__conn {
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
+    bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
@@ -101,6 +103,13 @@ snib__time snib__conn_oldest(const struct snib__conn *conn);
  * has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_unknown - the server does not know the script: append its load, or, where that is refused, have it
+ * sent whole the next time.  0 or -1. */
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_spells - whether the script is to be sent whole; this once. */
+bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);

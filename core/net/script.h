@@ -10,4 +10,8 @@
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
+/* snib__script_spell - write the script itself in the place of its hash: what begins at byte `at` of the buffer is
+ * EVAL then.  0, or -1 when out of memory (then nothing has changed). */
+int snib__script_spell(struct snib__buf *out, size_t at, int script);
+
 #endif
