@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c4f7735bf808211f"
+#define SNIB_BUILD_ID "cde860e5e88bdd5e"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1265,6 +1265,8 @@ struct snib__conn {
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
     uint8_t loaded[16];  /* bits: scripts that were loaded on this connection */
+    uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
+    bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
@@ -1301,6 +1303,13 @@ snib__time snib__conn_oldest(const struct snib__conn *conn);
  * has forgotten it. */
 bool snib__conn_loaded(const struct snib__conn *conn, int script);
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_unknown - the server does not know the script: append its load, or, where that is refused, have it
+ * sent whole the next time.  0 or -1. */
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now);
+
+/* snib__conn_spells - whether the script is to be sent whole; this once. */
+bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);
@@ -12717,6 +12726,10 @@ static const struct snib__script_text {
 /* snib__script_begin - append "EVALSHA sha keys" with room for argc arguments (keys included). */
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc);
 
+/* snib__script_spell - write the script itself in the place of its hash: what begins at byte `at` of the buffer is
+ * EVAL then.  0, or -1 when out of memory (then nothing has changed). */
+int snib__script_spell(struct snib__buf *out, size_t at, int script);
+
 #endif
 
 #include <stdlib.h>
@@ -16150,6 +16163,9 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
     }
+    if (script >= 0 && snib__conn_spells(conn, script) &&
+        snib__script_spell(&conn->out, size, script) < 0)
+        script = -1;
     if (script == -1)
         node_unwrite(conn, size);
     return script;
@@ -16613,7 +16629,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (request->kind != SNIB__REQ_RENEW) /* that is tried again in any case */
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
-            snib__conn_load(conn, request->script, now) == 0 && request->subject &&
+            snib__conn_unknown(conn, request->script, now) == 0 && request->subject &&
             request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
             return;
     }
@@ -22040,6 +22056,21 @@ int snib__conn_asking(struct snib__conn *conn, snib__time now)
     return CONN_SAY(conn, CONN_OPTIONAL, now, "ASKING");
 }
 
+int snib__conn_unknown(struct snib__conn *conn, int script, snib__time now)
+{
+    if (!conn->no_load)
+        return snib__conn_load(conn, script, now);
+    conn->spelled[script / 8] |= (uint8_t)(1u << script % 8);
+    return 0;
+}
+
+bool snib__conn_spells(struct snib__conn *conn, int script)
+{
+    bool spells = conn->spelled[script / 8] & 1u << script % 8;
+    conn->spelled[script / 8] &= (uint8_t) ~(1u << script % 8);
+    return spells;
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
     int bad = 0;
@@ -22050,6 +22081,8 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->out.head = conn->out.len = 0;
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
+    memset(conn->spelled, 0, sizeof conn->spelled);
+    conn->no_load = false;
     conn->cluster = conn->delifeq = conn->delex = conn->evicts = conn->replica = false;
     conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
@@ -22163,8 +22196,10 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
-        if (request->kind == CONN_LOAD) /* the command that follows it is answered alike */
+        if (request->kind == CONN_LOAD) { /* the command that follows it is answered alike */
+            conn->no_load = conn->no_load || code == SNIB_EPERM || code == SNIB_ENOTSUP;
             return 0;
+        }
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
         if (request->kind == CONN_AUTH)
@@ -22458,21 +22493,44 @@ int snib__resp_arg_int(struct snib__buf *out, int64_t number)
 
 
 
+#include <stdio.h>
 #include <string.h>
+
+#define SCRIPT_HASHED 60 /* bytes of "$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n" */
 
 int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_t argc)
 {
     if (snib__resp_begin(out, 3 + argc) < 0)
         return -1;
-    /* "$7\r\nEVALSHA\r\n$40\r\n<sha1>\r\n" is the same for every call of a script but for the hash. */
-    char *place = snib__buf_reserve(out, 60);
+    /* This is the same for every call of a script but for the hash. */
+    char *place = snib__buf_reserve(out, SCRIPT_HASHED);
     if (!place)
         return -1;
     memcpy(place, "$7\r\nEVALSHA\r\n$40\r\n", 18);
     memcpy(place + 18, snib__script_texts[script].sha1, 40);
     memcpy(place + 58, "\r\n", 2);
-    out->len += 60;
+    out->len += SCRIPT_HASHED;
     return snib__resp_arg_int(out, keys);
+}
+
+int snib__script_spell(struct snib__buf *out, size_t at, int script)
+{
+    const struct snib__script_text *text = &snib__script_texts[script];
+    char head[48];
+    size_t head_n =
+        (size_t)snprintf(head, sizeof head, "$4\r\nEVAL\r\n$%zu\r\n", (size_t)text->length);
+    size_t more = head_n + text->length + 2 - SCRIPT_HASHED;
+    if (!snib__buf_reserve(out, more))
+        return -1;
+    char *start = out->data + out->head + at, *end = out->data + out->len;
+    char *hashed = (char *)memchr(start, '\n', (size_t)(end - start)) + 1; /* behind "*N\r\n" */
+    memmove(hashed + SCRIPT_HASHED + more, hashed + SCRIPT_HASHED,
+            (size_t)(end - hashed) - SCRIPT_HASHED);
+    memcpy(hashed, head, head_n);
+    memcpy(hashed + head_n, text->text, text->length);
+    memcpy(hashed + head_n + text->length, "\r\n", 2);
+    out->len += more;
+    return 0;
 }
 
 /* ---- net/slot.c -------------------------------------------------------------------------------*/
