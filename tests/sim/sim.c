@@ -143,6 +143,10 @@ static void plan_families(void)
         sim.peer_count = name->alien ? SIM_PEERS : sim.peer_count;
         keys_plan(name);
     }
+    if (!mutexes || sim.crowded || sim_has(FAULT_STEP)) {
+        sim.enabled &= ~(1ULL << FAULT_STALE); /* topo_single.c has it for the other kinds */
+        sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.next_fault;
+    }
 }
 
 static void begin(uint64_t seed, bool trace)
@@ -207,6 +211,9 @@ static void end(void)
         peer_free(sim.peers[i]);
     }
     net_free();
+    if (sim.replica != NULL) {
+        model_data_free(sim.replica);
+    }
     model_free(sim.model);
 }
 
@@ -400,6 +407,7 @@ static void print_totals(uint64_t seeds, double seconds)
         [FAULT_NO_COMMAND] = "no-command",
         [FAULT_PASSWORD] = "password",
         [FAULT_RESTART_AOF] = "restart-aof",
+        [FAULT_STALE] = "stale",
         [FAULT_MEMORY] = "memory",
     };
     static const char *const families[FAMILY_COUNT] = {

@@ -82,6 +82,7 @@ enum sim_fault {
     FAULT_PASSWORD,    /* the password is changed, and changed back */
     FAULT_RESTART_AOF, /* with all keys */
     FAULT_MEMORY,      /* the clients have none */
+    FAULT_STALE,       /* a replica that lags is the server from now on */
     FAULT_COUNT
 };
 
@@ -129,6 +130,7 @@ struct sim_owner {
     bool abandoned;   /* the operation ended without it */
     bool again;       /* a writer's own read that is not its first: the number begins anew */
     bool stray;       /* it came by a connection that nobody could end: only its lease ends it */
+    bool aged;        /* a stale data set knew of it, and not of its latest renewal */
     bool closed;      /* its hold was valid when its client was closed */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int64_t left_step_ns; /* of the claim that it last lost */
@@ -288,12 +290,13 @@ struct sim {
     bool trace;
     snib__time now;
     model *model;
-    int clock_ppm;     /* the server's clock rate error */
-    int64_t step_ns;   /* by how much it was set so far, */
-    int64_t ahead_ns;  /* and at most */
-    uint32_t steps;    /* how often, */
-    snib__time set_at; /* and when for the last time */
-    int clock_spread;  /* the most of a client's; together at most 1 % */
+    model_data *replica; /* what the replica has */
+    int clock_ppm;       /* the server's clock rate error */
+    int64_t step_ns;     /* by how much it was set so far, */
+    int64_t ahead_ns;    /* and at most */
+    uint32_t steps;      /* how often, */
+    snib__time set_at;   /* and when for the last time */
+    int clock_spread;    /* the most of a client's; together at most 1 % */
     int database;
     const char *password;
     snib__time lease; /* the longest of any client; Redisson's */

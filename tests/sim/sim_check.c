@@ -257,13 +257,13 @@ static void check_valid(struct sim_process *process, const struct sim_hold *hold
                  (unsigned long long)hold->number);
     }
     if (is_kept) {
-        if (beyond > 0) {
+        if (beyond > 0 && !owner->aged) {
             sim_fail("%u:%llu trusts its hold %lld us longer than the server keeps it", process->id,
                      (unsigned long long)hold->number, (long long)beyond / 1000);
         }
         return;
     }
-    if (!was_struck(owner)) {
+    if (!was_struck(owner) && !owner->aged) {
         sim_fail("%u:%llu is valid and not at the server, cause %d", process->id,
                  (unsigned long long)hold->number, owner->ended);
     }

@@ -138,6 +138,28 @@ static void restart(bool with_data)
     }
 }
 
+/* The replica gets what the server has, now and then. */
+static void replicate(void)
+{
+    if (sim.replica != NULL && !sim_chance(3)) {
+        return;
+    }
+    if (sim.replica != NULL) {
+        model_data_free(sim.replica);
+    }
+    sim.replica = model_save(sim.model);
+}
+
+/* It takes the server's part and address: what was given since is not known, what was given back is there again. */
+static void promote(void)
+{
+    model_restart_with_data(sim.model);
+    model_load(sim.model, sim.replica);
+    net_server_died();
+    check_truth(CAUSE_MEMORY);
+    sim.refuse_until = fault_for_a_while();
+}
+
 static void strike_process(int fault)
 {
     int slot = (int)sim_draw((uint64_t)sim.slot_count);
@@ -225,6 +247,9 @@ static void strike(int fault)
     case FAULT_MEMORY:
         memory_strike();
         break;
+    case FAULT_STALE:
+        promote();
+        break;
     case FAULT_CLIENT_PAUSE:
     case FAULT_LATE_TICK:
     case FAULT_CLOSE:
@@ -259,6 +284,9 @@ void fault_run(void)
         }
         /* Faults come in flocks: one that strikes what another has left is the hardest. */
         sim.next_fault = sim.now + 1 + sim_draw(sim_chance(3) ? 10 * sim.delay : 2 * pace);
+        if (sim_has(FAULT_STALE)) {
+            replicate();
+        }
         strike(fault);
     }
 }

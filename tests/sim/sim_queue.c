@@ -103,6 +103,17 @@ static bool acts(const struct sim_place *place)
     return sim.acting == place->process && sim.acting_number == place->number;
 }
 
+static bool is_task(const struct sim_place *place)
+{
+    for (int i = 0; i < SIM_TASKS && !place->process->foreign; i++) {
+        const struct sim_task *task = &place->process->tasks[i];
+        if (task->doing == DOING_WAIT && task->number == place->number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Somebody has got the lock: was it his turn? */
 static void check_turn(const struct sim_name *name, const struct sim_claim *came)
 {
@@ -115,7 +126,8 @@ static void check_turn(const struct sim_name *name, const struct sim_claim *came
             continue; /* it leaves */
         }
         bool ready = ahead->process->foreign || can_hear(name, ahead);
-        if (!may_be_dropped(name, ahead) && ready) {
+        bool forgotten = !ahead->process->foreign && !is_task(ahead);
+        if (!may_be_dropped(name, ahead) && ready && !forgotten) {
             sim_fail("%s: %u:%llu has it before %u:%llu, whose turn it was", name->text,
                      came->process->id, (unsigned long long)came->number, ahead->process->id,
                      (unsigned long long)ahead->number);
@@ -123,22 +135,13 @@ static void check_turn(const struct sim_name *name, const struct sim_claim *came
     }
 }
 
-static bool is_task(const struct sim_place *place)
-{
-    for (int i = 0; i < SIM_TASKS && !place->process->foreign; i++) {
-        const struct sim_task *task = &place->process->tasks[i];
-        if (task->doing == DOING_WAIT && task->number == place->number) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_departure(const struct sim_name *name, const struct sim_place *place,
                             const struct sim_claim *came)
 {
     bool granted = came != NULL && came->process == place->process && came->number == place->number;
-    if (granted || acts(place)) {
+    /* A place that could not be given back is given up when another of the client's asks. */
+    bool forgotten = !place->process->foreign && !is_task(place) && sim.acting == place->process;
+    if (granted || acts(place) || forgotten) {
         return;
     }
     if (!may_be_dropped(name, place)) {

@@ -346,9 +346,12 @@ static void take_token(struct sim_name *name, struct sim_owner *owner)
     owner->token = owner->use.kind == SNIB__MULTI ? 0 : token;
 }
 
-static void claim_came(struct sim_name *name, const struct sim_claim *claim)
+static void claim_came(struct sim_name *name, const struct sim_claim *claim, int cause)
 {
     struct sim_owner *owner = truth_owner_of(claim);
+    owner->stray |=
+        cause == CAUSE_MEMORY; /* it was given back, and a stale data set has it again */
+    owner->aged |= cause == CAUSE_MEMORY;
     sim_trace("%s: %u:%llu%s is at the server", name->text, claim->process->id,
               (unsigned long long)claim->number, claim->side ? " as the writer" : "");
     if (!claim->process->foreign) {
@@ -514,13 +517,16 @@ static void look_at(struct sim_name *name, int cause)
     for (int i = 0; i < r.n; i++) {
         const struct sim_claim *before = find_in(name->claims, name->claim_count, &r.claims[i]);
         if (before == NULL) {
-            claim_came(name, &r.claims[i]);
+            claim_came(name, &r.claims[i], cause);
             if (cause == CAUSE_EXPIRED) { /* a permit that comes back with the time of its lease */
                 r.claims[i].step_ns = truth_owner_of(&r.claims[i])->left_step_ns;
             }
             came = &r.claims[i];
         } else if (before->expires_ns == r.claims[i].expires_ns) {
             r.claims[i].step_ns = before->step_ns;
+        } else {
+            truth_owner_of(&r.claims[i])->aged =
+                cause == CAUSE_MEMORY && r.claims[i].expires_ns < before->expires_ns;
         }
     }
     bool is_exclusive = name->family < FAMILY_RW;

@@ -181,7 +181,7 @@ struct topo_process {
     uint32_t ticks;
     snib__time counted_since; /* requests since then, without anything that came of them */
     uint32_t sent;
-    snib__time connects_since;
+    snib__time sent_at, connects_since;
     uint32_t connects;
     snib__time granted_at;
 };

@@ -160,6 +160,7 @@ void check_progress(struct topo_process *process)
 /* Nobody is busy with nothing. */
 void check_sent(struct topo_process *process)
 {
+    process->sent_at = topo.now;
     if (topo.now > process->counted_since + COUNTED) {
         process->counted_since = topo.now;
         process->sent = 0;
@@ -439,6 +440,8 @@ void check_step(void)
     check_exclusion();
 }
 
+#define SILENCE (1000 * SNIB__MS)
+
 /* ---- The end ------------------------------------------------------------------------------------ */
 
 /* Counters of tokens are for ever. */
@@ -471,6 +474,9 @@ void check_end(void)
     }
     for (int i = 0; i < topo.slot_count; i++) {
         snib_client_stats_data stats = {.size = sizeof stats};
+        if (topo.now < topo.slots[i]->sent_at + SILENCE) {
+            topo_fail("%u does nothing and is not silent", topo.slots[i]->id);
+        }
         snib__engine_stats(topo.slots[i]->engine, &stats);
         if (stats.held != 0 || stats.waiting != 0 || !snib__engine_quiet(topo.slots[i]->engine)) {
             topo_fail("at the end %u holds %llu, waits for %llu", topo.slots[i]->id,
