@@ -33,6 +33,7 @@ type optionValues struct {
 	tlsKeyPassword   string
 	tlsServerName    string
 	tlsInsecure      int32
+	publish          int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and is 30s otherwise.
@@ -131,6 +132,23 @@ func TLSInsecure(yes bool) Option {
 	return func(o *clientOptions) { o.tlsInsecure = flag(yes) }
 }
 
+// PublishMode is what Publish takes.
+type PublishMode int32
+
+// For Publish.
+const (
+	PublishAuto    PublishMode = 1
+	PublishClassic PublishMode = 2
+	PublishSharded PublishMode = 3
+	PublishBoth    PublishMode = 4
+)
+
+// Publish is the option publish: how releases are told in a cluster; auto is Redisson's rule. It is auto
+// otherwise.
+func Publish(how PublishMode) Option {
+	return func(o *clientOptions) { o.publish = given(int32(how), math.MinInt32) }
+}
+
 // fill puts the values where the core reads them; text gives strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
@@ -152,4 +170,5 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.tls_key_password = text(o.tlsKeyPassword)
 	raw.tls_server_name = text(o.tlsServerName)
 	raw.tls_insecure = C.int32_t(o.tlsInsecure)
+	raw.publish = C.int32_t(o.publish)
 }

@@ -169,6 +169,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
+        .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .insecure = client->url.tls_insecure,

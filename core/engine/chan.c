@@ -10,6 +10,8 @@
  * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
  */
 #include "engine/internal.h"
+#include "engine/route.h"
+#include "net/script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +122,20 @@ int snib__chan_say(struct snib__node *node, const char *verb, const char *channe
     return 0;
 }
 
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SSUBSCRIBE", channel, n) < 0)
+        return -1;
+    return e->publish != SNIB__SHARDED ? snib__chan_say(node, "SUBSCRIBE", channel, n) : 0;
+}
+
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SUNSUBSCRIBE", channel, n) < 0)
+        return -1;
+    return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
+}
+
 /* ---- silence ---- */
 
 /* Something came.  answers: it answers the oldest request.  True: that was the ping. */
@@ -173,7 +189,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
     if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
-        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        snib__chan_leave(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
     else
         chan_free(e, chan);
@@ -190,7 +206,7 @@ void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct sni
         return;
     if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
         (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
-        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len);
+        snib__chan_leave(e, chan->node, chan->text, chan->len);
     chan->state = SNIB__CHAN_OFF;
     chan->node = node;
     for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
@@ -209,8 +225,7 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
         return; /* the confirmation of leaving will turn it round */
     if (ep->conn.state != SNIB__CONN_READY)
         snib__link_want(e, ep, now);
-    else if (ep->owed < CHAN_OWED_MAX &&
-             snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
+    else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -345,27 +360,50 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
+/* A sharded channel is another node's, or nobody's now: it is asked for there, or with the next sleep. */
+static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
+                           snib__time now)
+{
+    uint16_t slot;
+    bool moved = strncmp(text, "MOVED ", 6) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
+    if (!e->slots || (!moved && !down))
+        return false;
+    slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
+            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waits &&
+                (down || chan->waits->gate->slot == slot))
+                chan->state = SNIB__CHAN_OFF;
+    struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
+    return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
+}
+
 void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = link->conn.resp;
-    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
-                   strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
+    const char *word =
+        n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
+    bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
     bool pong = chan_heard(link, !message, now);
-    if (reply[0].type == SNIB__RESP_ERROR && !pong)
+    if (reply[0].type == SNIB__RESP_ERROR && !pong &&
+        !chan_misplaced(e, link, snib__resp_text(resp, reply), now))
         chan_refused(e, link->node, now);
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
-    const char *what = snib__resp_text(resp, &reply[1]);
+    /* The way that counts, of two, is the sharded one, whose words are those of the other behind an s. */
+    bool sharded = word[0] == 's' && (word[1] == 's' || word[1] == 'u') && word[2] != 'b';
+    if (!message && sharded != (e->publish != SNIB__CLASSIC))
+        return;
+    const char *what = word + (sharded || word[1] == 'm');
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (chan && chan->node != link->node && !message)
         return; /* it was left there when its names were moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_say(link->node, "UNSUBSCRIBE", text,
-                           reply[2].count); /* nobody wants it any more */
+            snib__chan_leave(e, link->node, text, reply[2].count); /* nobody wants it any more */
         return;
     }
     if (message) {
@@ -382,7 +420,8 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
         chan_confirmed(e, chan, now);
-    } else if (strcmp(what, "unsubscribe") == 0 && chan->state == SNIB__CHAN_LEAVING) {
-        chan_left(e, chan, now);
+    } else if (strcmp(what, "unsubscribe") == 0 &&
+               (chan->state == SNIB__CHAN_LEAVING || (chan->state == SNIB__CHAN_ON && sharded))) {
+        chan_left(e, chan, now); /* by our wish, or because the slot has moved: then again */
     }
 }

@@ -14,6 +14,7 @@
  */
 #include "engine/cluster.h"
 #include "engine/ask.h"
+#include "net/script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -345,6 +346,21 @@ static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib_
         cluster_question(e, link->node, now);
 }
 
+/* Redisson's rule: sharded channels where the servers have them; decided by the first that is met. */
+static int cluster_publish(struct snib__engine *e, const struct snib__link *link)
+{
+    if (!e->publishes) {
+        int32_t wish = e->config.publish;
+        bool shards =
+            wish == SNIB_PUBLISH_SHARDED || (wish != SNIB_PUBLISH_CLASSIC && link->conn.shards);
+        e->publish = wish == SNIB_PUBLISH_BOTH ? SNIB__BOTH
+                     : shards                  ? SNIB__SHARDED
+                                               : SNIB__CLASSIC;
+        e->publishes = true;
+    }
+    return e->publish;
+}
+
 static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                          snib__time now)
 {
@@ -539,6 +555,7 @@ const struct snib__route snib__cluster = {
     .encode = cluster_encode,
     .answer = cluster_answer,
     .redirected = cluster_redirected,
+    .publish = cluster_publish,
     .tick = cluster_tick,
     .deadline = cluster_deadline,
 };

@@ -293,6 +293,8 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
+    uint8_t publish;           /* enum snib__publish: how releases are told */
+    bool publishes;            /* ... and that has been decided */
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
@@ -524,6 +526,10 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+/* Begin and end to listen to a channel there, in the ways in which releases are told. */
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
+                     size_t n);
 /* of the silence of the link */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);

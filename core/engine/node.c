@@ -150,9 +150,11 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
     }
-    if (script >= 0 && snib__conn_spells(conn, script) &&
-        snib__script_spell(&conn->out, size, script) < 0)
+    bool spells = script >= 0 && snib__conn_spells(conn, script);
+    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
         script = -1;
+    else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
+        snib__script_vary(&conn->out, size, script, conn->publish);
     if (script == -1)
         node_unwrite(conn, size);
     return script;
@@ -530,7 +532,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
-    const struct snib__conn *conn = &link->conn;
+    struct snib__conn *conn = &link->conn;
+    conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)

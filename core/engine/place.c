@@ -29,14 +29,17 @@
 
 /* ---- Redisson's messages ---- */
 
-static void place_say(struct snib__engine *e, const struct snib__hold *hold, const char *verb)
+static void place_say(struct snib__engine *e, const struct snib__hold *hold, bool join)
 {
     char channel[SNIB__CHANNEL_MAX];
     const struct snib__gate *gate = hold->gate;
     size_t n = gate->kind->channel(channel, e, gate, 0);
     channel[n++] = ':';
     n += snib__decimal(channel + n, (int64_t)hold->number);
-    snib__chan_say(hold->gate->node, verb, channel, n);
+    if (join)
+        snib__chan_join(e, hold->gate->node, channel, n);
+    else
+        snib__chan_leave(e, hold->gate->node, channel, n);
 }
 
 static void place_listen(struct snib__engine *e, struct snib__hold *hold)
@@ -45,7 +48,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
         return;
     hold->flags |= SNIB__LISTENS;
     if (snib__node_listens(hold->gate->node))
-        place_say(e, hold, "SUBSCRIBE");
+        place_say(e, hold, true);
 }
 
 /* The pub/sub link is new: subscribe again. */
@@ -53,7 +56,7 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
 {
     for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
         if ((hold->flags & SNIB__LISTENS) && hold->op)
-            place_say(e, hold, "SUBSCRIBE");
+            place_say(e, hold, true);
 }
 
 /* The hold is not in the queue any more. */
@@ -63,7 +66,7 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
         return;
     hold->flags &= (uint16_t)~SNIB__LISTENS;
     if (snib__node_listens(hold->gate->node))
-        place_say(e, hold, "UNSUBSCRIBE");
+        place_say(e, hold, false);
 }
 
 /* ---- asking ---- */

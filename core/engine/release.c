@@ -5,6 +5,7 @@
  * release that the server refuses is repeated until the lease has certainly ended.
  */
 #include "engine/internal.h"
+#include "net/script.h"
 
 #define RELEASE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
 #define RELEASE_PLACE                                                                              \
@@ -34,10 +35,11 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
 }
 
 /* How many messages of its own release a gate hears. */
-static uint32_t release_messages(const struct snib__gate *gate)
+static uint32_t release_messages(const struct snib__engine *e, const struct snib__gate *gate)
 {
     uint8_t traits = gate->kind->traits;
-    return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+    uint32_t n = traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+    return e->publish == SNIB__BOTH ? 2 * n : n; /* it comes by both ways */
 }
 
 /* There is no memory to send it: whoever waits is told, and it is tried again. */
@@ -58,9 +60,9 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
     }
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (release_messages(hold->gate) > 0) {
+        if (release_messages(e, hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages += release_messages(hold->gate);
+            wait->own_messages += release_messages(e, hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -173,8 +175,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* No message comes of a release that was refused or that told nobody.  If one was taken for it, it was
      * somebody else's; that is no loss, for the next waiter tries as soon as this release has ended. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
-        wait->own_messages -= wait->own_messages < release_messages(gate) ? wait->own_messages
-                                                                          : release_messages(gate);
+        wait->own_messages -= wait->own_messages < release_messages(e, gate)
+                                  ? wait->own_messages
+                                  : release_messages(e, gate);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {

@@ -36,6 +36,8 @@ struct snib__route {
     /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
     bool (*redirected)(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const char *text, uint32_t n, snib__time now);
+    /* By which scripts a node's link is asked: enum snib__publish; NULL: the classic ones. */
+    int (*publish)(struct snib__engine *e, const struct snib__link *link);
     void (*tick)(struct snib__engine *e, snib__time now);
     snib__time (*deadline)(const struct snib__engine *e);
 };

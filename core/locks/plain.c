@@ -46,7 +46,7 @@ static int plain_release(struct snib__buf *out, const struct snib__engine *engin
                          const struct snib__hold *hold)
 {
     const struct snib__conn *conn = &hold->gate->node->links[SNIB__COMMAND].conn;
-    if (conn->delifeq || conn->delex)
+    if ((conn->delifeq || conn->delex) && conn->publish == SNIB__CLASSIC)
         return plain_command(out, engine, hold, conn->delifeq);
     if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_RELEASE, 1, 3) < 0 ||
         snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||

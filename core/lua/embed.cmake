@@ -7,7 +7,31 @@
 # text in front of its own; files whose names begin with _ are no scripts by themselves.  The text is the file without its comment lines and blank
 # lines, each line ended by \n; the SHA1 is of exactly that text.
 
+# In a cluster releases may be told by sharded channels, or by both sorts.  The scripts that tell, or count who listens, are
+# there a second time in snib__script_sharded[] and a third in snib__script_both[]; the rows of the others have no text there.
+
 cmake_minimum_required(VERSION 3.25)
+
+# Append the row of a text to the rows in `list`.
+function(append_row list name text)
+    string(SHA1 sha1 "${text}")
+    string(LENGTH "${text}" length)
+    string(REPLACE "\\" "\\\\" text "${text}")
+    string(REPLACE "\"" "\\\"" text "${text}")
+    string(REPLACE "\n" "\\n\"\n     \"" text "${text}")
+    string(REGEX REPLACE "\n     \"$" "" text "${text}") # the last newline opens no further literal
+    set(${list} "${${list}}    {\"${name}\",\n     \"${text},\n     ${length}, \"${sha1}\"},\n" PARENT_SCOPE)
+endfunction()
+
+set(announce "local function announce(channel, text)
+    local classic = redis.pcall('publish', channel, text)
+    local sharded = redis.pcall('spublish', channel, text)
+    if type(classic) ~= 'number' or type(sharded) ~= 'number' then
+        return type(classic) == 'number' and classic or sharded
+    end
+    return math.max(classic, sharded)
+end
+")
 
 file(GLOB files "${DIR}/[a-z]*.lua")
 list(SORT files)
@@ -17,6 +41,8 @@ endif()
 
 set(names "")
 set(rows "")
+set(rows_sharded "")
+set(rows_both "")
 foreach(file IN LISTS files)
     get_filename_component(name "${file}" NAME_WE)
     string(TOUPPER "${name}" upper)
@@ -34,16 +60,21 @@ foreach(file IN LISTS files)
     string(REGEX REPLACE "\n[ \t]*--[^\n]*" "" text "${text}")
     string(REGEX REPLACE "\n[ \t\n]*\n" "\n" text "${text}")
     string(SUBSTRING "${text}" 1 -1 text)
-    string(SHA1 sha1 "${text}")
-    string(LENGTH "${text}" length)
-
-    string(REPLACE "\\" "\\\\" text "${text}")
-    string(REPLACE "\"" "\\\"" text "${text}")
-    string(REPLACE "\n" "\\n\"\n     \"" text "${text}")
-    string(REGEX REPLACE "\n     \"$" "" text "${text}") # the last newline opens no further literal
+    string(REPLACE "'publish'" "'spublish'" sharded "${text}")
+    string(REPLACE "'numsub'" "'shardnumsub'" sharded "${sharded}")
+    string(REPLACE "redis.pcall('publish', " "announce(" both "${text}")
+    string(REPLACE "pcall('publish', " "announce(" both "${both}")
+    string(REPLACE "'numsub'" "'shardnumsub'" both "${both}")
+    append_row(rows ${name} "${text}")
+    if(text STREQUAL sharded)
+        string(APPEND rows_sharded "    {\"${name}\", 0, 0, \"\"},\n")
+        string(APPEND rows_both "    {\"${name}\", 0, 0, \"\"},\n")
+    else()
+        append_row(rows_sharded ${name} "${sharded}")
+        append_row(rows_both ${name} "${announce}${both}")
+    endif()
 
     string(APPEND names "    SNIB__SCRIPT_${upper},\n")
-    string(APPEND rows "    {\"${name}\",\n     \"${text},\n     ${length}, \"${sha1}\"},\n")
 endforeach()
 
 set(temporary "${OUT}.new")
@@ -64,6 +95,12 @@ static const struct snib__script_text {
     char sha1[41];
 } snib__script_texts[] = {
 ${rows}};
+
+static const struct snib__script_text snib__script_sharded[] = {
+${rows_sharded}};
+
+static const struct snib__script_text snib__script_both[] = {
+${rows_both}};
 
 #endif
 ")

@@ -151,7 +151,7 @@ bool snib__conn_loaded(const struct snib__conn *conn, int script)
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
-    const struct snib__script_text *text = &snib__script_texts[script];
+    const struct snib__script_text *text = snib__script_of(script, conn->publish);
     struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
     size_t size = snib__buf_size(&conn->out);
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
@@ -201,6 +201,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
     conn->any_role = login->any_role;
+    conn->shards = false;
     conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
@@ -287,6 +288,8 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
+    if (conn_info_value(info, "redis_version:", value, sizeof value))
+        conn->shards = conn_version(value) >= 700;
     bool valkey = conn_info_value(info, "valkey_version:", value, sizeof value);
     if (valkey)
         conn->delifeq = conn_version(value) >= 900;
@@ -337,7 +340,8 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         return conn_fail(conn, SNIB_EREADONLY);
     if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
         return conn_fail(conn, SNIB_ENOMEM);
-    if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    if (request->kind == CONN_LOAD &&
+        strcmp(text, snib__script_of(request->script, conn->publish)->sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL);
     return 0;
 }

@@ -69,6 +69,8 @@ struct snib__conn {
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
+    bool shards;         /* it has sharded channels: 7.0 or later */
+    uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */

@@ -22,9 +22,9 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
     return snib__resp_arg_int(out, keys);
 }
 
-int snib__script_spell(struct snib__buf *out, size_t at, int script)
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
 {
-    const struct snib__script_text *text = &snib__script_texts[script];
+    const struct snib__script_text *text = snib__script_of(script, publish);
     char head[48];
     size_t head_n =
         (size_t)snprintf(head, sizeof head, "$4\r\nEVAL\r\n$%zu\r\n", (size_t)text->length);
@@ -40,4 +40,19 @@ int snib__script_spell(struct snib__buf *out, size_t at, int script)
     memcpy(hashed + head_n + text->length, "\r\n", 2);
     out->len += more;
     return 0;
+}
+
+const struct snib__script_text *snib__script_of(int script, int publish)
+{
+    const struct snib__script_text *text = publish == SNIB__SHARDED ? &snib__script_sharded[script]
+                                           : publish == SNIB__BOTH  ? &snib__script_both[script]
+                                                                    : &snib__script_texts[script];
+    return text->text ? text : &snib__script_texts[script];
+}
+
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
+{
+    char *command = out->data + out->head + at;
+    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* behind the number of arguments */
+    memcpy(sha1, snib__script_of(script, publish)->sha1, 40);
 }

@@ -12,6 +12,15 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 
 /* snib__script_spell - write the script itself in the place of its hash: what begins at byte `at` of the buffer is
  * EVAL then.  0, or -1 when out of memory (then nothing has changed). */
-int snib__script_spell(struct snib__buf *out, size_t at, int script);
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
+
+/* How releases are told. */
+enum snib__publish { SNIB__CLASSIC, SNIB__SHARDED, SNIB__BOTH };
+
+/* snib__script_of - the script's text that tells in that way. */
+const struct snib__script_text *snib__script_of(int script, int publish);
+
+/* snib__script_vary - the command at `at` of out, begun by snib__script_begin(), shall tell in that way. */
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
 
 #endif

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from ._given import count, duration, flag, text
+from ._given import choice, count, duration, flag, text
 from ._times import lease_ms
 
 
@@ -46,6 +46,7 @@ class Options:
     tls_server_name    name that the server's certificate must have, instead of the host's
     tls_insecure       believe any certificate: whoever is on the way can read and change
                        everything (no)
+    publish            how releases are told in a cluster; auto is Redisson's rule (auto)
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Options:
         tls_key_password: str | None = None,
         tls_server_name: str | None = None,
         tls_insecure: bool | None = None,
+        publish: Literal["auto", "classic", "sharded", "both"] | None = None,
     ) -> None:
         self._open(
             url,
@@ -98,7 +100,7 @@ class Options:
                 0,  # durability
                 0,  # durability_timeout
                 0,  # durability_policy
-                0,  # publish
+                choice("publish", publish, {"auto": 1, "classic": 2, "sharded": 3, "both": 4}),
                 0,  # lanes
             ),
         )

@@ -224,6 +224,64 @@ static void what_cannot_work_is_refused(void **state)
     snib_client_free(client);
 }
 
+/* ---- How releases are told -------------------------------------------------------------------------- */
+
+static long long listeners(struct node *node, const char *how, const char *name)
+{
+    redisReply *reply = node_command(node, "PUBSUB %s redisson_lock__channel:{%s}", how, name);
+    long long n = reply->elements == 2 ? reply->element[1]->integer : -1;
+    freeReplyObject(reply);
+    return n;
+}
+
+/* A waiter that would ask again by itself in half a minute is woken by the message: also when its slot has
+ * moved meanwhile, or its master is another. */
+static void releases_are_heard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option;
+        bool classic, sharded;
+    } ways[] = {{"", false, true},
+                {"?publish=classic", true, false},
+                {"?publish=sharded", false, true},
+                {"?publish=both", true, true}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int change = 0; change < 3; change++) {
+            char url[512], name[64];
+            snprintf(url, sizeof url, "%s%s", cluster.url, ways[i].option);
+            snib_client *ours = must_open_recheck(url, 60000, 30000);
+            snib_client *theirs = must_open_recheck(url, 60000, 30000);
+            struct node *at = cluster_owner(&cluster, 0), *to = at;
+            fresh_at(at, name);
+            snib_hold *hold = must_acquire(must_lock(ours, name), 0);
+            snib_op *op = must_submit(must_lock(theirs, name), -1, NULL, 0);
+            AWAIT(listeners(at, "NUMSUB", name) == ways[i].classic, 5000);
+            AWAIT(listeners(at, "SHARDNUMSUB", name) == ways[i].sharded, 5000);
+            if (change == 1)
+                cluster_move(&cluster, slot_of(name), to = other_master(at));
+            if (change == 2)
+                cluster_failover(to = cluster_replica_of(&cluster, at), "");
+            /* At a replica, where it may have stayed, a message comes too. */
+            if (ways[i].sharded && change)
+                AWAIT(listeners(to, "SHARDNUMSUB", name) == 1 ||
+                          (change == 2 && listeners(at, "SHARDNUMSUB", name) == 1),
+                      12000);
+            int64_t began = now_ms();
+            must_release(hold);
+            snib_event event = must_end(op, LONG_MS);
+            assert_int_equal(event.code, SNIB_OK);
+            assert_true(now_ms() - began < patient_ms(1000));
+            must_release(event.hold);
+            if (change == 1)
+                cluster_move(&cluster, slot_of(name), at);
+            if (change == 2)
+                cluster_await_settled(&cluster);
+            snib_client_free(ours);
+            snib_client_free(theirs);
+        }
+}
+
 /* ---- Nodes that come and go ------------------------------------------------------------------------ */
 
 static void nodes_come_and_go(void **state)
@@ -548,6 +606,7 @@ int main(void)
         cmocka_unit_test(multi_lock_over_slots),
         cmocka_unit_test(list_goes_over_all_nodes),
         cmocka_unit_test(what_cannot_work_is_refused),
+        cmocka_unit_test(releases_are_heard),
         cmocka_unit_test(nodes_come_and_go),
         cmocka_unit_test(nothing_is_lost_while_slots_move),
         cmocka_unit_test(master_is_replaced_by_hand),
