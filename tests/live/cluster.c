@@ -529,7 +529,7 @@ static void what_has_vanished_is_lost(void **state)
     node_kill(master);
     node_continue(replica);
     cluster_await_failover(&cluster, slot_of(name), master);
-    EXPECT(snib_hold_wait(hold, patient_ms(5000), NULL, err), SNIB_LOST);
+    expect_hold_lost(hold, SNIB_REASON_FAILOVER, 5000);
     snib_hold_free(hold);
     must_release(must_acquire(lock, LONG_MS));
     snib_client_free(ours);
