@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant(
         "a waiter's own channel is never left",
         "engine/place.c",
-        'place_say(e, hold, "UNSUBSCRIBE");',
+        'place_say(e, hold, false);',
         "(void)0;",
         "unit_place",
     ),
