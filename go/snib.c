@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "cde860e5e88bdd5e"
+#define SNIB_BUILD_ID "045ca5197443498c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1269,6 +1269,8 @@ struct snib__conn {
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
     bool cluster;        /* it is a node of a cluster */
+    bool shards;         /* it has sharded channels: 7.0 or later */
+    uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
@@ -1695,6 +1697,7 @@ struct snib__config {
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
+    int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
     bool insecure; /* certificates are not verified: to be said once */
@@ -2518,6 +2521,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .try_timeout = (snib__time)o->try_timeout_ms * SNIB__MS,
         .recheck = (snib__time)o->recheck_ms * SNIB__MS,
         .where = client->where,
+        .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .insecure = client->url.tls_insecure,
@@ -5649,7 +5653,7 @@ X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000,
   "how long the replicas may take for it")
 X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
-X(publish, publish, CHOICE, LATER, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
+X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are told in a cluster; auto is Redisson's rule")
 X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
 #undef X
@@ -5723,7 +5727,7 @@ X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000,
   "how long the replicas may take for it")
 X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
-X(publish, publish, CHOICE, LATER, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
+X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are told in a cluster; auto is Redisson's rule")
 X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
 #undef X
@@ -10587,6 +10591,8 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
+    uint8_t publish;           /* enum snib__publish: how releases are told */
+    bool publishes;            /* ... and that has been decided */
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
@@ -10818,6 +10824,10 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
+/* Begin and end to listen to a channel there, in the ways in which releases are told. */
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
+                     size_t n);
 /* of the silence of the link */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -12719,6 +12729,2568 @@ static const struct snib__script_text {
      1088, "a30f1bf3dc110c2ad8b748c4c5ff3f780e28b586"},
 };
 
+static const struct snib__script_text snib__script_sharded[] = {
+    {"describe",
+     "local entries_max, room = 500, 60000\n"
+     "local kind, entries, more = 'other', {}, 0\n"
+     "local facts = {}\n"
+     "local function entry(...)\n"
+     "    local text = table.concat({ ... }, ' ')\n"
+     "    room = room - #text - 1\n"
+     "    if #entries < entries_max and room >= 0 then\n"
+     "        entries[#entries + 1] = text\n"
+     "    else\n"
+     "        more = more + 1\n"
+     "    end\n"
+     "end\n"
+     "local function fact(word, number)\n"
+     "    facts[#facts + 1] = word .. ' ' .. number\n"
+     "end\n"
+     "local function plain(owner)\n"
+     "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
+     "end\n"
+     "local function number(text)\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function remaining(key)\n"
+     "    return whole(math.max(redis.call('pttl', key), -1))\n"
+     "end\n"
+     "local function reader(field, count)\n"
+     "    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "    local longest = 0\n"
+     "    for i = 1, math.min(tonumber(count) or 0, 10) do\n"
+     "        longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))\n"
+     "    end\n"
+     "    entry('reader', plain(field), whole(longest), number(count))\n"
+     "end\n"
+     "local function hash()\n"
+     "    local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "    local owners, steps = 0, 0\n"
+     "    local cursor = '0'\n"
+     "    if mode and mode ~= 'read' and mode ~= 'write' then\n"
+     "        return\n"
+     "    end\n"
+     "    repeat\n"
+     "        steps = steps + 1\n"
+     "        local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)\n"
+     "        cursor = step[1]\n"
+     "        local fields = step[2]\n"
+     "        for i = 1, #fields, 2 do\n"
+     "            local field, count = fields[i], fields[i + 1]\n"
+     "            if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "                owners = owners + 1\n"
+     "                local writer, writes = string.gsub(field, ':write', '', 1)\n"
+     "                if mode and writes == 0 then\n"
+     "                    reader(field, count)\n"
+     "                else\n"
+     "                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), number(count))\n"
+     "                end\n"
+     "            end\n"
+     "        end\n"
+     "    until cursor == '0' or #entries + more >= entries_max or steps == 20\n"
+     "    if cursor ~= '0' and owners > 0 then\n"
+     "        more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries\n"
+     "    end\n"
+     "    if owners > 0 then\n"
+     "        kind = mode or 'mutex'\n"
+     "    end\n"
+     "end\n"
+     "local function permits(value, time)\n"
+     "    kind = 'permits'\n"
+     "    local all = redis.call('zcard', KEYS[5])\n"
+     "    local expired = redis.call('zcount', KEYS[5], '-inf', time)\n"
+     "    local ids = redis.call('zrange', KEYS[5], expired, expired + entries_max - 1, 'withscores')\n"
+     "    for i = 1, #ids, 2 do\n"
+     "        local hex = string.gsub(ids[i], '.', function(byte)\n"
+     "            return string.format('%02x', string.byte(byte))\n"
+     "        end)\n"
+     "        local ends = tonumber(ids[i + 1])\n"
+     "        entry('permit', string.sub(hex, 1, 32), whole(ends < 922337203685477 and ends - time or -1))\n"
+     "    end\n"
+     "    more = all - expired - #entries\n"
+     "    fact('available', whole(value + expired))\n"
+     "    fact('total', whole(value + all))\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "time = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local what = redis.call('type', KEYS[1]).ok\n"
+     "if what == 'none' then\n"
+     "    kind = 'free'\n"
+     "elseif what == 'hash' then\n"
+     "    hash()\n"
+     "elseif what == 'string' then\n"
+     "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "        kind = 'counter'\n"
+     "        fact('count', number(text))\n"
+     "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
+     "        kind = 'plain'\n"
+     "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
+     "    end\n"
+     "end\n"
+     "local queued, processes = 0, {}\n"
+     "if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then\n"
+     "    kind = 'fair'\n"
+     "    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do\n"
+     "        local ends = redis.pcall('zscore', KEYS[3], owner)\n"
+     "        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))\n"
+     "        local process = string.match(owner, '^(.*):') or owner\n"
+     "        queued = queued + (processes[process] and 0 or 1)\n"
+     "        processes[process] = true\n"
+     "    end\n"
+     "    more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)\n"
+     "end\n"
+     "local token = redis.pcall('get', KEYS[4])\n"
+     "if type(token) == 'string' then\n"
+     "    fact('token', number(token))\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', unpack(ARGV))\n"
+     "local waiting = subscribed.err and -1 or 0\n"
+     "for i = 2, #subscribed, 2 do\n"
+     "    waiting = waiting + subscribed[i]\n"
+     "end\n"
+     "fact('waiting', queued > 0 and math.max(waiting, queued) or waiting)\n"
+     "if more > 0 then\n"
+     "    fact('more', whole(more))\n"
+     "end\n"
+     "local texts = { 'kind ' .. kind }\n"
+     "for _, text in ipairs(entries) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "for _, text in ipairs(facts) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "return texts\n",
+     4920, "6b6f2ff7b240312a31356594048c35d11ea84ec1"},
+    {"fair_acquire",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('spublish', channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local owner, lease = ARGV[1], ARGV[2]\n"
+     "local function token(fresh)\n"
+     "    if ARGV[4] == '1' and fresh then\n"
+     "        redis.call('incr', KEYS[5])\n"
+     "    end\n"
+     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "end\n"
+     "local function take()\n"
+     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    if set ~= 1 then\n"
+     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "local function beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    expire()\n"
+     "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
+     "    for i, member in ipairs(members) do\n"
+     "        if ours(member) then\n"
+     "            if client(member) == client(owner) then\n"
+     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                push(members, i, math.min(now - last, DEAD))\n"
+     "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                return\n"
+     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "                return\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
+     "    return take() or token(uncounted)\n"
+     "end\n"
+     "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "    if client(member) == client(owner) then\n"
+     "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
+     "            break\n"
+     "        end\n"
+     "        leave(member)\n"
+     "    end\n"
+     "end\n"
+     "local head = purge()\n"
+     "if left == -2 and (not head or head == owner) then\n"
+     "    local fenced = token(true)\n"
+     "    local refused = take()\n"
+     "    if refused then\n"
+     "        return refused\n"
+     "    end\n"
+     "    if head then\n"
+     "        leave(owner)\n"
+     "    else\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "    return fenced\n"
+     "end\n"
+     "if ARGV[3] == '1' then\n"
+     "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
+     "    if queued then\n"
+     "        beat()\n"
+     "    else\n"
+     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "        if tail and (not ours(tail) or chained(score)) then\n"
+     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "        else\n"
+     "            score = now + PATIENCE\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[4], client(owner), now)\n"
+     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "        redis.call('rpush', KEYS[2], owner)\n"
+     "        expire()\n"
+     "        queued = score\n"
+     "    end\n"
+     "    if ARGV[6] == '1' then\n"
+     "        redis.call('hset', KEYS[4], 'polls ' .. client(owner), 1)\n"
+     "    end\n"
+     "    if ARGV[4] == '1' then\n"
+     "        redis.call('setnx', KEYS[5], 0)\n"
+     "    end\n"
+     "end\n"
+     "if left == -2 then\n"
+     "    grant(ARGV[5])\n"
+     "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "        return take() or token(false)\n"
+     "    end\n"
+     "end\n"
+     "local holder = redis.call('hkeys', KEYS[1])[1]\n"
+     "local foreign = holder and not ours(holder) or chained(queued)\n"
+     "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
+     7039, "b1d3175aa7f712da66cf8290ddd70016fecff8f2"},
+    {"fair_force",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('spublish', channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "if #fields == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "grant(ARGV[1])\n"
+     "return 1\n",
+     4124, "5aeac2412b654323a0209f38924af6280836ac02"},
+    {"fair_info", 0, 0, ""},
+    {"fair_release",
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return redis.pcall('spublish', channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        redis.pcall('spublish', channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local released = redis.pcall('hdel', KEYS[1], ARGV[1])\n"
+     "local refused = type(released) == 'table' and released\n"
+     "if refused then\n"
+     "    released = 0\n"
+     "end\n"
+     "if released == 0 and leave(ARGV[1]) > 0 then\n"
+     "    released = 2\n"
+     "elseif refused then\n"
+     "    return refused\n"
+     "end\n"
+     "local number, token = false, '0'\n"
+     "if redis.call('exists', KEYS[1]) == 0 then\n"
+     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "end\n"
+     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     4284, "e4dbf709b4999d79de036c13b3a984cc9798f296"},
+    {"fair_renew", 0, 0, ""},
+    {"fenced_acquire", 0, 0, ""},
+    {"fenced_transfer",
+     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "end\n"
+     "local counted = redis.pcall('incr', KEYS[2])\n"
+     "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    redis.pcall('spublish', ARGV[4], '0')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return { redis.call('get', KEYS[2]) }\n",
+     669, "2de2396f8cbb2c3cf1b2136a34225f30fbc6f6f6"},
+    {"latch_acquire", 0, 0, ""},
+    {"latch_count",
+     "local get, init = '1', '2'\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if ARGV[1] == get then\n"
+     "    return value\n"
+     "end\n"
+     "if ARGV[1] == init then\n"
+     "    if text then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('set', KEYS[1], ARGV[2])\n"
+     "    redis.pcall('spublish', ARGV[3], '1')\n"
+     "    return 1\n"
+     "end\n"
+     "if not text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value > 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "    return redis.call('decr', KEYS[1])\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('spublish', ARGV[3], '0')\n"
+     "return 0\n",
+     606, "00fb1f207352dc7cd81a7fddee5b6a0c7d3fd38c"},
+    {"latch_force",
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not tonumber(text) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if redis.call('del', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.pcall('spublish', ARGV[1], '1')\n"
+     "redis.pcall('spublish', ARGV[1], '0')\n"
+     "return 1\n",
+     290, "04561f8107a0940d816a7b2e2c13247a9fba2d41"},
+    {"latch_info",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     281, "632dab88eb5e325bc6fc18926f889cd3f3e98ff4"},
+    {"list", 0, 0, ""},
+    {"multi_acquire", 0, 0, ""},
+    {"multi_release",
+     "local owner, kinds = ARGV[1], ARGV[2]\n"
+     "local function read(lock)\n"
+     "    local fields = redis.call('hlen', lock)\n"
+     "    if fields <= 1 or fields > 9 or redis.call('hget', lock, 'mode') ~= 'read' then\n"
+     "        return fields > 1\n"
+     "    end\n"
+     "    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', lock)\n"
+     "    for i = 1, #all, 2 do\n"
+     "        for hold = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do\n"
+     "            local key = tag .. ':' .. all[i] .. ':rwlock_timeout:' .. hold\n"
+     "            longest = math.max(longest, redis.call('pttl', key))\n"
+     "        end\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', lock, longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "local function release(kind, lock, own)\n"
+     "    if kind == 'r' then\n"
+     "        redis.call('del', own)\n"
+     "    end\n"
+     "    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1\n"
+     "    if not held or kind == 's' then\n"
+     "        return nil, held\n"
+     "    elseif kind == 'm' or kind == 'f' then\n"
+     "        return '0', true\n"
+     "    elseif kind == 'r' and read(lock) then\n"
+     "        return nil, true\n"
+     "    elseif kind == 'w' and redis.call('hlen', lock) > 1 then\n"
+     "        redis.call('hset', lock, 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', lock)\n"
+     "    end\n"
+     "    return '1', true\n"
+     "end\n"
+     "local messages, held, refused = {}, 0, nil\n"
+     "for i = 1, #kinds do\n"
+     "    local done, message, was = pcall(release, string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])\n"
+     "    if done then\n"
+     "        messages[i] = message\n"
+     "        held = held + (was and 1 or 0)\n"
+     "    else\n"
+     "        local text = type(message) == 'table' and message.err or tostring(message)\n"
+     "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
+     "    end\n"
+     "end\n"
+     "for i = 1, #kinds do\n"
+     "    if messages[i] then\n"
+     "        redis.pcall('spublish', ARGV[i + 2], messages[i])\n"
+     "        if messages[i] == '1' then\n"
+     "            redis.pcall('spublish', ARGV[i + 2], '0')\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
+     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
+     2075, "1c0937fa4cd6c8ac982562fd39ff06d3a9c319a0"},
+    {"multi_renew", 0, 0, ""},
+    {"mutex_acquire", 0, 0, ""},
+    {"mutex_force",
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "if #fields == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('spublish', ARGV[1], '0')\n"
+     "return 1\n",
+     327, "e821a669bf7854f4485ef921d8e5b4d5215b1086"},
+    {"mutex_info",
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
+     "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
+     341, "ff969545d007bcbb400adbb810a4d31c66289e06"},
+    {"mutex_release",
+     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "local receivers = redis.pcall('spublish', ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     197, "c743cce561b6b2610bcaf1e8c9ad23e0d689fc9f"},
+    {"mutex_renew", 0, 0, ""},
+    {"mutex_transfer", 0, 0, ""},
+    {"mutexes_acquire", 0, 0, ""},
+    {"mutexes_release",
+     "local pcall = redis.pcall\n"
+     "local owner, released, refused = ARGV[1], 0, nil\n"
+     "for i = 1, #KEYS do\n"
+     "    local done = pcall('hdel', KEYS[i], owner)\n"
+     "    if done == 1 then\n"
+     "        released = released + 1\n"
+     "        pcall('spublish', ARGV[i + 1], '0')\n"
+     "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
+     "        refused = refused or done.err\n"
+     "    end\n"
+     "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
+     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
+     497, "bd9793df7c83fa9bf8c0d53e2ce104348f4e3d67"},
+    {"permits_acquire",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        redis.pcall('spublish', ARGV[2], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "local n = #ARGV - 2\n"
+     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "if not mine and value < n then\n"
+     "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
+     "        return done(-3)\n"
+     "    end\n"
+     "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
+     "    local ends = tonumber(first[2] or 922337203685477)\n"
+     "    return done(ends < 922337203685477 and ends - now or -1)\n"
+     "end\n"
+     "local taken = {}\n"
+     "for i = 3, #ARGV do\n"
+     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    taken[#taken + 1] = ARGV[i]\n"
+     "end\n"
+     "redis.call('zadd', KEYS[2], unpack(taken))\n"
+     "if not mine then\n"
+     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
+     "    if type(left) ~= 'number' then\n"
+     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "        return left\n"
+     "    end\n"
+     "    value = left\n"
+     "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
+     "if life > 0 then\n"
+     "    redis.call('pexpire', KEYS[2], life)\n"
+     "end\n"
+     "return done(nil)\n",
+     1543, "d86d831cf502ee5cd164c037fb39c256b93ed091"},
+    {"permits_count",
+     "local get, init, set, total = '1', '2', '4', '5'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        redis.pcall('spublish', ARGV[3], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "if what == get or what == init and (text or more) then\n"
+     "    return done(what == get and value or 0)\n"
+     "end\n"
+     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "if what == total then\n"
+     "    return done(all)\n"
+     "end\n"
+     "local change = what == set and n - all or n\n"
+     "if value + change > 2147483647 or value + change < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
+     "more = more or change > 0\n"
+     "return done(what == init and 1 or value)\n",
+     1314, "3507a6d07486cc5e689b0d3e3c1d2d24999da58d"},
+    {"permits_force", 0, 0, ""},
+    {"permits_info",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local expired = redis.call('zcount', KEYS[2], '-inf', now)\n"
+     "local first = redis.call('zrange', KEYS[2], expired, expired, 'withscores')\n"
+     "local left = -2\n"
+     "if first[2] then\n"
+     "    local ends = tonumber(first[2])\n"
+     "    left = ends < 922337203685477 and ends - now or -1\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
+     633, "8fe26094c22c7e9a2498c382e479cbf3edc081c2"},
+    {"permits_release",
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local held = true\n"
+     "for i = 2, #ARGV do\n"
+     "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    held = held and ends and tonumber(ends) > now\n"
+     "end\n"
+     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
+     "local receivers = 0\n"
+     "if back > 0 then\n"
+     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    receivers = value > 0 and redis.pcall('spublish', ARGV[1], value)\n"
+     "end\n"
+     "if not held then\n"
+     "    return 0\n"
+     "end\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     553, "21762d1347fb7a6cc438f2f7cae3de12096f4452"},
+    {"permits_renew", 0, 0, ""},
+    {"plain_acquire", 0, 0, ""},
+    {"plain_force",
+     "if not redis.call('get', KEYS[1]) then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('pttl', KEYS[1]) < 0 then\n"
+     "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('spublish', ARGV[1], '0')\n"
+     "return 1\n",
+     259, "c40818f1f59c730e6c31e4e7a570c6bf1bfa2ee7"},
+    {"plain_info",
+     "local owner = redis.call('get', KEYS[1])\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
+     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     269, "058ee44887fe480bcb942083b49125b36158e439"},
+    {"plain_release",
+     "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = redis.pcall('spublish', ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     220, "e506e483c688ed70ac579f1323c53fd2f809b922"},
+    {"plain_renew", 0, 0, ""},
+    {"plain_transfer", 0, 0, ""},
+    {"quorum_acquire", 0, 0, ""},
+    {"read_acquire", 0, 0, ""},
+    {"read_force",
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'read' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('spublish', ARGV[1], '1')\n"
+     "redis.pcall('spublish', ARGV[1], '0')\n"
+     "return 1\n",
+     343, "16c77fc11b95a5f2734003471e207f87ab8713e7"},
+    {"read_info",
+     "local readers, one = 0, ''\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
+     "for i = 1, #fields do\n"
+     "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
+     "        readers, one = readers + 1, fields[i]\n"
+     "    end\n"
+     "end\n"
+     "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
+     500, "7e38a9cc073fa6e6af7a86edcf4583b44f9a18d8"},
+    {"read_release",
+     "local own = redis.call('pttl', KEYS[2])\n"
+     "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "redis.call('del', KEYS[2])\n"
+     "if found == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "local function rest(left, field, count)\n"
+     "    local holds = tonumber(count) or 0\n"
+     "    if holds > 1000 then\n"
+     "        return left\n"
+     "    end\n"
+     "    local longest = -2\n"
+     "    for i = 1, holds do\n"
+     "        local key = tag .. ':' .. field .. ':rwlock_timeout:' .. i\n"
+     "        longest = math.max(longest, redis.call('pttl', key))\n"
+     "    end\n"
+     "    return longest\n"
+     "end\n"
+     "local function held()\n"
+     "    local fields = redis.call('hlen', KEYS[1])\n"
+     "    if fields <= 1 then\n"
+     "        return false\n"
+     "    end\n"
+     "    if redis.call('hget', KEYS[1], 'mode') ~= 'read' then\n"
+     "        return true\n"
+     "    end\n"
+     "    local left = redis.call('pttl', KEYS[1])\n"
+     "    if fields > 9 and left > 0 then\n"
+     "        if own < left / 2 then\n"
+     "            return true\n"
+     "        end\n"
+     "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
+     "        for i = 1, #some, 2 do\n"
+     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "                return true\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #all, 2 do\n"
+     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "if held() then\n"
+     "    return 1\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
+     "redis.pcall('spublish', ARGV[2], '0')\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     1656, "0b571a4a4c2697515865820398f3c9be2d27b050"},
+    {"read_renew", 0, 0, ""},
+    {"semaphore_acquire", 0, 0, ""},
+    {"semaphore_count",
+     "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if what == get then\n"
+     "    return value\n"
+     "end\n"
+     "if what == drain then\n"
+     "    if value > 0 then\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
+     "    end\n"
+     "    return math.max(value, 0)\n"
+     "end\n"
+     "if what == init and text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value + n > 2147483647 or value + n < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "if what == release then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
+     "if n > 0 and value > 0 then\n"
+     "    redis.pcall('spublish', ARGV[3], value)\n"
+     "end\n"
+     "return what == init and 1 or value\n",
+     869, "4d4531c7fb7de1e3efa0aaa3882fef478abcddf0"},
+    {"semaphore_force", 0, 0, ""},
+    {"semaphore_info",
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     312, "85e29abb0221db5912d4f289cca261d31032fc26"},
+    {"semaphore_release",
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if value + tonumber(ARGV[1]) > 2147483647 then\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "end\n"
+     "redis.pcall('hdel', KEYS[1], '')\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
+     "local receivers = value > 0 and redis.pcall('spublish', ARGV[2], value)\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     493, "c73110463b90da076db4a8b13f3c29370be6cc3b"},
+    {"spin_force", 0, 0, ""},
+    {"spin_release", 0, 0, ""},
+    {"write_acquire", 0, 0, ""},
+    {"write_force",
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "redis.pcall('spublish', ARGV[1], '1')\n"
+     "redis.pcall('spublish', ARGV[1], '0')\n"
+     "return 1\n",
+     343, "68f53e5f930030b052c7c0eb8caef1523f56d053"},
+    {"write_info",
+     "local left, owner, count = -2, '', 0\n"
+     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "    local fields = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #fields, 2 do\n"
+     "        if string.find(fields[i], ':write', 1, true) then\n"
+     "            left, count = redis.call('pttl', KEYS[1]), tonumber(fields[i + 1]) or 0\n"
+     "            owner = string.sub(string.gsub(fields[i], ':write', '', 1), 1, 127)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
+     567, "8151b8f37e0fe932757a57a62fda0c9fe22d815e"},
+    {"write_release",
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('hlen', KEYS[1]) <= 1 then\n"
+     "    redis.call('del', KEYS[1])\n"
+     "else\n"
+     "    redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "end\n"
+     "local receivers = redis.pcall('spublish', ARGV[2], '1')\n"
+     "redis.pcall('spublish', ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     376, "7a60a7b4d7139123acc47476d4d786ec2871d037"},
+    {"write_renew", 0, 0, ""},
+    {"write_transfer",
+     "local field = ARGV[2] .. ':write'\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], field) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "end\n"
+     "local reads = redis.call('hlen', KEYS[1]) > 1\n"
+     "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
+     "if reads or type(counted) ~= 'number' or counted < 1 then\n"
+     "    if reads then\n"
+     "        redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', KEYS[1])\n"
+     "    end\n"
+     "    redis.pcall('spublish', ARGV[4], '1')\n"
+     "    redis.pcall('spublish', ARGV[4], '0')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], 'mode', field)\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
+     1090, "1f6cdae51af254c49f1d448c646618d0b0a2ace6"},
+};
+
+static const struct snib__script_text snib__script_both[] = {
+    {"describe",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local entries_max, room = 500, 60000\n"
+     "local kind, entries, more = 'other', {}, 0\n"
+     "local facts = {}\n"
+     "local function entry(...)\n"
+     "    local text = table.concat({ ... }, ' ')\n"
+     "    room = room - #text - 1\n"
+     "    if #entries < entries_max and room >= 0 then\n"
+     "        entries[#entries + 1] = text\n"
+     "    else\n"
+     "        more = more + 1\n"
+     "    end\n"
+     "end\n"
+     "local function fact(word, number)\n"
+     "    facts[#facts + 1] = word .. ' ' .. number\n"
+     "end\n"
+     "local function plain(owner)\n"
+     "    return owner == '' and '?' or (string.gsub(string.sub(owner, 1, 90), '[^!-~]', '?'))\n"
+     "end\n"
+     "local function number(text)\n"
+     "    return #text <= 18 and string.find(text, '^%-?%d+$') and text or '0'\n"
+     "end\n"
+     "local function whole(number)\n"
+     "    return string.format('%.0f', number)\n"
+     "end\n"
+     "local function remaining(key)\n"
+     "    return whole(math.max(redis.call('pttl', key), -1))\n"
+     "end\n"
+     "local function reader(field, count)\n"
+     "    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "    local longest = 0\n"
+     "    for i = 1, math.min(tonumber(count) or 0, 10) do\n"
+     "        longest = math.max(longest, redis.call('pttl', tag .. ':' .. field .. ':rwlock_timeout:' .. i))\n"
+     "    end\n"
+     "    entry('reader', plain(field), whole(longest), number(count))\n"
+     "end\n"
+     "local function hash()\n"
+     "    local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "    local owners, steps = 0, 0\n"
+     "    local cursor = '0'\n"
+     "    if mode and mode ~= 'read' and mode ~= 'write' then\n"
+     "        return\n"
+     "    end\n"
+     "    repeat\n"
+     "        steps = steps + 1\n"
+     "        local step = redis.call('hscan', KEYS[1], cursor, 'count', entries_max)\n"
+     "        cursor = step[1]\n"
+     "        local fields = step[2]\n"
+     "        for i = 1, #fields, 2 do\n"
+     "            local field, count = fields[i], fields[i + 1]\n"
+     "            if string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "                owners = owners + 1\n"
+     "                local writer, writes = string.gsub(field, ':write', '', 1)\n"
+     "                if mode and writes == 0 then\n"
+     "                    reader(field, count)\n"
+     "                else\n"
+     "                    entry('holder', plain(mode and writer or field), remaining(KEYS[1]), number(count))\n"
+     "                end\n"
+     "            end\n"
+     "        end\n"
+     "    until cursor == '0' or #entries + more >= entries_max or steps == 20\n"
+     "    if cursor ~= '0' and owners > 0 then\n"
+     "        more = redis.call('hlen', KEYS[1]) - (mode and 1 or 0) - #entries\n"
+     "    end\n"
+     "    if owners > 0 then\n"
+     "        kind = mode or 'mutex'\n"
+     "    end\n"
+     "end\n"
+     "local function permits(value, time)\n"
+     "    kind = 'permits'\n"
+     "    local all = redis.call('zcard', KEYS[5])\n"
+     "    local expired = redis.call('zcount', KEYS[5], '-inf', time)\n"
+     "    local ids = redis.call('zrange', KEYS[5], expired, expired + entries_max - 1, 'withscores')\n"
+     "    for i = 1, #ids, 2 do\n"
+     "        local hex = string.gsub(ids[i], '.', function(byte)\n"
+     "            return string.format('%02x', string.byte(byte))\n"
+     "        end)\n"
+     "        local ends = tonumber(ids[i + 1])\n"
+     "        entry('permit', string.sub(hex, 1, 32), whole(ends < 922337203685477 and ends - time or -1))\n"
+     "    end\n"
+     "    more = all - expired - #entries\n"
+     "    fact('available', whole(value + expired))\n"
+     "    fact('total', whole(value + all))\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "time = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local what = redis.call('type', KEYS[1]).ok\n"
+     "if what == 'none' then\n"
+     "    kind = 'free'\n"
+     "elseif what == 'hash' then\n"
+     "    hash()\n"
+     "elseif what == 'string' then\n"
+     "    local text = redis.call('getrange', KEYS[1], 0, 127)\n"
+     "    if string.find(text, '^%-?%d+$') and redis.call('type', KEYS[5]).ok == 'zset' then\n"
+     "        permits(tonumber(text), time)\n"
+     "    elseif string.find(text, '^%-?%d+$') then\n"
+     "        kind = 'counter'\n"
+     "        fact('count', number(text))\n"
+     "    elseif redis.call('pttl', KEYS[1]) >= 0 then\n"
+     "        kind = 'plain'\n"
+     "        entry('holder', plain(text), remaining(KEYS[1]), 1)\n"
+     "    end\n"
+     "end\n"
+     "local queued, processes = 0, {}\n"
+     "if (kind == 'free' or kind == 'mutex') and redis.call('type', KEYS[2]).ok == 'list' then\n"
+     "    kind = 'fair'\n"
+     "    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, entries_max - 1)) do\n"
+     "        local ends = redis.pcall('zscore', KEYS[3], owner)\n"
+     "        entry('waiter', plain(owner), whole(math.max((tonumber(ends) or time) - time, 0)))\n"
+     "        local process = string.match(owner, '^(.*):') or owner\n"
+     "        queued = queued + (processes[process] and 0 or 1)\n"
+     "        processes[process] = true\n"
+     "    end\n"
+     "    more = more + math.max(redis.call('llen', KEYS[2]) - entries_max, 0)\n"
+     "end\n"
+     "local token = redis.pcall('get', KEYS[4])\n"
+     "if type(token) == 'string' then\n"
+     "    fact('token', number(token))\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', unpack(ARGV))\n"
+     "local waiting = subscribed.err and -1 or 0\n"
+     "for i = 2, #subscribed, 2 do\n"
+     "    waiting = waiting + subscribed[i]\n"
+     "end\n"
+     "fact('waiting', queued > 0 and math.max(waiting, queued) or waiting)\n"
+     "if more > 0 then\n"
+     "    fact('more', whole(more))\n"
+     "end\n"
+     "local texts = { 'kind ' .. kind }\n"
+     "for _, text in ipairs(entries) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "for _, text in ipairs(facts) do\n"
+     "    texts[#texts + 1] = text\n"
+     "end\n"
+     "return texts\n",
+     5257, "74eb5262b1b9071613ad2c22bccff93e937c4113"},
+    {"fair_acquire",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return announce(channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        announce(channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local owner, lease = ARGV[1], ARGV[2]\n"
+     "local function token(fresh)\n"
+     "    if ARGV[4] == '1' and fresh then\n"
+     "        redis.call('incr', KEYS[5])\n"
+     "    end\n"
+     "    return ARGV[4] == '1' and redis.call('get', KEYS[5]) or '0'\n"
+     "end\n"
+     "local function take()\n"
+     "    redis.call('hset', KEYS[1], owner, 1)\n"
+     "    local set = redis.pcall('pexpire', KEYS[1], lease)\n"
+     "    if set ~= 1 then\n"
+     "        redis.call('hdel', KEYS[1], owner)\n"
+     "        return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "    end\n"
+     "end\n"
+     "local function beat()\n"
+     "    redis.call('hset', KEYS[4], client(owner), now)\n"
+     "    expire()\n"
+     "    local members = redis.call('lrange', KEYS[2], 0, -1)\n"
+     "    for i, member in ipairs(members) do\n"
+     "        if ours(member) then\n"
+     "            if client(member) == client(owner) then\n"
+     "                local last = tonumber(redis.call('hget', KEYS[4], 'push') or now)\n"
+     "                push(members, i, math.min(now - last, DEAD))\n"
+     "                redis.call('hset', KEYS[4], 'push', now)\n"
+     "                return\n"
+     "            elseif now - tonumber(redis.call('hget', KEYS[4], client(member)) or 0) <= DEAD then\n"
+     "                return\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "    local uncounted = (redis.call('get', KEYS[5]) or '0') == '0'\n"
+     "    return take() or token(uncounted)\n"
+     "end\n"
+     "local queued = redis.call('zscore', KEYS[3], owner)\n"
+     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "    if client(member) == client(owner) then\n"
+     "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
+     "            break\n"
+     "        end\n"
+     "        leave(member)\n"
+     "    end\n"
+     "end\n"
+     "local head = purge()\n"
+     "if left == -2 and (not head or head == owner) then\n"
+     "    local fenced = token(true)\n"
+     "    local refused = take()\n"
+     "    if refused then\n"
+     "        return refused\n"
+     "    end\n"
+     "    if head then\n"
+     "        leave(owner)\n"
+     "    else\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "    return fenced\n"
+     "end\n"
+     "if ARGV[3] == '1' then\n"
+     "    queued = queued and redis.call('zscore', KEYS[3], owner)\n"
+     "    if queued then\n"
+     "        beat()\n"
+     "    else\n"
+     "        local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "        local score = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now)\n"
+     "        if tail and (not ours(tail) or chained(score)) then\n"
+     "            score = math.max(math.floor(score), now) + PATIENCE + 0.5\n"
+     "        else\n"
+     "            score = now + PATIENCE\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[4], client(owner), now)\n"
+     "        redis.call(tail and 'hsetnx' or 'hset', KEYS[4], 'push', now)\n"
+     "        redis.call('zadd', KEYS[3], string.format('%.1f', score), owner)\n"
+     "        redis.call('rpush', KEYS[2], owner)\n"
+     "        expire()\n"
+     "        queued = score\n"
+     "    end\n"
+     "    if ARGV[6] == '1' then\n"
+     "        redis.call('hset', KEYS[4], 'polls ' .. client(owner), 1)\n"
+     "    end\n"
+     "    if ARGV[4] == '1' then\n"
+     "        redis.call('setnx', KEYS[5], 0)\n"
+     "    end\n"
+     "end\n"
+     "if left == -2 then\n"
+     "    grant(ARGV[5])\n"
+     "    if redis.call('hexists', KEYS[1], owner) == 1 then\n"
+     "        return take() or token(false)\n"
+     "    end\n"
+     "end\n"
+     "local holder = redis.call('hkeys', KEYS[1])[1]\n"
+     "local foreign = holder and not ours(holder) or chained(queued)\n"
+     "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
+     7346, "2ffabd74c251c5a3f5d2755a787c26c7d8d12605"},
+    {"fair_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return announce(channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        announce(channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "if #fields == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "grant(ARGV[1])\n"
+     "return 1\n",
+     4431, "52dd60e849044b257da1fea971e9cb04773c5276"},
+    {"fair_info", 0, 0, ""},
+    {"fair_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local function ours(owner)\n"
+     "    return string.sub(owner, 15, 15) == '8'\n"
+     "end\n"
+     "local function client(owner)\n"
+     "    return string.sub(owner, 1, 36)\n"
+     "end\n"
+     "local function chained(score)\n"
+     "    return score and tonumber(score) % 1 ~= 0\n"
+     "end\n"
+     "local function expire()\n"
+     "    local tail = redis.call('lindex', KEYS[2], -1)\n"
+     "    local last = tail and tonumber(redis.call('zscore', KEYS[3], tail) or now) or now\n"
+     "    local left = string.format('%d', math.max(last - now, 0) + BEATS)\n"
+     "    redis.call('pexpire', KEYS[2], left)\n"
+     "    redis.call('pexpire', KEYS[3], left)\n"
+     "    redis.call('pexpire', KEYS[4], BEATS)\n"
+     "end\n"
+     "local function push(members, from, ms)\n"
+     "    for i = from, #members do\n"
+     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local function purge()\n"
+     "    while true do\n"
+     "        local head = redis.call('lindex', KEYS[2], 0)\n"
+     "        if not head then\n"
+     "            return false\n"
+     "        end\n"
+     "        local score = redis.call('zscore', KEYS[3], head)\n"
+     "        if score then\n"
+     "            local dead = tonumber(score) <= now\n"
+     "            if ours(head) then\n"
+     "                dead = now - (tonumber(redis.call('hget', KEYS[4], client(head)) or 0)) > DEAD\n"
+     "            end\n"
+     "            if not dead then\n"
+     "                return head\n"
+     "            end\n"
+     "        end\n"
+     "        redis.call('zrem', KEYS[3], head)\n"
+     "        redis.call('lpop', KEYS[2])\n"
+     "    end\n"
+     "end\n"
+     "local function leave(owner)\n"
+     "    local score = redis.call('zscore', KEYS[3], owner)\n"
+     "    if chained(score) then\n"
+     "        local before, added = now, false\n"
+     "        for _, member in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
+     "            if added then\n"
+     "                redis.call('zincrby', KEYS[3], -added, member)\n"
+     "            elseif member == owner then\n"
+     "                added = math.max(0, math.min(PATIENCE, math.floor(tonumber(score) - before)))\n"
+     "            else\n"
+     "                before = math.max(now, tonumber(redis.call('zscore', KEYS[3], member) or now))\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    redis.call('zrem', KEYS[3], owner)\n"
+     "    return redis.call('lrem', KEYS[2], 0, owner)\n"
+     "end\n"
+     "local function tell(channel, text)\n"
+     "    local listeners = redis.pcall('pubsub', 'shardnumsub', channel)\n"
+     "    if listeners[2] == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    return announce(channel, text)\n"
+     "end\n"
+     "local function grant(channel, mine)\n"
+     "    local waiter, at = purge(), 0\n"
+     "    if waiter and not ours(waiter) then\n"
+     "        redis.call('persist', KEYS[2])\n"
+     "        redis.call('persist', KEYS[3])\n"
+     "        announce(channel .. ':' .. waiter, '0')\n"
+     "    end\n"
+     "    while waiter and ours(waiter) do\n"
+     "        local token = '0'\n"
+     "        if redis.call('exists', KEYS[5]) == 1 then\n"
+     "            if type(redis.pcall('incr', KEYS[5])) ~= 'number' then\n"
+     "                return\n"
+     "            end\n"
+     "            token = redis.call('get', KEYS[5])\n"
+     "        end\n"
+     "        redis.call('hset', KEYS[1], waiter, 1)\n"
+     "        redis.call('pexpire', KEYS[1], FIRST)\n"
+     "        local number = string.sub(waiter, 38)\n"
+     "        local heard = client(waiter) == mine and 1 or tell(channel .. ':' .. client(waiter),\n"
+     "            table.concat({ number, token, FIRST, string.format('%d', now) }, ':'))\n"
+     "        if heard == 0 then\n"
+     "            heard = redis.call('hexists', KEYS[4], 'polls ' .. client(waiter))\n"
+     "        end\n"
+     "        if type(heard) == 'number' and heard > 0 then\n"
+     "            leave(waiter)\n"
+     "            return client(waiter) == mine and number, token\n"
+     "        end\n"
+     "        redis.call('hdel', KEYS[1], waiter)\n"
+     "        at = at + 1\n"
+     "        waiter = redis.call('lindex', KEYS[2], at)\n"
+     "    end\n"
+     "    if redis.call('exists', KEYS[2]) == 0 then\n"
+     "        redis.call('del', KEYS[4])\n"
+     "    end\n"
+     "end\n"
+     "local released = redis.pcall('hdel', KEYS[1], ARGV[1])\n"
+     "local refused = type(released) == 'table' and released\n"
+     "if refused then\n"
+     "    released = 0\n"
+     "end\n"
+     "if released == 0 and leave(ARGV[1]) > 0 then\n"
+     "    released = 2\n"
+     "elseif refused then\n"
+     "    return refused\n"
+     "end\n"
+     "local number, token = false, '0'\n"
+     "if redis.call('exists', KEYS[1]) == 0 then\n"
+     "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
+     "end\n"
+     "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
+     4591, "2020e67363a5ba20239f3c4788ac133ea386ac89"},
+    {"fair_renew", 0, 0, ""},
+    {"fenced_acquire", 0, 0, ""},
+    {"fenced_transfer",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    return { redis.call('get', KEYS[2]) or '0' }\n"
+     "end\n"
+     "local counted = redis.pcall('incr', KEYS[2])\n"
+     "if type(counted) ~= 'number' or counted < 1 then\n"
+     "    announce(ARGV[4], '0')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], ARGV[2], 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], ARGV[2])\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return { redis.call('get', KEYS[2]) }\n",
+     991, "84f01285d8af81076c442d4be085506654b5b2f4"},
+    {"latch_acquire", 0, 0, ""},
+    {"latch_count",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local get, init = '1', '2'\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if ARGV[1] == get then\n"
+     "    return value\n"
+     "end\n"
+     "if ARGV[1] == init then\n"
+     "    if text then\n"
+     "        return 0\n"
+     "    end\n"
+     "    redis.call('set', KEYS[1], ARGV[2])\n"
+     "    announce(ARGV[3], '1')\n"
+     "    return 1\n"
+     "end\n"
+     "if not text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value > 1 then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "    return redis.call('decr', KEYS[1])\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "announce(ARGV[3], '0')\n"
+     "return 0\n",
+     913, "4bd02c39598673534f84a85cec964d0f3dd579d8"},
+    {"latch_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "if text and not tonumber(text) then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "if redis.call('del', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "announce(ARGV[1], '1')\n"
+     "announce(ARGV[1], '0')\n"
+     "return 1\n",
+     597, "2e025b01a1f9d4837da2889dc698c0563dbfbf62"},
+    {"latch_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a latch')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { value > 0 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     618, "32fa0c069f9e2e4172060252476391a238d630d6"},
+    {"list", 0, 0, ""},
+    {"multi_acquire", 0, 0, ""},
+    {"multi_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local owner, kinds = ARGV[1], ARGV[2]\n"
+     "local function read(lock)\n"
+     "    local fields = redis.call('hlen', lock)\n"
+     "    if fields <= 1 or fields > 9 or redis.call('hget', lock, 'mode') ~= 'read' then\n"
+     "        return fields > 1\n"
+     "    end\n"
+     "    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', lock)\n"
+     "    for i = 1, #all, 2 do\n"
+     "        for hold = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do\n"
+     "            local key = tag .. ':' .. all[i] .. ':rwlock_timeout:' .. hold\n"
+     "            longest = math.max(longest, redis.call('pttl', key))\n"
+     "        end\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', lock, longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "local function release(kind, lock, own)\n"
+     "    if kind == 'r' then\n"
+     "        redis.call('del', own)\n"
+     "    end\n"
+     "    local held = redis.call('hdel', lock, kind == 'w' and owner .. ':write' or owner) == 1\n"
+     "    if not held or kind == 's' then\n"
+     "        return nil, held\n"
+     "    elseif kind == 'm' or kind == 'f' then\n"
+     "        return '0', true\n"
+     "    elseif kind == 'r' and read(lock) then\n"
+     "        return nil, true\n"
+     "    elseif kind == 'w' and redis.call('hlen', lock) > 1 then\n"
+     "        redis.call('hset', lock, 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', lock)\n"
+     "    end\n"
+     "    return '1', true\n"
+     "end\n"
+     "local messages, held, refused = {}, 0, nil\n"
+     "for i = 1, #kinds do\n"
+     "    local done, message, was = pcall(release, string.sub(kinds, i, i), KEYS[2 * i - 1], KEYS[2 * i])\n"
+     "    if done then\n"
+     "        messages[i] = message\n"
+     "        held = held + (was and 1 or 0)\n"
+     "    else\n"
+     "        local text = type(message) == 'table' and message.err or tostring(message)\n"
+     "        refused = refused or (not string.find(text, 'WRONGTYPE', 1, true) and text) or nil\n"
+     "    end\n"
+     "end\n"
+     "for i = 1, #kinds do\n"
+     "    if messages[i] then\n"
+     "        announce(ARGV[i + 2], messages[i])\n"
+     "        if messages[i] == '1' then\n"
+     "            announce(ARGV[i + 2], '0')\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
+     "return held == 0 and 0 or held == #kinds and 1 or 2\n",
+     2382, "4498c55b21d777da4d14b0e820781f711c73720b"},
+    {"multi_renew", 0, 0, ""},
+    {"mutex_acquire", 0, 0, ""},
+    {"mutex_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local fields = redis.call('hkeys', KEYS[1])\n"
+     "if #fields == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "for i = 1, #fields do\n"
+     "    if not string.find(fields[i], '^%x+%-%x+%-%x+%-%x+%-%x+:') then\n"
+     "        return redis.error_reply('WRONGTYPE the hash is not a lock')\n"
+     "    end\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "announce(ARGV[1], '0')\n"
+     "return 1\n",
+     649, "a8e1725f252cbd59ed1b720ad14747165744c26a"},
+    {"mutex_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local left = redis.call('pttl', KEYS[1])\n"
+     "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "local token = KEYS[2] and redis.call('get', KEYS[2]) or ''\n"
+     "return { left, string.sub(field[1] or '', 1, 127), tonumber(field[2] or 0) or 0, subscribed[2] or -1, token }\n",
+     678, "4f5d7475e5f17fc766180e069e5a96a0881249eb"},
+    {"mutex_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "local receivers = announce(ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     519, "d8a2dd0bbf189a99b2b51b81c3d63e610103234c"},
+    {"mutex_renew", 0, 0, ""},
+    {"mutex_transfer", 0, 0, ""},
+    {"mutexes_acquire", 0, 0, ""},
+    {"mutexes_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local pcall = redis.pcall\n"
+     "local owner, released, refused = ARGV[1], 0, nil\n"
+     "for i = 1, #KEYS do\n"
+     "    local done = pcall('hdel', KEYS[i], owner)\n"
+     "    if done == 1 then\n"
+     "        released = released + 1\n"
+     "        announce(ARGV[i + 1], '0')\n"
+     "    elseif type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then\n"
+     "        refused = refused or done.err\n"
+     "    end\n"
+     "end\n"
+     "if refused then\n"
+     "    return redis.error_reply(refused)\n"
+     "end\n"
+     "return released == 0 and 0 or released == #KEYS and 1 or 2\n",
+     825, "9315168a9c8f73750d88ff2ff2af619423a821db"},
+    {"permits_acquire",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        announce(ARGV[2], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "local n = #ARGV - 2\n"
+     "local mine = redis.call('zscore', KEYS[2], ARGV[3])\n"
+     "if not mine and value < n then\n"
+     "    if text and n > value + redis.call('zcard', KEYS[2]) then\n"
+     "        return done(-3)\n"
+     "    end\n"
+     "    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')\n"
+     "    local ends = tonumber(first[2] or 922337203685477)\n"
+     "    return done(ends < 922337203685477 and ends - now or -1)\n"
+     "end\n"
+     "local taken = {}\n"
+     "for i = 3, #ARGV do\n"
+     "    taken[#taken + 1] = now + ARGV[1]\n"
+     "    taken[#taken + 1] = ARGV[i]\n"
+     "end\n"
+     "redis.call('zadd', KEYS[2], unpack(taken))\n"
+     "if not mine then\n"
+     "    local left = redis.pcall('decrby', KEYS[1], n)\n"
+     "    if type(left) ~= 'number' then\n"
+     "        redis.call('zrem', KEYS[2], unpack(ARGV, 3))\n"
+     "        return left\n"
+     "    end\n"
+     "    value = left\n"
+     "end\n"
+     "local life = redis.call('pttl', KEYS[1])\n"
+     "if life > 0 then\n"
+     "    redis.call('pexpire', KEYS[2], life)\n"
+     "end\n"
+     "return done(nil)\n",
+     1865, "b9a79415c9a6eea097fdf006c7e4dd8e210d52ce"},
+    {"permits_count",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local get, init, set, total = '1', '2', '4', '5'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local more = false\n"
+     "repeat\n"
+     "    local over = redis.call('zrangebyscore', KEYS[2], '-inf', now, 'limit', 0, 1000)\n"
+     "    if #over > 0 then\n"
+     "        redis.call('zrem', KEYS[2], unpack(over))\n"
+     "        value = redis.call('incrby', KEYS[1], #over)\n"
+     "        more = true\n"
+     "    end\n"
+     "until #over < 1000\n"
+     "local function done(reply)\n"
+     "    if more and value > 0 then\n"
+     "        announce(ARGV[3], value)\n"
+     "    end\n"
+     "    return reply\n"
+     "end\n"
+     "if what == get or what == init and (text or more) then\n"
+     "    return done(what == get and value or 0)\n"
+     "end\n"
+     "local all = (text or more) and value + redis.call('zcard', KEYS[2]) or 0\n"
+     "if what == total then\n"
+     "    return done(all)\n"
+     "end\n"
+     "local change = what == set and n - all or n\n"
+     "if value + change > 2147483647 or value + change < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], change)\n"
+     "more = more or change > 0\n"
+     "return done(what == init and 1 or value)\n",
+     1636, "ecf7f64a260694abfbff4708f4584c99c0192e37"},
+    {"permits_force", 0, 0, ""},
+    {"permits_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is no number of permits')\n"
+     "end\n"
+     "local expired = redis.call('zcount', KEYS[2], '-inf', now)\n"
+     "local first = redis.call('zrange', KEYS[2], expired, expired, 'withscores')\n"
+     "local left = -2\n"
+     "if first[2] then\n"
+     "    local ends = tonumber(first[2])\n"
+     "    left = ends < 922337203685477 and ends - now or -1\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, '', value + expired, subscribed[2] or -1, '' }\n",
+     970, "41572d16fe53df59511ed8499eb9e80917debf99"},
+    {"permits_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local time = redis.call('time')\n"
+     "local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+     "local held = true\n"
+     "for i = 2, #ARGV do\n"
+     "    local ends = redis.call('zscore', KEYS[2], ARGV[i])\n"
+     "    held = held and ends and tonumber(ends) > now\n"
+     "end\n"
+     "local back = redis.call('zrem', KEYS[2], unpack(ARGV, 2))\n"
+     "local receivers = 0\n"
+     "if back > 0 then\n"
+     "    local value = redis.call('incrby', KEYS[1], back)\n"
+     "    receivers = value > 0 and announce(ARGV[1], value)\n"
+     "end\n"
+     "if not held then\n"
+     "    return 0\n"
+     "end\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     875, "fddfef211564330f84f7a2064109e9ddf5f85528"},
+    {"permits_renew", 0, 0, ""},
+    {"plain_acquire", 0, 0, ""},
+    {"plain_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "if not redis.call('get', KEYS[1]) then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('pttl', KEYS[1]) < 0 then\n"
+     "    return redis.error_reply('WRONGTYPE the string has no TTL, so it is not a lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "announce(ARGV[1], '0')\n"
+     "return 1\n",
+     581, "e657ce14138530bb6bfe99389ff2763288c92e6d"},
+    {"plain_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local owner = redis.call('get', KEYS[1])\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "local shown = string.gsub(string.sub(owner or '', 1, 127), '[^ -~]', '?')\n"
+     "return { redis.call('pttl', KEYS[1]), shown, owner and 1 or 0, subscribed[2] or -1, '' }\n",
+     606, "a2f2c45361a414e12cdc8e698e79c5dd9bb8423b"},
+    {"plain_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "if redis.call('get', KEYS[1]) ~= ARGV[1] then\n"
+     "    return 0\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = announce(ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     542, "951e503004b0d29a56d13c8d3c11dbb8499c04b5"},
+    {"plain_renew", 0, 0, ""},
+    {"plain_transfer", 0, 0, ""},
+    {"quorum_acquire", 0, 0, ""},
+    {"read_acquire", 0, 0, ""},
+    {"read_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'write' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'read' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "announce(ARGV[1], '1')\n"
+     "announce(ARGV[1], '0')\n"
+     "return 1\n",
+     650, "a485741be7352387c16b9a6832d8ac5f760cef1c"},
+    {"read_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local readers, one = 0, ''\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "local fields = mode and redis.call('hkeys', KEYS[1]) or {}\n"
+     "for i = 1, #fields do\n"
+     "    if fields[i] ~= 'mode' and not string.find(fields[i], ':write', 1, true) then\n"
+     "        readers, one = readers + 1, fields[i]\n"
+     "    end\n"
+     "end\n"
+     "local left = readers > 0 and redis.call('pttl', KEYS[1]) or -2\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, string.sub(one, 1, 127), readers, subscribed[2] or -1, '' }\n",
+     837, "9e7b3af741b1ab3abe83d2224224150c15300ccf"},
+    {"read_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local own = redis.call('pttl', KEYS[2])\n"
+     "local found = redis.call('hdel', KEYS[1], ARGV[1])\n"
+     "redis.call('del', KEYS[2])\n"
+     "if found == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'\n"
+     "local function rest(left, field, count)\n"
+     "    local holds = tonumber(count) or 0\n"
+     "    if holds > 1000 then\n"
+     "        return left\n"
+     "    end\n"
+     "    local longest = -2\n"
+     "    for i = 1, holds do\n"
+     "        local key = tag .. ':' .. field .. ':rwlock_timeout:' .. i\n"
+     "        longest = math.max(longest, redis.call('pttl', key))\n"
+     "    end\n"
+     "    return longest\n"
+     "end\n"
+     "local function held()\n"
+     "    local fields = redis.call('hlen', KEYS[1])\n"
+     "    if fields <= 1 then\n"
+     "        return false\n"
+     "    end\n"
+     "    if redis.call('hget', KEYS[1], 'mode') ~= 'read' then\n"
+     "        return true\n"
+     "    end\n"
+     "    local left = redis.call('pttl', KEYS[1])\n"
+     "    if fields > 9 and left > 0 then\n"
+     "        if own < left / 2 then\n"
+     "            return true\n"
+     "        end\n"
+     "        local some = redis.pcall('hrandfield', KEYS[1], 5, 'withvalues')\n"
+     "        for i = 1, #some, 2 do\n"
+     "            if rest(left, some[i], some[i + 1]) >= left / 2 then\n"
+     "                return true\n"
+     "            end\n"
+     "        end\n"
+     "    end\n"
+     "    local longest = 0\n"
+     "    local all = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #all, 2 do\n"
+     "        longest = math.max(longest, rest(left, all[i], all[i + 1]))\n"
+     "    end\n"
+     "    if longest > 0 then\n"
+     "        redis.call('pexpire', KEYS[1], longest)\n"
+     "    end\n"
+     "    return longest > 0\n"
+     "end\n"
+     "if held() then\n"
+     "    return 1\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "local receivers = announce(ARGV[2], '1')\n"
+     "announce(ARGV[2], '0')\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     1963, "fc98761affabb17cd3fa10074a94392998d7aa98"},
+    {"read_renew", 0, 0, ""},
+    {"semaphore_acquire", 0, 0, ""},
+    {"semaphore_count",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local get, init, add, release, drain = '1', '2', '3', '6', '7'\n"
+     "local what, n = ARGV[1], tonumber(ARGV[2])\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if what == get then\n"
+     "    return value\n"
+     "end\n"
+     "if what == drain then\n"
+     "    if value > 0 then\n"
+     "        redis.call('decrby', KEYS[1], value)\n"
+     "    end\n"
+     "    return math.max(value, 0)\n"
+     "end\n"
+     "if what == init and text then\n"
+     "    return 0\n"
+     "end\n"
+     "if value + n > 2147483647 or value + n < -2147483648 then\n"
+     "    return redis.error_reply('ERR the number of permits would leave the range of 32 bits')\n"
+     "end\n"
+     "if what == release then\n"
+     "    redis.pcall('hdel', KEYS[1], '')\n"
+     "end\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[2])\n"
+     "if n > 0 and value > 0 then\n"
+     "    announce(ARGV[3], value)\n"
+     "end\n"
+     "return what == init and 1 or value\n",
+     1191, "ff1293538d3421253240de3cffbc706e3ab84460"},
+    {"semaphore_force", 0, 0, ""},
+    {"semaphore_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local text = redis.call('get', KEYS[1])\n"
+     "local value = tonumber(text or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { text and value < 1 and -1 or -2, '', value, subscribed[2] or -1, '' }\n",
+     649, "fac42497e9d2dcb594a7c3d4fe5c71538c25c79e"},
+    {"semaphore_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local value = tonumber(redis.call('get', KEYS[1]) or 0)\n"
+     "if not value then\n"
+     "    return redis.error_reply('WRONGTYPE the string is not a semaphore')\n"
+     "end\n"
+     "if value + tonumber(ARGV[1]) > 2147483647 then\n"
+     "    return redis.error_reply('ERR the number of permits would pass 2147483647')\n"
+     "end\n"
+     "redis.pcall('hdel', KEYS[1], '')\n"
+     "value = redis.call('incrby', KEYS[1], ARGV[1])\n"
+     "local receivers = value > 0 and announce(ARGV[2], value)\n"
+     "return 1 + (type(receivers) == 'number' and receivers or 0)\n",
+     815, "757370cf5e5feea43dfdad9967fb52873b0585d6"},
+    {"spin_force", 0, 0, ""},
+    {"spin_release", 0, 0, ""},
+    {"write_acquire", 0, 0, ""},
+    {"write_force",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local mode = redis.call('hget', KEYS[1], 'mode')\n"
+     "if mode == 'read' or redis.call('exists', KEYS[1]) == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if mode ~= 'write' then\n"
+     "    return redis.error_reply('WRONGTYPE the hash is not a read/write lock')\n"
+     "end\n"
+     "redis.call('del', KEYS[1])\n"
+     "announce(ARGV[1], '1')\n"
+     "announce(ARGV[1], '0')\n"
+     "return 1\n",
+     650, "14a9c7851f7e6ec20af8711b26e909abbef96767"},
+    {"write_info",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local left, owner, count = -2, '', 0\n"
+     "if redis.call('hget', KEYS[1], 'mode') == 'write' then\n"
+     "    local fields = redis.call('hgetall', KEYS[1])\n"
+     "    for i = 1, #fields, 2 do\n"
+     "        if string.find(fields[i], ':write', 1, true) then\n"
+     "            left, count = redis.call('pttl', KEYS[1]), tonumber(fields[i + 1]) or 0\n"
+     "            owner = string.sub(string.gsub(fields[i], ':write', '', 1), 1, 127)\n"
+     "        end\n"
+     "    end\n"
+     "end\n"
+     "local subscribed = redis.pcall('pubsub', 'shardnumsub', ARGV[1])\n"
+     "return { left, owner, count, subscribed[2] or -1, redis.call('get', KEYS[2]) or '' }\n",
+     904, "1eb54eb1333200c7f3d7ec3971dc90607ad057d7"},
+    {"write_release",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    return 0\n"
+     "end\n"
+     "if redis.call('hlen', KEYS[1]) <= 1 then\n"
+     "    redis.call('del', KEYS[1])\n"
+     "else\n"
+     "    redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "end\n"
+     "local receivers = announce(ARGV[2], '1')\n"
+     "announce(ARGV[2], '0')\n"
+     "if type(receivers) ~= 'number' then\n"
+     "    return 1\n"
+     "end\n"
+     "return 1 + receivers\n",
+     683, "4f23b0006384ea1c8bf9d1a7739eb3563f175c72"},
+    {"write_renew", 0, 0, ""},
+    {"write_transfer",
+     "local function announce(channel, text)\n"
+     "    local classic = redis.pcall('publish', channel, text)\n"
+     "    local sharded = redis.pcall('spublish', channel, text)\n"
+     "    if type(classic) ~= 'number' or type(sharded) ~= 'number' then\n"
+     "        return type(classic) == 'number' and classic or sharded\n"
+     "    end\n"
+     "    return math.max(classic, sharded)\n"
+     "end\n"
+     "local field = ARGV[2] .. ':write'\n"
+     "if redis.call('hdel', KEYS[1], ARGV[1] .. ':write') == 0 then\n"
+     "    if redis.call('hexists', KEYS[1], field) == 0 then\n"
+     "        return 0\n"
+     "    end\n"
+     "    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then\n"
+     "        redis.call('pexpire', KEYS[1], ARGV[3])\n"
+     "    end\n"
+     "    return KEYS[2] and { redis.call('get', KEYS[2]) or '0' } or 1\n"
+     "end\n"
+     "local reads = redis.call('hlen', KEYS[1]) > 1\n"
+     "local counted = not reads and KEYS[2] and redis.pcall('incr', KEYS[2]) or 1\n"
+     "if reads or type(counted) ~= 'number' or counted < 1 then\n"
+     "    if reads then\n"
+     "        redis.call('hset', KEYS[1], 'mode', 'read')\n"
+     "    else\n"
+     "        redis.call('del', KEYS[1])\n"
+     "    end\n"
+     "    announce(ARGV[4], '1')\n"
+     "    announce(ARGV[4], '0')\n"
+     "    return 2\n"
+     "end\n"
+     "redis.call('hset', KEYS[1], 'mode', 'write', field, 1)\n"
+     "local set = redis.pcall('pexpire', KEYS[1], ARGV[3])\n"
+     "if set ~= 1 then\n"
+     "    redis.call('hdel', KEYS[1], 'mode', field)\n"
+     "    return redis.error_reply(type(set) == 'table' and set.err or 'ERR the lease was refused')\n"
+     "end\n"
+     "return KEYS[2] and { redis.call('get', KEYS[2]) } or 1\n",
+     1397, "2c1c411fe7af3ca4a66d9447ddf63a5a6adba555"},
+};
+
 #endif
 
 #include <stdint.h>
@@ -12728,7 +15300,16 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
 
 /* snib__script_spell - write the script itself in the place of its hash: what begins at byte `at` of the buffer is
  * EVAL then.  0, or -1 when out of memory (then nothing has changed). */
-int snib__script_spell(struct snib__buf *out, size_t at, int script);
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish);
+
+/* How releases are told. */
+enum snib__publish { SNIB__CLASSIC, SNIB__SHARDED, SNIB__BOTH };
+
+/* snib__script_of - the script's text that tells in that way. */
+const struct snib__script_text *snib__script_of(int script, int publish);
+
+/* snib__script_vary - the command at `at` of out, begun by snib__script_begin(), shall tell in that way. */
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish);
 
 #endif
 
@@ -13081,6 +15662,81 @@ void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct 
  * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
  */
 
+/* ---- engine/route.h ---------------------------------------------------------------------------*/
+
+/* route.h - which node serves a name, and what happens when that changes.
+ *
+ * single.c    one server, for ever
+ * sentinel.c  one server at a time, as the sentinels tell
+ * cluster.c   a server for each slot, as the servers tell
+ *
+ * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
+ * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
+ */
+#ifndef SNIB__ROUTE_H
+#define SNIB__ROUTE_H
+
+
+struct snib__route {
+    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
+    int (*begin)(struct snib__engine *e);
+    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
+    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
+    struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
+    /* The node of a question without a name, or with one and without a gate; NULL: e->home, always. */
+    struct snib__node *(*asks)(struct snib__engine *e, const struct snib__op *op);
+    /* A node is wanted that has no address (yet). */
+    void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
+    /* A link of a node is ready, or down (code: why; it is set back already). */
+    void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
+    void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
+    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
+    int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
+                  uint64_t what);
+    void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
+                   const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
+    /* A message on the pub/sub link of a node that is no server. */
+    void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
+                  uint32_t n, snib__time now);
+    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
+    bool (*redirected)(struct snib__engine *e, struct snib__link *link,
+                       struct snib__request *request, const char *text, uint32_t n, snib__time now);
+    /* By which scripts a node's link is asked: enum snib__publish; NULL: the classic ones. */
+    int (*publish)(struct snib__engine *e, const struct snib__link *link);
+    void (*tick)(struct snib__engine *e, snib__time now);
+    snib__time (*deadline)(const struct snib__engine *e);
+};
+
+extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
+
+/* for the routes, in node.c */
+
+/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
+ * the engine: what serves nothing any more is idle, and may be given another address. */
+struct snib__node *snib__node_new(struct snib__engine *e, int kind,
+                                  const struct snib__address *address);
+/* An idle node, whose links are down, is that of another address from now on. */
+void snib__node_rename(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__address *address);
+/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
+void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
+                          const struct snib__address *address, snib__time now);
+/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
+int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
+/* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
+ * put them in order; then ask the new servers that are connected. */
+void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
+                     struct snib__hold **moved, snib__time now);
+void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
+/* Requests that wait for a node whose gates were moved go to where they are now. */
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+/* Another node serves the gate's name now. */
+void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
+                     snib__time now);
+
+#endif
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13190,6 +15846,20 @@ int snib__chan_say(struct snib__node *node, const char *verb, const char *channe
     return 0;
 }
 
+int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SSUBSCRIBE", channel, n) < 0)
+        return -1;
+    return e->publish != SNIB__SHARDED ? snib__chan_say(node, "SUBSCRIBE", channel, n) : 0;
+}
+
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SUNSUBSCRIBE", channel, n) < 0)
+        return -1;
+    return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
+}
+
 /* ---- silence ---- */
 
 /* Something came.  answers: it answers the oldest request.  True: that was the ping. */
@@ -13243,7 +15913,7 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
     if (chan->waits || chan->state == SNIB__CHAN_LEAVING)
         return;
     if ((chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED) &&
-        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len) == 0)
+        snib__chan_leave(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_LEAVING; /* until it is confirmed */
     else
         chan_free(e, chan);
@@ -13260,7 +15930,7 @@ void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct sni
         return;
     if (chan_link(chan->node)->conn.state == SNIB__CONN_READY &&
         (chan->state == SNIB__CHAN_ON || chan->state == SNIB__CHAN_ASKED))
-        snib__chan_say(chan->node, "UNSUBSCRIBE", chan->text, chan->len);
+        snib__chan_leave(e, chan->node, chan->text, chan->len);
     chan->state = SNIB__CHAN_OFF;
     chan->node = node;
     for (struct snib__wait *other = chan->waits; other; other = other->chan_next)
@@ -13279,8 +15949,7 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
         return; /* the confirmation of leaving will turn it round */
     if (ep->conn.state != SNIB__CONN_READY)
         snib__link_want(e, ep, now);
-    else if (ep->owed < CHAN_OWED_MAX &&
-             snib__chan_say(chan->node, "SUBSCRIBE", chan->text, chan->len) == 0)
+    else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
         chan->state = SNIB__CHAN_ASKED;
 }
 
@@ -13415,27 +16084,50 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
+/* A sharded channel is another node's, or nobody's now: it is asked for there, or with the next sleep. */
+static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
+                           snib__time now)
+{
+    uint16_t slot;
+    bool moved = strncmp(text, "MOVED ", 6) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
+    if (!e->slots || (!moved && !down))
+        return false;
+    slot = moved ? (uint16_t)strtol(text + 6, NULL, 10) : 0;
+    for (uint32_t i = 0; i < e->chans_cap; i++)
+        for (struct snib__chan *chan = e->chans[i]; chan; chan = chan->next)
+            if (chan->node == link->node && chan->state == SNIB__CHAN_ASKED && chan->waits &&
+                (down || chan->waits->gate->slot == slot))
+                chan->state = SNIB__CHAN_OFF;
+    struct snib__request none = {.kind = SNIB__REQ_ASK, .script = -1};
+    return snib__route_redirected(e, link, &none, text, (uint32_t)strlen(text), now);
+}
+
 void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
                        const struct snib__value *reply, uint32_t n, snib__time now)
 {
     const struct snib__resp *resp = link->conn.resp;
-    bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
-                   strcmp(snib__resp_text(resp, &reply[1]), "message") == 0;
+    const char *word =
+        n > 1 && reply[1].type == SNIB__RESP_STRING ? snib__resp_text(resp, &reply[1]) : "";
+    bool message = strcmp(word, "message") == 0 || strcmp(word, "smessage") == 0;
     bool pong = chan_heard(link, !message, now);
-    if (reply[0].type == SNIB__RESP_ERROR && !pong)
+    if (reply[0].type == SNIB__RESP_ERROR && !pong &&
+        !chan_misplaced(e, link, snib__resp_text(resp, reply), now))
         chan_refused(e, link->node, now);
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
-    const char *what = snib__resp_text(resp, &reply[1]);
+    /* The way that counts, of two, is the sharded one, whose words are those of the other behind an s. */
+    bool sharded = word[0] == 's' && (word[1] == 's' || word[1] == 'u') && word[2] != 'b';
+    if (!message && sharded != (e->publish != SNIB__CLASSIC))
+        return;
+    const char *what = word + (sharded || word[1] == 'm');
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (chan && chan->node != link->node && !message)
         return; /* it was left there when its names were moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_say(link->node, "UNSUBSCRIBE", text,
-                           reply[2].count); /* nobody wants it any more */
+            snib__chan_leave(e, link->node, text, reply[2].count); /* nobody wants it any more */
         return;
     }
     if (message) {
@@ -13452,8 +16144,9 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     } else if (strcmp(what, "subscribe") == 0 &&
                (chan->state == SNIB__CHAN_ASKED || chan->state == SNIB__CHAN_REFUSED)) {
         chan_confirmed(e, chan, now);
-    } else if (strcmp(what, "unsubscribe") == 0 && chan->state == SNIB__CHAN_LEAVING) {
-        chan_left(e, chan, now);
+    } else if (strcmp(what, "unsubscribe") == 0 &&
+               (chan->state == SNIB__CHAN_LEAVING || (chan->state == SNIB__CHAN_ON && sharded))) {
+        chan_left(e, chan, now); /* by our wish, or because the slot has moved: then again */
     }
 }
 
@@ -13597,79 +16290,6 @@ bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *h
 #ifndef SNIB__CLUSTER_H
 #define SNIB__CLUSTER_H
 
-
-/* ---- engine/route.h ---------------------------------------------------------------------------*/
-
-/* route.h - which node serves a name, and what happens when that changes.
- *
- * single.c    one server, for ever
- * sentinel.c  one server at a time, as the sentinels tell
- * cluster.c   a server for each slot, as the servers tell
- *
- * The engine calls a route with what happened; a route makes nodes, gives them addresses and moves gates between
- * them.  It asks its own questions (SNIB__REQ_ROUTE) over the nodes' links, and sends and waits for nothing else.
- */
-#ifndef SNIB__ROUTE_H
-#define SNIB__ROUTE_H
-
-
-struct snib__route {
-    /* Make the first nodes, and say which is e->home: 0, or -1 when out of memory. */
-    int (*begin)(struct snib__engine *e);
-    void (*end)(struct snib__engine *e); /* free what begin() made beside nodes; NULL: nothing */
-    /* The node of a name.  Never NULL: what nobody serves yet belongs to a node that waits for an address. */
-    struct snib__node *(*serves)(struct snib__engine *e, const char *name, size_t n);
-    /* The node of a question without a name, or with one and without a gate; NULL: e->home, always. */
-    struct snib__node *(*asks)(struct snib__engine *e, const struct snib__op *op);
-    /* A node is wanted that has no address (yet). */
-    void (*wanted)(struct snib__engine *e, struct snib__node *node, snib__time now);
-    /* A link of a node is ready, or down (code: why; it is set back already). */
-    void (*ready)(struct snib__engine *e, struct snib__link *link, snib__time now);
-    void (*down)(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now);
-    /* The route's own question `what` to a node: write it; take the answer, or that there is none. */
-    int (*encode)(struct snib__engine *e, struct snib__buf *out, struct snib__node *node,
-                  uint64_t what);
-    void (*answer)(struct snib__engine *e, struct snib__node *node, uint64_t what,
-                   const struct snib__value *reply, uint32_t n, int32_t error, snib__time now);
-    /* A message on the pub/sub link of a node that is no server. */
-    void (*heard)(struct snib__engine *e, struct snib__link *link, const struct snib__value *reply,
-                  uint32_t n, snib__time now);
-    /* An error reply of a server: true: it says where or when to go on, and the request is on its way there. */
-    bool (*redirected)(struct snib__engine *e, struct snib__link *link,
-                       struct snib__request *request, const char *text, uint32_t n, snib__time now);
-    void (*tick)(struct snib__engine *e, snib__time now);
-    snib__time (*deadline)(const struct snib__engine *e);
-};
-
-extern const struct snib__route snib__single, snib__sentinel, snib__cluster;
-
-/* for the routes, in node.c */
-
-/* A node with an address, or NULL: one that waits for it.  NULL when out of memory.  It is never freed before
- * the engine: what serves nothing any more is idle, and may be given another address. */
-struct snib__node *snib__node_new(struct snib__engine *e, int kind,
-                                  const struct snib__address *address);
-/* An idle node, whose links are down, is that of another address from now on. */
-void snib__node_rename(struct snib__engine *e, struct snib__node *node,
-                       const struct snib__address *address);
-/* The node's part is played by the server at another address (failover): its links are made anew, at once. */
-void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
-                          const struct snib__address *address, snib__time now);
-/* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
-int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
-/* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
- * put them in order; then ask the new servers that are connected. */
-void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
-                     struct snib__hold **moved, snib__time now);
-void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
-/* Requests that wait for a node whose gates were moved go to where they are now. */
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* Another node serves the gate's name now. */
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now);
-
-#endif
 
 #define SNIB__MEMBERS_MAX 1024 /* addresses at once: a cluster has a thousand nodes at most */
 #define SNIB__RECENT_MAX 64
@@ -14053,6 +16673,21 @@ static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib_
         cluster_question(e, link->node, now);
 }
 
+/* Redisson's rule: sharded channels where the servers have them; decided by the first that is met. */
+static int cluster_publish(struct snib__engine *e, const struct snib__link *link)
+{
+    if (!e->publishes) {
+        int32_t wish = e->config.publish;
+        bool shards =
+            wish == SNIB_PUBLISH_SHARDED || (wish != SNIB_PUBLISH_CLASSIC && link->conn.shards);
+        e->publish = wish == SNIB_PUBLISH_BOTH ? SNIB__BOTH
+                     : shards                  ? SNIB__SHARDED
+                                               : SNIB__CLASSIC;
+        e->publishes = true;
+    }
+    return e->publish;
+}
+
 static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_t code,
                          snib__time now)
 {
@@ -14247,6 +16882,7 @@ const struct snib__route snib__cluster = {
     .encode = cluster_encode,
     .answer = cluster_answer,
     .redirected = cluster_redirected,
+    .publish = cluster_publish,
     .tick = cluster_tick,
     .deadline = cluster_deadline,
 };
@@ -16163,9 +18799,11 @@ static int node_append(struct snib__engine *e, struct snib__conn *conn,
         size = snib__buf_size(&conn->out);
         script = node_encode(e, request, &conn->out);
     }
-    if (script >= 0 && snib__conn_spells(conn, script) &&
-        snib__script_spell(&conn->out, size, script) < 0)
+    bool spells = script >= 0 && snib__conn_spells(conn, script);
+    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
         script = -1;
+    else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
+        snib__script_vary(&conn->out, size, script, conn->publish);
     if (script == -1)
         node_unwrite(conn, size);
     return script;
@@ -16543,7 +19181,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
-    const struct snib__conn *conn = &link->conn;
+    struct snib__conn *conn = &link->conn;
+    conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     if (node->ever_ready)
@@ -17330,14 +19969,17 @@ snib__time snib__pause_deadline(const struct snib__engine *e)
 
 /* ---- Redisson's messages ---- */
 
-static void place_say(struct snib__engine *e, const struct snib__hold *hold, const char *verb)
+static void place_say(struct snib__engine *e, const struct snib__hold *hold, bool join)
 {
     char channel[SNIB__CHANNEL_MAX];
     const struct snib__gate *gate = hold->gate;
     size_t n = gate->kind->channel(channel, e, gate, 0);
     channel[n++] = ':';
     n += snib__decimal(channel + n, (int64_t)hold->number);
-    snib__chan_say(hold->gate->node, verb, channel, n);
+    if (join)
+        snib__chan_join(e, hold->gate->node, channel, n);
+    else
+        snib__chan_leave(e, hold->gate->node, channel, n);
 }
 
 static void place_listen(struct snib__engine *e, struct snib__hold *hold)
@@ -17346,7 +19988,7 @@ static void place_listen(struct snib__engine *e, struct snib__hold *hold)
         return;
     hold->flags |= SNIB__LISTENS;
     if (snib__node_listens(hold->gate->node))
-        place_say(e, hold, "SUBSCRIBE");
+        place_say(e, hold, true);
 }
 
 /* The pub/sub link is new: subscribe again. */
@@ -17354,7 +19996,7 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
 {
     for (struct snib__hold *hold = gate->peers; hold; hold = hold->peer_next)
         if ((hold->flags & SNIB__LISTENS) && hold->op)
-            place_say(e, hold, "SUBSCRIBE");
+            place_say(e, hold, true);
 }
 
 /* The hold is not in the queue any more. */
@@ -17364,7 +20006,7 @@ void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
         return;
     hold->flags &= (uint16_t)~SNIB__LISTENS;
     if (snib__node_listens(hold->gate->node))
-        place_say(e, hold, "UNSUBSCRIBE");
+        place_say(e, hold, false);
 }
 
 /* ---- asking ---- */
@@ -17653,10 +20295,11 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
 }
 
 /* How many messages of its own release a gate hears. */
-static uint32_t release_messages(const struct snib__gate *gate)
+static uint32_t release_messages(const struct snib__engine *e, const struct snib__gate *gate)
 {
     uint8_t traits = gate->kind->traits;
-    return traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+    uint32_t n = traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
+    return e->publish == SNIB__BOTH ? 2 * n : n; /* it comes by both ways */
 }
 
 /* There is no memory to send it: whoever waits is told, and it is tried again. */
@@ -17677,9 +20320,9 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
     }
     if (snib__chan_on(wait) && hold->gate->kind->discipline != SNIB__QUEUED) {
         hold->flags |= SNIB__AWAKE;
-        if (release_messages(hold->gate) > 0) {
+        if (release_messages(e, hold->gate) > 0) {
             hold->flags |= SNIB__COUNTED;
-            wait->own_messages += release_messages(hold->gate);
+            wait->own_messages += release_messages(e, hold->gate);
         }
     }
     if (snib__node_send(e, SNIB__REQ_RELEASE, hold, hold->number, now) < 0)
@@ -17792,8 +20435,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     /* No message comes of a release that was refused or that told nobody.  If one was taken for it, it was
      * somebody else's; that is no loss, for the next waiter tries as soon as this release has ended. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
-        wait->own_messages -= wait->own_messages < release_messages(gate) ? wait->own_messages
-                                                                          : release_messages(gate);
+        wait->own_messages -= wait->own_messages < release_messages(e, gate)
+                                  ? wait->own_messages
+                                  : release_messages(e, gate);
     if (error) {
         struct snib__op *op = hold->op;
         if (op) {
@@ -21338,7 +23982,7 @@ static int plain_release(struct snib__buf *out, const struct snib__engine *engin
                          const struct snib__hold *hold)
 {
     const struct snib__conn *conn = &hold->gate->node->links[SNIB__COMMAND].conn;
-    if (conn->delifeq || conn->delex)
+    if ((conn->delifeq || conn->delex) && conn->publish == SNIB__CLASSIC)
         return plain_command(out, engine, hold, conn->delifeq);
     if (snib__script_begin(out, SNIB__SCRIPT_PLAIN_RELEASE, 1, 3) < 0 ||
         snib__arg_name(out, hold->gate) < 0 || snib__arg_owner(out, engine, hold) < 0 ||
@@ -22037,7 +24681,7 @@ bool snib__conn_loaded(const struct snib__conn *conn, int script)
 
 int snib__conn_load(struct snib__conn *conn, int script, snib__time now)
 {
-    const struct snib__script_text *text = &snib__script_texts[script];
+    const struct snib__script_text *text = snib__script_of(script, conn->publish);
     struct snib__request load = {.kind = CONN_LOAD, .script = (int16_t)script, .sent_at = now};
     size_t size = snib__buf_size(&conn->out);
     if (snib__resp_begin(&conn->out, 3) < 0 || snib__resp_arg(&conn->out, "SCRIPT", 6) < 0 ||
@@ -22087,6 +24731,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->mode = SNIB__MODE_UNKNOWN;
     conn->killing = false;
     conn->any_role = login->any_role;
+    conn->shards = false;
     conn->run_id[0] = 0;
     if (login->password && login->username)
         bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
@@ -22173,6 +24818,8 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
+    if (conn_info_value(info, "redis_version:", value, sizeof value))
+        conn->shards = conn_version(value) >= 700;
     bool valkey = conn_info_value(info, "valkey_version:", value, sizeof value);
     if (valkey)
         conn->delifeq = conn_version(value) >= 900;
@@ -22223,7 +24870,8 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         return conn_fail(conn, SNIB_EREADONLY);
     if (request->kind == CONN_INFO && conn_kill_former(conn, request->sent_at) < 0)
         return conn_fail(conn, SNIB_ENOMEM);
-    if (request->kind == CONN_LOAD && strcmp(text, snib__script_texts[request->script].sha1) != 0)
+    if (request->kind == CONN_LOAD &&
+        strcmp(text, snib__script_of(request->script, conn->publish)->sha1) != 0)
         return conn_fail(conn, SNIB_EPROTOCOL);
     return 0;
 }
@@ -22513,9 +25161,9 @@ int snib__script_begin(struct snib__buf *out, int script, uint32_t keys, uint32_
     return snib__resp_arg_int(out, keys);
 }
 
-int snib__script_spell(struct snib__buf *out, size_t at, int script)
+int snib__script_spell(struct snib__buf *out, size_t at, int script, int publish)
 {
-    const struct snib__script_text *text = &snib__script_texts[script];
+    const struct snib__script_text *text = snib__script_of(script, publish);
     char head[48];
     size_t head_n =
         (size_t)snprintf(head, sizeof head, "$4\r\nEVAL\r\n$%zu\r\n", (size_t)text->length);
@@ -22531,6 +25179,21 @@ int snib__script_spell(struct snib__buf *out, size_t at, int script)
     memcpy(hashed + head_n + text->length, "\r\n", 2);
     out->len += more;
     return 0;
+}
+
+const struct snib__script_text *snib__script_of(int script, int publish)
+{
+    const struct snib__script_text *text = publish == SNIB__SHARDED ? &snib__script_sharded[script]
+                                           : publish == SNIB__BOTH  ? &snib__script_both[script]
+                                                                    : &snib__script_texts[script];
+    return text->text ? text : &snib__script_texts[script];
+}
+
+void snib__script_vary(struct snib__buf *out, size_t at, int script, int publish)
+{
+    char *command = out->data + out->head + at;
+    char *sha1 = (char *)memchr(command, '\n', 16) + 1 + 18; /* behind the number of arguments */
+    memcpy(sha1, snib__script_of(script, publish)->sha1, 40);
 }
 
 /* ---- net/slot.c -------------------------------------------------------------------------------*/
