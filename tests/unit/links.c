@@ -326,6 +326,26 @@ static void pass_waiting(struct snib__engine *engine, snib__time until)
 static const char subscribed[] =
     "*3\r\n$9\r\nsubscribe\r\n$26\r\nredisson_lock__channel:{m}\r\n:1\r\n";
 
+/* Whoever listens asks by itself only for fear that a message was lost: every 3 s, or a quarter of that earlier. */
+static void listener_asks_seldom(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = with_waiter();
+    say_on_pubsub(engine, subscribed);
+    answer(engine, ":86400000\r\n"); /* asked once more, since it listens */
+    int asked = 0;
+    for (const snib__time until = now + 60 * SECOND; now < until;) {
+        pass(engine, now + 10 * SNIB__MS);
+        answer_own(engine);
+        for (; on_the_way(engine); asked++)
+            answer(engine, ":86400000\r\n");
+        if (engine->home->links[SNIB__PUBSUB].owed)
+            say_on_pubsub(engine, "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    }
+    assert_in_range(asked, 19, 28);
+    snib__engine_free(engine);
+}
+
 static void subscription_is_owed_an_answer(void **state)
 {
     (void)state;
@@ -455,6 +475,7 @@ int main(void)
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),
+        cmocka_unit_test(listener_asks_seldom),
         cmocka_unit_test(subscription_is_owed_an_answer),
         cmocka_unit_test(idle_subscription_is_pinged),
         cmocka_unit_test(refused_ping_and_subscription),

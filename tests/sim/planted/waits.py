@@ -70,6 +70,7 @@ MUTANTS = [
         "engine/wait.c",
         "snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);",
         "snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + SNIB__MS);",
+        "unit_links",
     ),
     Mutant(
         "a lingering subscription takes new waiters with it",
