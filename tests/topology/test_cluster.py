@@ -24,7 +24,7 @@ def test_moved_slots(tmp_path: Path, kind: str) -> None:
         for i in range(12):
             slot = slot_of(NAMES[i % len(NAMES)])
             owner = cluster.owner(slot)
-            cluster.move(slot, next(node for node in cluster.masters() if node != owner))
+            cluster.move(slot, next(node for node in cluster.masters if node != owner))
             time.sleep(0.05)
         since = now_ns()
         load.await_back(since)
