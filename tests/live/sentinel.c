@@ -95,7 +95,7 @@ static void set_open(struct set *set, bool waiters)
         options.lease_ms = rows[i].lease_ms;
         set->locks[i] = must_lock_with(set->ours, rows[i].kind, name, &options);
         set->rivals[i] = must_lock_kind(set->theirs, rows[i].rival, name);
-        set->holds[i] = must_acquire(set->locks[i], -1);
+        set->holds[i] = must_acquire(set->locks[i], 5000);
         if (waiters)
             EXPECT(snib_lock_acquire_submit(set->rivals[i], 0, -1, set->their_queue, (uint64_t)i,
                                             NULL, err),
@@ -360,8 +360,10 @@ static void passwords(void **state)
     deployment_end(&locked);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(master_is_found_and_followed),
         cmocka_unit_test(holds_and_waiters_survive),
