@@ -54,8 +54,12 @@ static const char *const ways[] = {"kill", "stop", "manual"};
 static struct node *fail_over(size_t way)
 {
     struct node *old = sentinels_master(&world);
-    if (way == 2)
-        return sentinels_failover(&world);
+    if (way == 2) {
+        struct node *next = sentinels_failover(&world);
+        AWAIT(!node_is_master(old),
+              DEPLOYED_MS); /* until then what is given back there is lost with it */
+        return next;
+    }
     if (way == 0)
         node_kill(old);
     else
