@@ -131,7 +131,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return snib__link_kind(link) != SNIB__COMMAND;
-    if (sock->reader == SNIB__READER_THREAD) {
+    if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
@@ -140,7 +140,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
         snib__driver_pass_role(d, link, wakes);
     }
-    if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
+    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
@@ -151,6 +151,7 @@ struct thread_entry {
     struct snib__sock *sock;
     uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
+    bool idle;     /* a command link without a reader: only its end is watched for */
     bool ready;    /* something was received after it */
     ssize_t got;   /* as recv() says */
     int error;
@@ -215,6 +216,10 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
         watch->polls[entry->poll] =
             (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         sock->watched = unsent && command;
+    } else if (sock->reader == SNIB__READER_NOBODY && !sock->ended) {
+        entry->idle = true;
+        entry->poll = watch->polls_n++;
+        watch->polls[entry->poll] = (struct pollfd){.fd = sock->fd, .events = POLLRDHUP};
     }
 }
 
@@ -268,7 +273,7 @@ static void thread_sleep(struct thread_watch *watch, snib__time left)
 
 static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    return entry->poll &&
+    return entry->poll && !entry->idle &&
            ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
@@ -295,6 +300,8 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     int buffers = 0;
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
+        if (entry->idle && watch->polls[entry->poll].revents)
+            entry->sock->ended = true; /* whoever has the role now, or this thread, reads it */
         if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,

@@ -262,7 +262,7 @@ static short ready_events(const struct descriptor *d)
     if (!link->open)
         return is_connected(link) ? POLLOUT : 0;
     return (short)((link->received_n > 0 || link->ended ? POLLIN : 0) |
-                   (link->room > 0 ? POLLOUT : 0));
+                   (link->ended ? POLLRDHUP : 0) | (link->room > 0 ? POLLOUT : 0));
 }
 
 struct polled {

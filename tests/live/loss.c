@@ -222,6 +222,32 @@ static void renewed_for_many_leases(void **state)
     snib_client_free(client);
 }
 
+/* The server's end is seen by who has nothing to say to it: with a lease of 30 s the next renewal is far away. */
+static void end_of_an_idle_connection(void **state)
+{
+    (void)state;
+    struct server server;
+    server_start(&server, NULL);
+    snib_client *client = must_open(server.url);
+    snib_lock *lock = must_lock(client, "idle");
+    for (int fixed = 0; fixed < 2; fixed++) {
+        snib_lock *one = fixed ? must_lock_lease(client, "idle", 60000, 0) : lock;
+        snib_hold *hold = must_acquire(one, 2000);
+        nap_us(300000);
+        assert_int_equal(snib_hold_state(hold, NULL), SNIB_HOLD_VALID);
+        server_down(&server);
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_AT_RISK, 500);
+        server_restart(&server); /* with nothing in memory */
+        AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_LOST, 500);
+        snib_hold_free(hold);
+        if (fixed)
+            snib_lock_free(one);
+    }
+    snib_lock_free(lock);
+    snib_client_free(client);
+    server_stop(&server);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
@@ -238,6 +264,7 @@ int main(void)
         TEST(told_in_each_queue),
         TEST(fixed_lease_expires),
         TEST(server_restarted),
+        cmocka_unit_test(end_of_an_idle_connection),
         TEST(renewed_for_many_leases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
