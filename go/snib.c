@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "045ca5197443498c"
+#define SNIB_BUILD_ID "46e63e50bbfd9d4d"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -238,9 +238,10 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket
  *          rediss:// is redis:// with TLS 1.2 or newer; the server's certificate must be trusted and be for the
- *          host, see tls_* below; where that fails operations end with SNIB_ETLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
- *          sentinels (default port 26379) for the server; redis+cluster://host1[:port],host2 is a cluster, of
- *          which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
+ *          host, see tls_* below; where that fails operations end with SNIB_ETLS.
+ *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
+ *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster,
+ *          of which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
  *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
  *          IPv6 goes in brackets.  User, password, path, service and the values of options are percent-decoded.
  *          redis://:password@host has a password only.
@@ -1616,6 +1617,7 @@ struct snib__sock {
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
     snib__time nominated_at;
+    bool ended;               /* the peer has closed its side, as was seen while nobody had the role */
     bool writing;
     bool watched;             /* the background thread sleeps until it takes more */
     uint64_t taken;           /* commands taken from the engine so far */
@@ -8912,7 +8914,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     struct snib__sock *sock = snib__driver_command(link);
     if (!sock)
         return snib__link_kind(link) != SNIB__COMMAND;
-    if (sock->reader == SNIB__READER_THREAD) {
+    if (sock->reader == SNIB__READER_THREAD && !sock->ended) {
         for (struct snib__waiter *waiter = d->waiters; waiter; waiter = waiter->next)
             callers += snib__op_in_flight(waiter->op) && snib__op_link(waiter->op) == link;
         if (in_flight <= callers)
@@ -8921,7 +8923,7 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
                snib__now() >= sock->nominated_at + THREAD_TRANSIT) {
         snib__driver_pass_role(d, link, wakes);
     }
-    if (sock->reader == SNIB__READER_NOBODY && in_flight > 0)
+    if (sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))
         sock->reader = SNIB__READER_THREAD;
     return sock->reader == SNIB__READER_THREAD;
 }
@@ -8932,6 +8934,7 @@ struct thread_entry {
     struct snib__sock *sock;
     uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
+    bool idle;     /* a command link without a reader: only its end is watched for */
     bool ready;    /* something was received after it */
     ssize_t got;   /* as recv() says */
     int error;
@@ -8996,6 +8999,10 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
         watch->polls[entry->poll] =
             (struct pollfd){.fd = sock->fd, .events = unsent ? POLLIN | POLLOUT : POLLIN};
         sock->watched = unsent && command;
+    } else if (sock->reader == SNIB__READER_NOBODY && !sock->ended) {
+        entry->idle = true;
+        entry->poll = watch->polls_n++;
+        watch->polls[entry->poll] = (struct pollfd){.fd = sock->fd, .events = POLLRDHUP};
     }
 }
 
@@ -9049,7 +9056,7 @@ static void thread_sleep(struct thread_watch *watch, snib__time left)
 
 static bool thread_has_bytes(const struct thread_watch *watch, const struct thread_entry *entry)
 {
-    return entry->poll &&
+    return entry->poll && !entry->idle &&
            ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
@@ -9076,6 +9083,8 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     int buffers = 0;
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
+        if (entry->idle && watch->polls[entry->poll].revents)
+            entry->sock->ended = true; /* whoever has the role now, or this thread, reads it */
         if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,

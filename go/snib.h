@@ -195,9 +195,10 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket
  *          rediss:// is redis:// with TLS 1.2 or newer; the server's certificate must be trusted and be for the
- *          host, see tls_* below; where that fails operations end with SNIB_ETLS.  redis+sentinel://host1[:port],host2,host3/service[/database] asks
- *          sentinels (default port 26379) for the server; redis+cluster://host1[:port],host2 is a cluster, of
- *          which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
+ *          host, see tls_* below; where that fails operations end with SNIB_ETLS.
+ *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
+ *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster,
+ *          of which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
  *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
  *          IPv6 goes in brackets.  User, password, path, service and the values of options are percent-decoded.
  *          redis://:password@host has a password only.
