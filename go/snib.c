@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "305bedac2c1de1bc"
+#define SNIB_BUILD_ID "ad5ba654764f5772"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1617,7 +1617,7 @@ struct snib__sock {
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
     snib__time nominated_at;
-    bool ended;               /* by the peer, as was seen while nobody had the role */
+    bool ended; /* by the peer, as was seen while nobody had the role */
     bool writing;
     bool watched;             /* the background thread sleeps until it takes more */
     uint64_t taken;           /* commands taken from the engine so far */

@@ -72,7 +72,7 @@ struct snib__sock {
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
     snib__time nominated_at;
-    bool ended;               /* by the peer, as was seen while nobody had the role */
+    bool ended; /* by the peer, as was seen while nobody had the role */
     bool writing;
     bool watched;             /* the background thread sleeps until it takes more */
     uint64_t taken;           /* commands taken from the engine so far */
