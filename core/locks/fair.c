@@ -28,17 +28,16 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
-/* The first of our waiters, when one of those who have places asks again: places of earlier ones are nobody's, a
- * failover has brought them back.  0: it is not known. */
+/* The number of the first of our waiters, when it is that one which asks again: places of earlier ones are nobody's,
+ * a failover has brought them back.  0: let them be; one in a client looks, for it has to go through the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
-    uint64_t first = hold->number;
     if (!(hold->flags & SNIB__SEATED))
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
-        if (peer->phase <= SNIB__PLACED && peer->number < first)
-            first = peer->number;
-    return first;
+        if (peer->phase <= SNIB__PLACED && peer->number < hold->number)
+            return 0;
+    return hold->number;
 }
 
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,

@@ -51,7 +51,7 @@ if left ~= -2 and redis.call('hexists', KEYS[1], owner) == 1 then
 end
 local queued = redis.call('zscore', KEYS[3], owner)
 -- What the client waited with before is nobody's place: a replica that became the master has brought it back.
-for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do
+for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do
     if client(member) == client(owner) then
         if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then
             break
