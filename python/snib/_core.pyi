@@ -1,5 +1,6 @@
 from asyncio import Future
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, type_check_only
 
 from ._error import Error
@@ -15,6 +16,18 @@ class HoldHandle: ...
 
 @type_check_only
 class QueueHandle: ...
+
+class Scope:
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+    def _enter(self, slot: list[Any], /) -> Any: ...
+    def _leave(self, slot: list[Any], failed: bool, /) -> None: ...
 
 Numbers = tuple[int, ...]
 Info = tuple[bool, int, int, int, bool, str, int]

@@ -48,6 +48,13 @@ class Kept(Generic[H]):
                 return entry[1]
         return None
 
+    def newest(self, caller: int) -> H | None:
+        """The caller's newest, which stays here."""
+        for held_by, hold, _ in reversed(self._holds.copy().values()):
+            if held_by == caller:
+                return hold
+        return None
+
     def take_this(self, hold: H) -> bool:
         """This one, unless it was taken already."""
         for number, entry in self._holds.copy().items():

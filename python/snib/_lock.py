@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Hashable
 from threading import get_ident
 from types import TracebackType
-from typing import ClassVar, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
 from . import _core
 from ._base import (
@@ -127,7 +127,7 @@ class Named(BaseNamed):
             raise self._named(error)
 
 
-class Holdable(Named, BaseHoldable[Hold]):
+class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
     """What can be held: all locks, semaphores and permits."""
 
     __slots__ = ()
@@ -187,24 +187,37 @@ class Holdable(Named, BaseHoldable[Hold]):
     def locked(self) -> bool:
         raise NotImplementedError
 
-    def __enter__(self) -> Hold:
+    # The steps of __enter__ and __exit__, see bindings/python_scope.c: each may end by a signal's
+    # exception between any two operations, and is finished by another call of _leave() then.
+
+    def _enter(self, slot: list[Hold]) -> Hold:
         caller = self._caller()
         hold = self._try(caller, 1, -1)
         assert hold is not None  # a wait without limit ends with a hold or an exception
+        slot.append(hold)
         self._keep(caller, hold)
         return hold
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _leave(self, slot: list[Hold], failed: bool) -> None:
+        caller = self._caller()
+        kept = self._kept()
+        if slot:  # interrupted before
+            if slot[0]._stage == GIVEN_BACK:
+                return
+        else:
+            own = kept.newest(caller)
+            slot.append(self._take(caller) if own is None else own)
+        hold = slot[0]
+        kept.take_this(hold)
         try:
-            self._take(self._caller()).release()
+            hold.release()
         except Error:
-            if error is None:
+            if not failed:
                 raise
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Hold: ...
 
 
 class AnyLock(Holdable):

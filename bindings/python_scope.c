@@ -1,0 +1,82 @@
+/* python_scope.c - what a `with` statement calls of a lock, in C.
+ *
+ * A signal's handler runs between two steps of Python code, the first one of __exit__ included, and may raise there.
+ * Here it cannot: what was acquired is given back, then its exception goes on.  The steps are in Python, and each can
+ * be done twice; `slot` is a list that says how far they came. */
+#include "python_calls.h"
+
+#define SCOPE_TRIES 3 /* signals in a row */
+
+static PyObject *scope_enter_name, *scope_exit_name;
+
+/* Call self._leave(slot, failed) until it has come to its end; the exception that is set stays. */
+static void scope_leave(PyObject *self, PyObject *slot)
+{
+    PyObject *type, *value, *trace, *done = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    for (int i = 0; i < SCOPE_TRIES && !done; i++) {
+        done = PyObject_CallMethodObjArgs(self, scope_exit_name, slot, Py_True, NULL);
+        PyErr_Clear();
+    }
+    Py_XDECREF(done);
+    PyErr_Restore(type, value, trace);
+}
+
+static PyObject *scope_enter(PyObject *self, PyObject *unused)
+{
+    PyObject *slot = PyList_New(0), *hold = NULL;
+    (void)unused;
+    if (!slot)
+        return NULL;
+    hold = PyObject_CallMethodObjArgs(self, scope_enter_name, slot, NULL);
+    if (!hold && PyList_Size(slot) > 0)
+        scope_leave(self, slot);
+    Py_DECREF(slot);
+    return hold;
+}
+
+static PyObject *scope_exit(PyObject *self, PyObject *args)
+{
+    PyObject *kind, *error, *trace, *slot, *done;
+    if (!PyArg_UnpackTuple(args, "__exit__", 3, 3, &kind, &error, &trace))
+        return NULL;
+    slot = PyList_New(0);
+    if (!slot)
+        return NULL;
+    done = PyObject_CallMethodObjArgs(self, scope_exit_name, slot,
+                                      error == Py_None ? Py_False : Py_True, NULL);
+    if (!done)
+        scope_leave(self, slot);
+    Py_DECREF(slot);
+    return done;
+}
+
+static PyMethodDef scope_methods[] = {
+    {"__enter__", scope_enter, METH_NOARGS, NULL},
+    {"__exit__", scope_exit, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot scope_slots[] = {
+    {Py_tp_methods, scope_methods},
+    {0, NULL},
+};
+
+static PyType_Spec scope_spec = {
+    .name = "snib._core.Scope",
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = scope_slots,
+};
+
+int snib__py_add_scope(PyObject *module)
+{
+    scope_enter_name = PyUnicode_InternFromString("_enter");
+    scope_exit_name = PyUnicode_InternFromString("_leave");
+    PyObject *type = PyType_FromSpec(&scope_spec);
+    if (!scope_enter_name || !scope_exit_name || !type)
+        return -1;
+    if (PyModule_AddObject(module, "Scope", type) == 0)
+        return 0;
+    Py_DECREF(type);
+    return -1;
+}
