@@ -98,23 +98,9 @@ static bool can_hear(const struct sim_name *name, const struct sim_place *place)
            model_subscribers(sim.model, channel, (size_t)n) > 0;
 }
 
-static bool is_task(const struct sim_place *place)
-{
-    for (int i = 0; i < SIM_TASKS && !place->process->foreign; i++) {
-        const struct sim_task *task = &place->process->tasks[i];
-        if (task->doing == DOING_WAIT && task->number == place->number) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Its own request: the place's, or that of another waiter of the process, which gives up those that nobody waits
- * with any more. */
 static bool acts(const struct sim_place *place)
 {
-    return sim.acting == place->process &&
-           (sim.acting_number == place->number || (!place->process->foreign && !is_task(place)));
+    return sim.acting == place->process && sim.acting_number == place->number;
 }
 
 static bool is_task(const struct sim_place *place)
