@@ -201,15 +201,15 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
     def _leave(self, slot: list[Hold], failed: bool) -> None:
         caller = self._caller()
         kept = self._kept()
-        if slot:  # interrupted before
-            if slot[0]._stage == GIVEN_BACK:
-                return
-        else:
-            own = kept.newest(caller)
-            slot.append(self._take(caller) if own is None else own)
-        hold = slot[0]
-        kept.take_this(hold)
         try:
+            if slot:  # interrupted before
+                if slot[0]._stage == GIVEN_BACK:
+                    return
+            else:
+                own = kept.newest(caller)
+                slot.append(self._take(caller) if own is None else own)
+            hold = slot[0]
+            kept.take_this(hold)
             hold.release()
         except Error:
             if not failed:

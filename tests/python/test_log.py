@@ -167,8 +167,9 @@ def test_a_time_that_is_refused(server: Server, log: Records) -> None:
 
 
 # How the records begin that are tried above; but a renewal that is late is for tests that stop the
-# watchdog, and comes the same way as the others.
+# watchdog, and what TLS and sentinels say for tests/live/tls.c and tests/unit/sentinel.c; all come the same way.
 TRIED = {
+    "%s refused the subscription to +switch-master",
     "a renewal was sent %d ms late",
     "connected to %s",
     'lock \\"%.*s%s\\"%s was %s',
@@ -178,6 +179,7 @@ TRIED = {
     "the server refused a subscription",
     "the server was restarted or is another one",
     "the server's clock has moved by at least %+lld ms",
+    "tls_insecure",
 }
 
 

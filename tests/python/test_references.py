@@ -244,7 +244,11 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
     }
 
 
-NAMES = sorted(name for name in dir(_core) if not name.startswith(("_", "SWIG")))
+NAMES = sorted(
+    name
+    for name, value in vars(_core).items()
+    if not name.startswith(("_", "SWIG")) and not isinstance(value, type)
+)
 
 keep_released: _core.HoldHandle
 

@@ -617,6 +617,35 @@ static void epochs_may_begin_anew(void **state)
 
 /* ---- +switch-master -------------------------------------------------------------------------------- */
 
+/* A sentinel that lets nobody subscribe is told of once, and another one is listened to. */
+static void refused_subscription_is_told(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    const char *ear = listener(engine), *text;
+    static const char refusal[] = "-NOPERM this user has no permissions to run 'subscribe'\r\n";
+    int32_t level;
+    int told = 0;
+    for (struct snib__link *link = engine->links; link; link = link->next)
+        if (peer_of(link) == peer(ear) && link->kind == SNIB__PUBSUB)
+            snib__engine_input(engine, link, refusal, sizeof refusal - 1, now);
+    pass(engine, 5 * SECOND);
+    while ((text = snib__engine_take_log(engine, &level)))
+        told += level == SNIB_LOG_WARNING && strstr(text, "refused the subscription") &&
+                strstr(text, ear);
+    assert_int_equal(told, 1);
+    bool another = false;
+    for (const struct snib__link *link = engine->links; link; link = link->next)
+        another |= link->node->kind == SNIB__A_SENTINEL && link->kind == SNIB__PUBSUB &&
+                   link->conn.state == SNIB__CONN_READY && peer_of(link) != peer(ear);
+    assert_true(another);
+    snib__hold_drop(engine, hold, now);
+    snib__engine_free(engine);
+}
+
 static void switch_is_heard(void **state)
 {
     (void)state;
@@ -806,6 +835,7 @@ int main(void)
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
         cmocka_unit_test(epochs_may_begin_anew),
+        cmocka_unit_test(refused_subscription_is_told),
         cmocka_unit_test(switch_is_heard),
         cmocka_unit_test(another_sentinel_is_listened_to),
         cmocka_unit_test(refused_subscription),
