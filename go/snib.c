@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ad5ba654764f5772"
+#define SNIB_BUILD_ID "99a55c84575b02f4"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11282,7 +11282,7 @@ static const struct snib__script_text {
      "    return take() or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
      "            break\n"
@@ -11339,7 +11339,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7032, "490a912bec364c3e9ac3ff13d2ac245941522564"},
+     7051, "6813766a3b8f926e58b0e282158ec1d6b95456d8"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -13021,7 +13021,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    return take() or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
      "            break\n"
@@ -13078,7 +13078,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7039, "b1d3175aa7f712da66cf8290ddd70016fecff8f2"},
+     7058, "bb23e224b5be4c4b2a404652c19f830b475d7738"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -14198,7 +14198,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    return take() or token(uncounted)\n"
      "end\n"
      "local queued = redis.call('zscore', KEYS[3], owner)\n"
-     "for _, member in ipairs(queued and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
+     "for _, member in ipairs(queued and ARGV[7] ~= '0' and redis.call('lrange', KEYS[2], 0, -1) or {}) do\n"
      "    if client(member) == client(owner) then\n"
      "        if tonumber(string.sub(member, 38)) >= tonumber(ARGV[7]) then\n"
      "            break\n"
@@ -14255,7 +14255,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7346, "2ffabd74c251c5a3f5d2755a787c26c7d8d12605"},
+     7365, "09066704dde173670df01b263308c4f04cfc71fa"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -22607,17 +22607,16 @@ static int fair_keys(struct snib__buf *out, const struct snib__gate *gate)
     return 0;
 }
 
-/* The first of our waiters, when one of those who have places asks again: places of earlier ones are nobody's, a
- * failover has brought them back.  0: it is not known. */
+/* The number of the first of our waiters, when it is that one which asks again: places of earlier ones are nobody's,
+ * a failover has brought them back.  0: let them be; one in a client looks, for it has to go through the queue. */
 static uint64_t fair_first(const struct snib__hold *hold)
 {
-    uint64_t first = hold->number;
     if (!(hold->flags & SNIB__SEATED))
         return 0;
     for (const struct snib__hold *peer = hold->gate->peers; peer; peer = peer->peer_next)
-        if (peer->phase <= SNIB__PLACED && peer->number < first)
-            first = peer->number;
-    return first;
+        if (peer->phase <= SNIB__PLACED && peer->number < hold->number)
+            return 0;
+    return hold->number;
 }
 
 static int fair_acquire(struct snib__buf *out, const struct snib__engine *engine,
