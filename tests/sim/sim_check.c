@@ -144,7 +144,8 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* A writer's next read may have been asked for in the breath that brings this answer. */
     int ended = owner->ended == CAUSE_NONE ? owner->ended_before : owner->ended;
     bool given_back = ended == CAUSE_RELEASED || ended == CAUSE_TRANSFERRED;
-    bool gone = owner->present == 0;
+    /* A stale data set may have brought back what the answer on its way says is gone. */
+    bool gone = owner->present == 0 || (owner->stray && sim_has(FAULT_STALE));
     /* A reader whose lease was over may have been there still: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ && (ended == CAUSE_EXPIRED || ended == CAUSE_STEP);
     /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
