@@ -22,3 +22,4 @@ def run(server: Server) -> Iterator[Scripts]:
     scripts = Scripts(server)
     yield scripts
     scripts.listener.close()
+    scripts.ears.close()

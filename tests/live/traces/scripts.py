@@ -67,6 +67,11 @@ class Scripts:
         self.listener: Any = self.redis.pubsub()
         self.listener.psubscribe("*")
         self.listener.get_message(timeout=5)
+        # A fair lock is granted to who can hear of it: patterns do not count.
+        self.ears: Any = self.redis.pubsub()
+        self.ears.subscribe(*(f"{MUTEX}:{owner[:36]}" for owner in (A, B, C, D)))
+        for _ in range(4):
+            self.ears.get_message(timeout=5)
         self.number = itertools.count()
 
     def connect(self, **options: Any) -> Any:
