@@ -4,7 +4,6 @@
 #include "../support/support.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,30 +184,32 @@ static void switched_off(void **state)
 static void no_answer(void **state)
 {
     struct server *server = *state;
-    int ready[2];
+    int ready[2], go[2];
+    char byte = 0;
     assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        char byte = 0;
         for (int i = 0; i < 3; i++) {
             char name[] = "mute:0";
             name[5] += (char)i;
             child_hold(child_lock(child_client(server), SNIB_MUTEX, name));
         }
         CHILD(write(ready[1], &byte, 1) == 1);
-        pause(); /* ended by SIGUSR1's handler */
+        CHILD(read(go[0], &byte, 1) == 1);
         exit(0);
     }
-    char byte;
     assert_int_equal(read(ready[0], &byte, 1), 1);
     server_pause(server);
     int64_t start = now_ms();
-    kill(pid, SIGUSR1);
+    assert_int_equal(write(go[1], &byte, 1), 1);
     expect_status(pid, 0);
     assert_in_range(now_ms() - start, 0, QUICK_MS); /* not the lease, nor three patiences */
     server_continue(server);
-    close(ready[0]);
-    close(ready[1]);
+    for (int i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(go[i]);
+    }
     server_do(server, "FLUSHALL");
 }
 
@@ -250,15 +251,9 @@ static int stop(void **state)
     return 0;
 }
 
-static void do_nothing(int sig)
-{
-    (void)sig;
-}
-
 int main(void)
 {
     setvbuf(stdout, NULL, _IONBF, 0); /* or a child's exit() would print the parent's lines again */
-    signal(SIGUSR1, do_nothing);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),     cmocka_unit_test(some_were_freed),
         cmocka_unit_test(after_handlers), cmocka_unit_test(switched_off),
