@@ -456,6 +456,8 @@ static int check(const struct cli *cli, const struct command *command, unsigned 
                          command->run == cli_acl ? "a prefix of names is missing after "
                                                  : "a lock's name is missing after ",
                          command->name);
+    if (command->run == cli_doctor && cli->name && strstr(cli->name, "://"))
+        return cli_usage(cli, "name the server by --url, not as an argument of ", command->name);
     if (command->run == cli_run && !cli->command)
         return cli_usage(cli, "a command is missing; write it after --", "");
     if (command->run != cli_run && cli->command)

@@ -250,6 +250,9 @@ struct snib__node { /* one server */
     bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
     int os_error;
+    int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
+    int told_os_error;
+    snib__time told_at;
     char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];

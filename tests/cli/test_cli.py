@@ -344,7 +344,7 @@ class Cli(CommandCase):
             ["info", "--fair", "a"], ["info", "--permits", "3", "a"], ["list", "--read"],
             ["release", "--force", "--read", "--write", "a"], ["release", "--read", "a"],
             ["release", "--force", "--permits=3", "a"], ["release", "--force", "--wait", "1s", "a"],
-            ["release", "--force", "--fenced", "--latch", "a"],
+            ["release", "--force", "--fenced", "--latch", "a"], ["doctor", "redis://127.0.0.1"],
         ]
         for text in ("", "0", "-1", "abc", "1x", " 1", "+1", "1.5", "2147483648", "9" * 30):
             bad.append(["run", "a", "--permits", text, *command])

@@ -1,6 +1,8 @@
 /* links.c - what an error, a late or a missing answer lets the client conclude; and when a link is left. */
 #include "fed.h"
 
+#include <errno.h>
+
 static struct snib__hold *held(struct snib__engine *engine, int32_t kind, const char *name,
                                const char *grant)
 {
@@ -186,6 +188,40 @@ static void refused_login_ends_what_waits(void **state)
     snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), refusal, strlen(refusal),
                        now);
     ended(engine, op, SNIB_EAUTH);
+    snib__engine_free(engine);
+}
+
+/* How many records say that there is no connection, while each attempt fails alike until then. */
+static int told_until(struct snib__engine *engine, snib__time until, int os_error)
+{
+    struct snib__link *link = snib__engine_link(engine, SNIB__COMMAND);
+    int told = 0;
+    int32_t level;
+    for (const char *text; now < until;) {
+        pass(engine, now + 10 * SNIB__MS);
+        snib__link_want(engine, link, now);
+        if (snib__engine_take_wish(engine, link) == SNIB__WISH_CONNECT)
+            snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, os_error, now);
+        while ((text = snib__engine_take_log(engine, &level)))
+            told += strncmp(text, "no connection to ", 17) == 0;
+    }
+    return told;
+}
+
+/* A server that is away for long does not fill the log; a new reason is told, and so is a new end. */
+static void failure_is_told_once_a_minute(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    assert_int_equal(told_until(engine, now + 30 * SECOND, ECONNREFUSED), 1);
+    assert_int_equal(told_until(engine, now + 10 * SECOND, EHOSTUNREACH), 1);
+    assert_int_equal(told_until(engine, now + 90 * SECOND, EHOSTUNREACH), 1);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(told_until(engine, now + SECOND, 0), 0);
+    snib__link_close(engine, snib__engine_link(engine, SNIB__COMMAND), SNIB_EUNREACHABLE, now);
+    assert_int_equal(told_until(engine, now + 5 * SECOND, EHOSTUNREACH), 2);
     snib__engine_free(engine);
 }
 
@@ -471,6 +507,7 @@ int main(void)
         cmocka_unit_test(node_that_is_no_master_is_left),
         cmocka_unit_test(refused_load_leaves_no_doubt),
         cmocka_unit_test(refused_login_ends_what_waits),
+        cmocka_unit_test(failure_is_told_once_a_minute),
         cmocka_unit_test(replica_does_not_take_holds),
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
