@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "99a55c84575b02f4"
+#define SNIB_BUILD_ID "471b1e8523f6f3df"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10557,6 +10557,9 @@ struct snib__node { /* one server */
     bool failed;     /* since it was ready last */
     int32_t failure; /* why it is down */
     int os_error;
+    int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
+    int told_os_error;
+    snib__time told_at;
     char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
@@ -18670,10 +18673,13 @@ void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
 #include <stdlib.h>
 #include <string.h>
 
+#define NODE_TELL_AGAIN (60000 * SNIB__MS) /* that there is still no connection */
+
 static void node_set_address(struct snib__node *node, const struct snib__address *address)
 {
     node->address = *address;
     node->addressed = true;
+    node->told_failure = 0;
     static const char what[] = "sentinel ";
     size_t n = node->kind == SNIB__A_SENTINEL ? sizeof what - 1 : 0;
     memcpy(node->where, what, n);
@@ -19141,6 +19147,23 @@ bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
            code == SNIB_ETOPOLOGY;
 }
 
+/* An attempt that fails as the last one did is logged once a minute. */
+static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
+                              const struct snib__conn *conn, int32_t code, int os_error,
+                              snib__time now)
+{
+    if (code == node->told_failure && os_error == node->told_os_error &&
+        now < node->told_at + NODE_TELL_AGAIN)
+        return;
+    node->told_failure = code;
+    node->told_os_error = os_error;
+    node->told_at = now;
+    snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
+                     code == SNIB_ETLS && conn->words[0] ? conn->words
+                     : os_error                          ? strerror(os_error)
+                                                         : snib_code_text(code));
+}
+
 /* What had no answer is sent again, or ends; the operations' patience begins. */
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
@@ -19148,10 +19171,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
     struct snib__request request;
-    snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     code == SNIB_ETLS && conn->words[0] ? conn->words
-                     : os_error                          ? strerror(os_error)
-                                                         : snib_code_text(code));
+    node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
         since = node->dull_since; /* it was ready meanwhile, but of no use */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
@@ -19211,6 +19231,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
     node->failed = false;
+    node->told_failure = 0;
     node->dull_since = node->down_since;
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
