@@ -142,6 +142,26 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
                      shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
+/* Why the server does not know a hold that is to be released: its time, or all that is known is that it is not there. */
+static int hold_missing(const struct snib__hold *hold, snib__time now)
+{
+    if (now >= hold->deadline)
+        return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+    return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
+}
+
+/* Its release came too late: the caller is told by the release's code, the operator as of any other loss. */
+void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
+    hold->reason = (unsigned)reason & 15u;
+    if (hold->acquired_at ==
+        0) /* an attempt that is taken back, or the rest of a loss that was told */
+        return;
+    hold_count_loss(e, reason);
+    hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;

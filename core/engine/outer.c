@@ -114,6 +114,8 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
     outer->ended = true;
     hold->outer = NULL;
     if (hold->phase == SNIB__RELEASING) {
+        if (code == SNIB_LOST)
+            snib__hold_found_lost(e, hold, now);
         snib__gate_released(e, hold, code, now);
     } else {
         if (hold->op)

@@ -25,10 +25,8 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (op && code == SNIB_LOST) /* all that is known: it is not there */
-        op->reason = hold->reason                    ? hold->reason
-                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
-                                                     : SNIB_REASON_DELETED;
+    if (op && code == SNIB_LOST)
+        op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
@@ -189,6 +187,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
             snib__gate_ref(gate);
             hold->reason = SNIB_REASON_TAKEN;
+            snib__hold_found_lost(e, hold, now);
             snib__gate_released(e, hold, SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
@@ -208,8 +207,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
-    if (!ours && now >= hold->deadline)
-        hold->reason = hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+    if (!ours)
+        snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);

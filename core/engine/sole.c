@@ -184,6 +184,8 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error) { /* the plain release is harder to refuse, and finds nothing if the try has worked */
             snib__gate_send_release(e, hold, now);
         } else {
+            if (!verdict.yes)
+                snib__hold_found_lost(e, hold, now);
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__sole_advance(e, gate, now);
         }

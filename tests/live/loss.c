@@ -208,6 +208,25 @@ static void fixed_lease_expires(void **state)
     assert_int_equal(must_stats(world->client).lost_expired, 1);
 }
 
+/* A release, or the last handle's end, that finds nothing at the server is a loss like any other. */
+static void found_lost(void **state)
+{
+    struct world *world = *state;
+    snib_client *client = must_open_lease(world->server.url, 30000);
+    snib_hold *hold = must_acquire(must_lock(client, "found"), 0);
+    server_do(&world->server, "DEL found");
+    EXPECT(snib_hold_release(hold, err), SNIB_LOST);
+    assert_int_equal(must_stats(client).lost_deleted, 1);
+    snib_hold_free(hold);
+    hold = must_acquire(must_lock(client, "found"), 0);
+    server_do(&world->server, "DEL found");
+    snib_hold_free(hold);
+    AWAIT(must_stats(client).lost_deleted == 2, 10000);
+    must_release(must_acquire(must_lock(client, "found"), 0));
+    assert_int_equal(must_stats(client).lost_deleted, 2);
+    snib_client_free(client);
+}
+
 /* Nothing is lost: the watchdog keeps the lease for as long as the hold lives. */
 static void renewed_for_many_leases(void **state)
 {
@@ -263,6 +282,7 @@ int main(void)
         TEST(max_hold),
         TEST(told_in_each_queue),
         TEST(fixed_lease_expires),
+        TEST(found_lost),
         TEST(server_restarted),
         cmocka_unit_test(end_of_an_idle_connection),
         TEST(renewed_for_many_leases),
