@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "471b1e8523f6f3df"
+#define SNIB_BUILD_ID "b58f6a4027fa34bc"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -10858,6 +10858,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
                         snib__time now);
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now);
+void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
@@ -17807,6 +17808,26 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
                      shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
+/* Why the server does not know a hold that is to be released: its time, or all that is known is that it is not there. */
+static int hold_missing(const struct snib__hold *hold, snib__time now)
+{
+    if (now >= hold->deadline)
+        return hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+    return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
+}
+
+/* Its release came too late: the caller is told by the release's code, the operator as of any other loss. */
+void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
+    hold->reason = (unsigned)reason & 15u;
+    if (hold->acquired_at ==
+        0) /* an attempt that is taken back, or the rest of a loss that was told */
+        return;
+    hold_count_loss(e, reason);
+    hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
+}
+
 void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -19836,6 +19857,8 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
     outer->ended = true;
     hold->outer = NULL;
     if (hold->phase == SNIB__RELEASING) {
+        if (code == SNIB_LOST)
+            snib__hold_found_lost(e, hold, now);
         snib__gate_released(e, hold, code, now);
     } else {
         if (hold->op)
@@ -20315,10 +20338,8 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
     }
-    if (op && code == SNIB_LOST) /* all that is known: it is not there */
-        op->reason = hold->reason                    ? hold->reason
-                     : hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER
-                                                     : SNIB_REASON_DELETED;
+    if (op && code == SNIB_LOST)
+        op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
         snib__gate_end_op(e, op, code);
     snib__hold_settle(e, hold);
@@ -20479,6 +20500,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
             snib__gate_ref(gate);
             hold->reason = SNIB_REASON_TAKEN;
+            snib__hold_found_lost(e, hold, now);
             snib__gate_released(e, hold, SNIB_LOST, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
@@ -20498,8 +20520,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
-    if (!ours && now >= hold->deadline)
-        hold->reason = hold->lease_ms ? SNIB_REASON_EXPIRED : SNIB_REASON_UNREACHABLE;
+    if (!ours)
+        snib__hold_found_lost(e, hold, now);
     snib__gate_released(e, hold, ours ? SNIB_OK : SNIB_LOST, now);
     if (gate->kind->discipline == SNIB__QUEUED) {
         snib__place_released(e, gate, &verdict, sent_at, now);
@@ -21652,6 +21674,8 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error) { /* the plain release is harder to refuse, and finds nothing if the try has worked */
             snib__gate_send_release(e, hold, now);
         } else {
+            if (!verdict.yes)
+                snib__hold_found_lost(e, hold, now);
             snib__gate_released(e, hold, verdict.yes ? SNIB_OK : SNIB_LOST, now);
             snib__sole_advance(e, gate, now);
         }
