@@ -111,20 +111,22 @@ static void silent_subscription_is_replaced(void **state)
         snib_hold *theirs = must_acquire(must_lock(other, "x"), 0);
         snib_op *op = NULL;
         snib_event event;
+        uint64_t connects = must_stats(client).connects; /* before it can be found silent */
         proxy_stall_messages(proxy, early);
         EXPECT(snib_lock_acquire_submit(must_lock(client, "x"), 0, -1, NULL, 0, &op, err), SNIB_OK);
-        AWAIT(server_channels(server) == 1, 5000);
-        if (!early)
-            AWAIT(must_stats(client).waiting == 1, 5000);
-        proxy_stall_messages(proxy, true);
-        uint64_t connects = must_stats(client).connects;
+        AWAIT(server_channels(server) == 1, 10000);
+        if (!early) {
+            AWAIT(must_stats(client).waiting == 1, 10000);
+            connects = must_stats(client).connects;
+            proxy_stall_messages(proxy, true);
+        }
         must_release(theirs); /* the message about it is lost */
         AWAIT(must_stats(client).connects > connects, 10000);
         proxy_stall_messages(proxy, false);
         EXPECT(snib_op_wait(op, patient_ms(10000), &event, err), SNIB_OK);
         assert_int_equal(event.code, SNIB_OK);
         must_release(event.hold);
-        AWAIT(server_channels(server) == 0, 5000);
+        AWAIT(server_channels(server) == 0, 10000);
     }
     snib_client_free(client);
     snib_client_free(other);
