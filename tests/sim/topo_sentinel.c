@@ -14,8 +14,9 @@
 #define TICK (100 * SNIB__MS)
 #define SERVICE "orders-db"
 #define CHANNEL "+switch-master"
+#define PROMOTED "+promoted-slave"
 
-enum { TOPO_TICK = TOPO_ROUTE_OWN, TOPO_ELECTED };
+enum { TOPO_TICK = TOPO_ROUTE_OWN, TOPO_ELECTED, TOPO_SWITCHED };
 
 static struct watcher {
     int master;
@@ -139,22 +140,47 @@ static bool is_watcher(int at)
     return at >= topo.data_count && at < topo.server_count;
 }
 
-static void believe(int self, int master, uint64_t epoch)
+static void say(int self, const char *channel, const char *text)
+{
+    model_say(topo.servers[self].model, (model_text){channel, strlen(channel)},
+              (model_text){text, strlen(text)}, false);
+    net_collect(self);
+}
+
+static void say_switch(int self, int before)
+{
+    const struct snib__address *old = &topo.servers[before].address;
+    const struct snib__address *address = &topo.servers[watchers[self].master].address;
+    char text[200];
+    snprintf(text, sizeof text, SERVICE " %s %d %s %d", old->host, old->port, address->host,
+             address->port);
+    say(self, CHANNEL, text);
+}
+
+static void say_promoted(int self, int before)
+{
+    const struct snib__address *old = &topo.servers[before].address;
+    const struct snib__address *address = &topo.servers[watchers[self].master].address;
+    char text[200];
+    snprintf(text, sizeof text, "slave %s:%d %s %d @ " SERVICE " %s %d", address->host,
+             address->port, address->host, address->port, old->host, old->port);
+    say(self, PROMOTED, text);
+}
+
+/* The leader knows it when it has promoted the server, and tells of the switch when the others follow that one. */
+static void believe(int self, int master, uint64_t epoch, bool leads)
 {
     struct watcher *watcher = &watchers[self];
-    const struct snib__address *old = &topo.servers[watcher->master].address;
-    const struct snib__address *address = &topo.servers[master].address;
-    char text[200];
-    bool moved = watcher->master != master;
-    int n = snprintf(text, sizeof text, SERVICE " %s %d %s %d", old->host, old->port, address->host,
-                     address->port);
+    int before = watcher->master;
     *watcher = (struct watcher){.master = master, .epoch = epoch};
     topo_trace("sentinel %d believes in server %d, epoch %llu", self, master,
                (unsigned long long)epoch);
-    if (moved) {
-        model_say(topo.servers[self].model, (model_text){CHANNEL, strlen(CHANNEL)},
-                  (model_text){text, (size_t)n}, false);
-        net_collect(self);
+    if (leads) {
+        say_promoted(self, before);
+        topo_later(topo.now + topo_between(10 * SNIB__MS, 1500 * SNIB__MS), TOPO_SWITCHED, self,
+                   before, epoch);
+    } else if (before != master) {
+        say_switch(self, before);
     }
 }
 
@@ -164,7 +190,7 @@ static void hear(int self)
     for (int i = topo.data_count; i < topo.server_count; i++) {
         if (i != self && watchers[i].epoch > watchers[self].epoch && server_reaches(self, i) &&
             topo_chance(6)) {
-            believe(self, watchers[i].master, watchers[i].epoch);
+            believe(self, watchers[i].master, watchers[i].epoch, false);
             return;
         }
     }
@@ -233,7 +259,7 @@ static void elected(const struct topo_event *event)
         return;
     }
     server_promote(event->b);
-    believe(event->a, event->b, ++last_epoch);
+    believe(event->a, event->b, ++last_epoch, true);
     for (int i = 0; i < topo.data_count; i++) {
         if (i != event->b) {
             topo_later(topo.now + topo_between(SNIB__MS, 500 * SNIB__MS), TOPO_FOLLOW, i, event->b,
@@ -274,6 +300,10 @@ void sentinel_event(const struct topo_event *event)
         tick();
     } else if (event->kind == TOPO_ELECTED) {
         elected(event);
+    } else if (event->kind == TOPO_SWITCHED) {
+        if (watchers[event->a].epoch == event->c && server_runs(event->a)) {
+            say_switch(event->a, event->b);
+        }
     } else if (event->kind == TOPO_PROMOTE) { /* somebody asked for it */
         int leader = topo.data_count + (int)topo_draw(3);
         if (server_runs(leader)) {

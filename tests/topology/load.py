@@ -163,6 +163,30 @@ class Load:
         self.kill()
 
 
+class Tail:
+    """What the logs of a load have gained since the last look: who has started, and had a lock last when."""
+
+    def __init__(self, load: Load) -> None:
+        self._logs = load.logs
+        self._read = dict.fromkeys(load.logs, 0)
+        self.started: set[str] = set()
+        self.granted: dict[str, int] = {}
+
+    def read(self) -> None:
+        for me, path in self._logs.items():
+            with open(path, "rb") as log:
+                log.seek(self._read[me])
+                text = log.read()
+            text = text[: text.rfind(b"\n") + 1]
+            self._read[me] += len(text)
+            for line in text.decode().splitlines():
+                words = line.split()
+                if words[0] == "start":
+                    self.started.add(words[2])
+                elif words[0] == "grant":
+                    self.granted[words[2]] = int(words[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description="Load a deployment, and tell what its workers saw."

@@ -25,8 +25,8 @@ struct peer {
     /* sentinels */
     const char *master; /* NULL: knows no such service */
     int epoch;
-    const char *others; /* hosts, a letter and a digit each */
-    bool no_subscribing;
+    const char *others;             /* hosts, a letter and a digit each */
+    bool no_subscribing, no_luxury; /* no channel at all; +switch-master alone */
     /* what was seen */
     int connects, asked, subscribed, renewals;
     uint64_t bytes;
@@ -147,8 +147,10 @@ static void peer_says(struct peer *one, const struct snib__link *link, char word
     } else if (strcmp(words[0], "SENTINEL") == 0 && one->host[0] == 's' && !one->server) {
         sentinel_says(one, words[1], words[2], out);
     } else if (strcmp(words[0], "SUBSCRIBE") == 0) {
-        one->subscribed += !one->no_subscribing;
-        if (one->no_subscribing)
+        bool luxury = strcmp(words[1], "+switch-master") != 0;
+        bool refused = one->no_subscribing || (one->no_luxury && luxury);
+        one->subscribed += !refused && !luxury;
+        if (refused)
             sprintf(out, "-NOPERM no\r\n");
         else
             sprintf(out, "*3\r\n$9\r\nsubscribe\r\n%s:1\r\n", bulk(text, words[1]));
@@ -298,28 +300,38 @@ static void released(struct snib__engine *engine, struct snib__hold *hold, int32
     snib__hold_drop(engine, hold, now);
 }
 
-static void say_switch(struct snib__engine *engine, const char *host, const char *text)
+static struct snib__link *ear_at(const struct snib__engine *engine, const char *host)
 {
     for (struct snib__link *link = engine->links; link; link = link->next)
-        if (peer_of(link) == peer(host) && link->kind == SNIB__PUBSUB &&
-            link->conn.state == SNIB__CONN_READY) {
-            char message[256], part[128];
-            sprintf(message, "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n%s",
-                    bulk(part, text));
-            snib__engine_input(engine, link, message, strlen(message), now);
-            return;
-        }
-    fail_msg("%s is not listened to", host);
+        if (link->node->kind == SNIB__A_SENTINEL && peer_of(link) == peer(host) &&
+            link->kind == SNIB__PUBSUB && link->conn.state == SNIB__CONN_READY)
+            return link;
+    return NULL;
 }
 
-/* The one that is listened to. */
-static const char *listener(const struct snib__engine *engine)
+static void say_on(struct snib__engine *engine, const char *host, const char *channel,
+                   const char *text)
 {
-    for (const struct snib__link *link = engine->links; link; link = link->next)
-        if (link->node->kind == SNIB__A_SENTINEL && link->kind == SNIB__PUBSUB &&
-            link->conn.state == SNIB__CONN_READY)
-            return peer_of(link)->host;
-    return "nobody";
+    char message[400], one[128], other[128];
+    struct snib__link *link = ear_at(engine, host);
+    if (!link)
+        fail_msg("%s is not listened to", host);
+    sprintf(message, "*3\r\n$7\r\nmessage\r\n%s%s", bulk(one, channel), bulk(other, text));
+    snib__engine_input(engine, link, message, strlen(message), now);
+}
+
+static void say_switch(struct snib__engine *engine, const char *host, const char *text)
+{
+    say_on(engine, host, "+switch-master", text);
+}
+
+/* How many are listened to. */
+static int ears(const struct snib__engine *engine)
+{
+    int n = 0;
+    for (int i = 0; i < peers_n; i++)
+        n += peers[i].host[0] == 's' && ear_at(engine, peers[i].host) != NULL;
+    return n;
 }
 
 static void tell_all(int sentinels, const char *master, int epoch)
@@ -617,31 +629,28 @@ static void epochs_may_begin_anew(void **state)
 
 /* ---- +switch-master -------------------------------------------------------------------------------- */
 
-/* A sentinel that lets nobody subscribe is told of once, and another one is listened to. */
+/* A sentinel that lets nobody subscribe is told of once, and the others are listened to. */
 static void refused_subscription_is_told(void **state)
 {
     (void)state;
     struct snib__engine *engine = world(3);
     snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    peer("s1")->no_subscribing = true;
+    peer("s2")->no_luxury = true;
     struct snib__hold *hold = held(engine, "m", 0);
-    pass(engine, 100 * SNIB__MS);
-    const char *ear = listener(engine), *text;
-    static const char refusal[] = "-NOPERM this user has no permissions to run 'subscribe'\r\n";
+    const char *text;
     int32_t level;
-    int told = 0;
-    for (struct snib__link *link = engine->links; link; link = link->next)
-        if (peer_of(link) == peer(ear) && link->kind == SNIB__PUBSUB)
-            snib__engine_input(engine, link, refusal, sizeof refusal - 1, now);
+    int told = 0, others = 0;
     pass(engine, 5 * SECOND);
-    while ((text = snib__engine_take_log(engine, &level)))
-        told += level == SNIB_LOG_WARNING && strstr(text, "refused the subscription") &&
-                strstr(text, ear);
+    while ((text = snib__engine_take_log(engine, &level))) {
+        bool refused = strstr(text, "refused the subscription") != NULL;
+        told += refused && level == SNIB_LOG_WARNING && strstr(text, "s1");
+        others += refused && !strstr(text, "s1");
+    }
     assert_int_equal(told, 1);
-    bool another = false;
-    for (const struct snib__link *link = engine->links; link; link = link->next)
-        another |= link->node->kind == SNIB__A_SENTINEL && link->kind == SNIB__PUBSUB &&
-                   link->conn.state == SNIB__CONN_READY && peer_of(link) != peer(ear);
-    assert_true(another);
+    assert_int_equal(others, 0);
+    assert_int_equal(peer("s0")->subscribed, 1);
+    assert_int_equal(peer("s2")->subscribed, 1);
     snib__hold_drop(engine, hold, now);
     snib__engine_free(engine);
 }
@@ -649,61 +658,107 @@ static void refused_subscription_is_told(void **state)
 static void switch_is_heard(void **state)
 {
     (void)state;
-    struct snib__engine *engine = world(3);
-    struct snib__hold *hold = held(engine, "m", 0);
-    pass(engine, 100 * SNIB__MS);
-    const char *ear = listener(engine);
-    assert_int_equal(peer(ear)->subscribed, 1);
-    /* of another service, or of one whose name begins alike: nothing is asked */
-    pass(engine, 10 * SNIB__MS);
-    int asked = peer(ear)->asked;
-    say_switch(engine, ear, "other m1 6379 m2 6379");
-    say_switch(engine, ear, "main2 m1 6379 m2 6379");
-    say_switch(engine, ear, "main");
-    settle(engine);
-    assert_int_equal(peer(ear)->asked, asked);
-    /* the message alone is not believed */
-    say_switch(engine, ear, "main m1 6379 m2 6379");
-    settle(engine);
-    assert_int_equal(peer(ear)->asked, asked + 2);
-    assert_true(at(engine, "m1"));
-    /* confirmed it is, also with the same epoch: the address of the master has changed */
-    peer(ear)->master = "m2";
-    say_switch(engine, ear, "main m1 6379 m2 6379");
-    PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
-    tell_all(3, "m3", 2);
-    say_switch(engine, ear, "main m2 6379 m3 6379");
-    PASS_UNTIL(engine, at(engine, "m3"), 2 * SNIB__MS);
-    released(engine, hold, SNIB_OK);
-    snib__engine_free(engine);
+    for (int i = 0; i < 3; i++) { /* whoever says it */
+        struct snib__engine *engine = world(3);
+        struct snib__hold *hold = held(engine, "m", 0);
+        pass(engine, 100 * SNIB__MS);
+        assert_int_equal(ears(engine), 3);
+        const char *ear = peers[i].host;
+        assert_int_equal(peer(ear)->subscribed, 1);
+        /* of another service, or of one whose name begins alike: nothing is asked */
+        pass(engine, 10 * SNIB__MS);
+        int asked = peer(ear)->asked;
+        say_switch(engine, ear, "other m1 6379 m2 6379");
+        say_switch(engine, ear, "main2 m1 6379 m2 6379");
+        say_switch(engine, ear, "main");
+        say_on(engine, ear, "+promoted-slave", "slave main 10.0.0.2 6379 @ other m1 6379");
+        say_on(engine, ear, "+promoted-slave", "main main 10.0.0.2 6379 @ main");
+        say_on(engine, ear, "+promoted-slave", "main m1 6379 m2 6379");
+        settle(engine);
+        assert_int_equal(peer(ear)->asked, asked);
+        /* the message alone is not believed */
+        say_switch(engine, ear, "main m1 6379 m2 6379");
+        settle(engine);
+        assert_int_equal(peer(ear)->asked, asked + 2);
+        assert_true(at(engine, "m1"));
+        /* confirmed it is, also with the same epoch: the address of the master has changed */
+        peer(ear)->master = "m2";
+        say_switch(engine, ear, "main m1 6379 m2 6379");
+        PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
+        tell_all(3, "m3", 2);
+        say_switch(engine, ear, "main m2 6379 m3 6379");
+        PASS_UNTIL(engine, at(engine, "m3"), 2 * SNIB__MS);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
 }
 
-static void another_sentinel_is_listened_to(void **state)
+/* The one that leads the failover tells the new address as soon as it has promoted it; the others follow later. */
+static void promotion_is_heard(void **state)
 {
     (void)state;
     struct snib__engine *engine = world(3);
     struct snib__hold *hold = held(engine, "m", 0);
     pass(engine, 100 * SNIB__MS);
-    for (int left = 3; left > 1; left--) {
-        const char *ear = listener(engine);
-        crash(engine, ear);
-        PASS_UNTIL(engine, strcmp(listener(engine), "nobody") != 0, 300 * SNIB__MS);
-        assert_string_not_equal(listener(engine), ear);
+    peer("s1")->master = "m2";
+    peer("s1")->epoch = 2;
+    say_on(engine, "s1", "+promoted-slave", "slave m2:6379 m2 6379 @ main m1 6379");
+    PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
+    pass(engine, 5 * SECOND); /* of the others, who tell of the old epoch, nobody is believed */
+    assert_true(at(engine, "m2"));
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Those that have gone are tried again, with pauses that grow; who is back is listened to soon. */
+static void sentinels_are_listened_to_again(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    for (int i = 0; i < 3; i++) {
+        crash(engine, peers[i].host);
+        pass(engine, SECOND);
+        assert_int_equal(ears(engine), 2 - i);
     }
-    crash(engine, listener(engine));
     pass(engine, 5 * SECOND);
     int connects = 0;
     for (int i = 0; i < 3; i++)
         connects += peers[i].connects;
     assert_true(connects < 80);
     peer("s1")->state = UP;
-    PASS_UNTIL(engine, strcmp(listener(engine), "s1") == 0, 7 * SECOND);
+    PASS_UNTIL(engine, ear_at(engine, "s1") != NULL, 17 * SECOND);
+    assert_int_equal(ears(engine), 1);
     assert_true(at(engine, "m1")); /* all the time */
     released(engine, hold, SNIB_OK);
     snib__engine_free(engine);
 }
 
-/* The right to subscribe is missing at one, then at all: another one, then polls alone. */
+/* Of many sentinels five are listened to, and another one instead of one that goes. */
+static void not_more_than_five_are_listened_to(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    peer("s0")->others = "s1s2s3s4s5s6s7";
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 5 * SECOND);
+    assert_int_equal(ears(engine), 5);
+    static const char *const first[] = {"s0", "s1", "s2"};
+    for (int i = 0; i < 3; i++) {
+        crash(engine, first[i]);
+        PASS_UNTIL(engine, ears(engine) == 5, SECOND);
+    }
+    crash(engine, "s3");
+    pass(engine, 2 * SECOND);
+    assert_int_equal(ears(engine), 4);
+    released(engine, hold, SNIB_OK);
+    pass(engine, 5 * SECOND); /* an idle client keeps them, and is silent */
+    assert_int_equal(ears(engine), 4);
+    snib__engine_free(engine);
+}
+
+/* The right to subscribe is missing at some, then at all: the others, then polls alone. */
 static void refused_subscription(void **state)
 {
     (void)state;
@@ -837,7 +892,9 @@ int main(void)
         cmocka_unit_test(epochs_may_begin_anew),
         cmocka_unit_test(refused_subscription_is_told),
         cmocka_unit_test(switch_is_heard),
-        cmocka_unit_test(another_sentinel_is_listened_to),
+        cmocka_unit_test(promotion_is_heard),
+        cmocka_unit_test(sentinels_are_listened_to_again),
+        cmocka_unit_test(not_more_than_five_are_listened_to),
         cmocka_unit_test(refused_subscription),
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),

@@ -1,0 +1,233 @@
+"""Failovers one after the other under one load: who was back when, and who believed in what meanwhile.
+
+    python rounds.py sentinel kill --rounds 200 --log build/logs/failovers
+
+A round: the master is struck (kill, stop: SIGSTOP, cut: packets vanish, manual: by hand), the topology announces another, every
+worker of the load has had a lock since, the old master comes back as a replica.  Each round is a line of JSON in
+LOG/TOPOLOGY-WAY.jsonl; report.py makes a table of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import network
+from announce import Watch
+from cluster import Cluster, slot_of
+from history import MS, History
+from load import Load, Tail, now_ns
+from network import Network
+from node import PATIENCE, Node, eventually
+from sentinels import Sentinels
+
+WAYS = ("kill", "stop", "manual", "cut")
+TOPOLOGIES = ("sentinel", "cluster")
+LEASE_MS = 3000
+CLUSTER_TIMEOUT_MS = 1000
+LANGUAGES = {"c": 1, "python": 1, "go": 1}
+
+
+@dataclass
+class Round:
+    """What one failover came to, in milliseconds."""
+
+    announced: float  # from the strike until a sentinel, or a node, told of another master
+    first: float  # ... until somebody had a lock after that
+    back: dict[str, float]  # ... until each worker had
+    late: float  # by which the latest call passed its limit; below 0: none did
+    overlaps: list[dict[str, float | str | None]] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+    codes: dict[int, int] = field(default_factory=dict)
+    holds: int = 0
+
+
+class World:
+    """A deployment whose master of some names is struck again and again."""
+
+    def __init__(self, topology: str, way: str, folder: Path, net: Network | None) -> None:
+        self.way, self.net = way, net
+        self._struck = 0.0
+        self.within = net.place("clients").enter if net else ()
+        self.them: Sentinels | Cluster
+        if topology == "sentinel":
+            self.them = Sentinels(folder, down_ms=600, failover_ms=1500, network=net)
+            self.names = ["a", "b", "c"]
+            self.slot = 0
+        else:
+            self.them = Cluster(folder, timeout_ms=CLUSTER_TIMEOUT_MS, network=net)
+            self.names = ["{x}a", "{x}b", "{x}c"]
+            self.slot = slot_of(self.names[0])
+
+    @property
+    def master(self) -> Node:
+        if isinstance(self.them, Sentinels):
+            return self.them.master
+        return eventually(lambda: self.them.owner(self.slot))  # type: ignore[no-any-return, union-attr]
+
+    def known_as(self, node: Node) -> str:
+        return self.them.id(node) if isinstance(self.them, Cluster) else node.address
+
+    def rest(self) -> None:
+        """A master of a cluster votes for a replica of another once in two node timeouts.  One that is made to fail over
+        sooner takes the slots by its old votes, nobody believes it, and the old master pauses for 5 s."""
+        if isinstance(self.them, Cluster):
+            time.sleep(max(0.0, self._struck + 2.5 * CLUSTER_TIMEOUT_MS / 1000 - time.monotonic()))
+        self._struck = time.monotonic()
+
+    def strike(self, master: Node) -> None:
+        if self.way == "kill":
+            master.kill()
+        elif self.way == "stop":
+            master.stop()
+        elif self.way == "cut":
+            assert self.net
+            self.net.isolate(master.name)
+        elif isinstance(self.them, Sentinels):
+            self.them.failover()
+        else:
+            self.them.failover(self.them.replicas_of(master)[0])
+
+    def heal(self, master: Node) -> None:
+        if self.way == "kill":
+            master.start()
+        elif self.way == "stop":
+            master.go_on()
+        elif self.way == "cut":
+            assert self.net
+            self.net.heal()
+        self.them.await_settled()
+
+
+@contextmanager
+def world(topology: str, way: str, folder: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        net = stack.enter_context(Network()) if way == "cut" else None
+        made = World(topology, way, folder, net)
+        stack.enter_context(made.them)
+        yield made
+
+
+def _await_back(tail: Tail, workers: int, since: int) -> None:
+    """Until each has had a lock since then."""
+
+    def missing() -> list[str]:
+        tail.read()
+        late = [who for who in sorted(tail.started) if tail.granted.get(who, 0) <= since]
+        return late if len(tail.started) == workers else ["whoever has not started"]
+
+    eventually(lambda: not missing(), PATIENCE, 0.02)
+
+
+def _ms(ns: int) -> float:
+    return round(ns / MS, 1)
+
+
+def _judge(history: History, struck: int, announced: int, until: int) -> Round:
+    """The part of the history that belongs to one round."""
+    back = {who: time for who, time in history.back(announced).items() if time is not None}
+    part = History(
+        [hold for hold in history.holds if struck <= hold.granted < until],
+        [call for call in history.calls if struck <= call.deadline < until],
+    )
+    told = Round(
+        announced=_ms(announced - struck),
+        first=_ms(min(back.values()) + announced - struck),
+        back={who: _ms(time + announced - struck) for who, time in sorted(back.items())},
+        late=_ms(max((c.ended - c.deadline for c in history.calls if struck <= c.asked < until), default=0)),
+        codes={code: n for code, n in part.codes().items()},
+        holds=len(part.holds),
+    )
+    for overlap in history.overlaps():
+        if struck <= overlap.second.granted < until:
+            hold = overlap.first
+            after = overlap.told_after
+            told.overlaps.append(
+                {
+                    "ms": _ms(overlap.ns),
+                    "told_ms": None if after is None else _ms(after),
+                    "reason": hold.reason,
+                    "release": str(hold.code),
+                    "by": hold.who,
+                    "to": overlap.second.who,
+                    "at_ms": _ms(overlap.second.granted - struck),
+                }
+            )
+    for hold in history.holds:
+        if hold.lost and struck <= hold.lost < until:
+            told.lost[hold.reason] = told.lost.get(hold.reason, 0) + 1
+        elif hold.code and struck <= hold.released < until:
+            word = f"release {hold.code}"
+            told.lost[word] = told.lost.get(word, 0) + 1
+    return told
+
+
+def batch(made: World, folder: Path, rounds: int) -> tuple[list[Round], History]:
+    """So many rounds under one load."""
+    marks: list[tuple[int, int]] = []
+    plan = {"kind": "fenced", "threads": 2, "hold_ms": 20, "lease_ms": LEASE_MS}
+    with (
+        Load(folder, made.them.url, made.names, counts=LANGUAGES, within=made.within, **plan) as load,
+        Watch(made.them, made.slot, 0.01) as watch,
+    ):
+        tail = Tail(load)
+        workers = 2 * len(LANGUAGES)
+        for _ in range(rounds):
+            _await_back(tail, workers, now_ns())
+            made.rest()
+            old = made.master
+            struck = now_ns()
+            made.strike(old)
+            name = made.known_as(old)
+            announced = eventually(lambda s=struck, n=name: watch.first(s, n), 2 * PATIENCE)
+            _await_back(tail, workers, announced)
+            made.heal(old)
+            marks.append((struck, announced))
+        history = load.end()
+        errors = load.errors()
+    assert history.unfinished() == [], errors
+    ends = [*(after[0] for _, after in pairwise(marks)), now_ns()]
+    return [_judge(history, *mark, end) for mark, end in zip(marks, ends, strict=True)], history
+
+
+def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, until: float = 0) -> list[Round]:
+    """So many rounds, or those until a time; the log grows with each batch."""
+    done: list[Round] = []
+    log.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="snib-rounds-") as name,
+        world(topology, way, Path(name) / "world") as made,
+    ):
+        while len(done) < rounds and not (until and time.monotonic() > until):
+            count = min(batch_of, rounds - len(done))
+            some, _ = batch(made, Path(name) / f"load{len(done)}", count)
+            done += some
+            with open(log / f"{topology}-{way}.jsonl", "a") as out:
+                out.writelines(json.dumps(asdict(each)) + "\n" for each in some)
+    return done
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("topology", choices=TOPOLOGIES)
+    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0, help="no batch begins after these")
+    parser.add_argument("--log", type=Path, default=Path("build/logs/failovers"))
+    given = parser.parse_args()
+    if given.way == "cut" and (reason := network.why_not()):
+        parser.exit(1, f"{reason}\n")
+    until = time.monotonic() + given.seconds if given.seconds else 0
+    done = run(given.topology, given.way, given.rounds, given.log, until=until)
+    print(f"{given.topology} {given.way}: {len(done)} rounds in {given.log}")
+
+
+if __name__ == "__main__":
+    main()
