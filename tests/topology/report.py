@@ -17,7 +17,7 @@ from typing import Any
 BEGIN, END = "<!-- failovers -->", "<!-- end -->"
 BOUNDS = (1, 10, 30, 100, 300, 1000, 3000)
 WORDS = {"sentinel": "sentinels", "cluster": "cluster"}
-ORDER = {"kill": "killed", "stop": "stopped (SIGSTOP)", "cut": "cut off", "manual": "by hand"}
+ORDER = {"kill": "killed", "stop": "stopped (SIGSTOP)", "cut": "cut off", "manual": "by hand", "lag": "killed, 0.7 s unreplicated"}
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -46,7 +46,7 @@ class Row:
     @property
     def untold(self) -> int:
         """Overlaps whose first holder gave its lock back without ever hearing that it was not its own."""
-        return sum(o["told_ms"] is None and o["release"] == "0" for r in self.rounds for o in r["overlaps"])
+        return sum(o["told_ms"] is None and o["release"] == 0 for r in self.rounds for o in r["overlaps"])
 
     def cells(self) -> list[str]:
         announced = [r["announced"] for r in self.rounds]

@@ -2,9 +2,15 @@
 
     python rounds.py sentinel kill --rounds 200 --log build/logs/failovers
 
-A round: the master is struck (kill, stop: SIGSTOP, cut: packets vanish, manual: by hand), the topology announces another, every
-worker of the load has had a lock since, the old master comes back as a replica.  Each round is a line of JSON in
-LOG/TOPOLOGY-WAY.jsonl; report.py makes a table of them.
+A round: the master is struck, the topology announces another, every worker of the load has had a lock since, the old
+master comes back as a replica.  Each round is a line of JSON in LOG/TOPOLOGY-WAY.jsonl; report.py makes a table of them.
+
+    kill    SIGKILL                 stop    SIGSTOP, and it goes on later     manual  by hand
+    cut     packets to and from it vanish
+    lag     its replicas do not hear it any more, then it is killed: what it granted meanwhile vanishes
+
+Two loads: of short holds, whose workers have to be back; and of long ones, which last from before a failover until after
+it, with workers who wait for them.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import network
 from announce import Watch
@@ -28,9 +35,11 @@ from network import Network
 from node import PATIENCE, Node, eventually
 from sentinels import Sentinels
 
-WAYS = ("kill", "stop", "manual", "cut")
+WAYS = ("kill", "stop", "manual", "cut", "lag")
+NETWORKED = ("cut", "lag")
+LAG_S = 0.7
 TOPOLOGIES = ("sentinel", "cluster")
-LEASE_MS = 3000
+LEASE_MS, LONG_MS = 3000, 4000
 CLUSTER_TIMEOUT_MS = 1000
 LANGUAGES = {"c": 1, "python": 1, "go": 1}
 
@@ -43,7 +52,7 @@ class Round:
     first: float  # ... until somebody had a lock after that
     back: dict[str, float]  # ... until each worker had
     late: float  # by which the latest call passed its limit; below 0: none did
-    overlaps: list[dict[str, float | str | None]] = field(default_factory=list)
+    overlaps: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
     holds: int = 0
@@ -59,12 +68,12 @@ class World:
         self.them: Sentinels | Cluster
         if topology == "sentinel":
             self.them = Sentinels(folder, down_ms=600, failover_ms=1500, network=net)
-            self.names = ["a", "b", "c"]
-            self.slot = 0
+            tag = ""
         else:
             self.them = Cluster(folder, timeout_ms=CLUSTER_TIMEOUT_MS, network=net)
-            self.names = ["{x}a", "{x}b", "{x}c"]
-            self.slot = slot_of(self.names[0])
+            tag = "{x}"
+        self.names, self.long_names = [tag + n for n in "abc"], [tag + n for n in "defg"]
+        self.slot = slot_of(self.names[0])
 
     @property
     def master(self) -> Node:
@@ -82,8 +91,17 @@ class World:
             time.sleep(max(0.0, self._struck + 2.5 * CLUSTER_TIMEOUT_MS / 1000 - time.monotonic()))
         self._struck = time.monotonic()
 
+    def prepare(self, master: Node) -> None:
+        if self.way != "lag":
+            return
+        assert self.net
+        them = self.them
+        for other in them.replicas if isinstance(them, Sentinels) else them.replicas_of(master):
+            self.net.part(master.name, other.name)
+        time.sleep(LAG_S)
+
     def strike(self, master: Node) -> None:
-        if self.way == "kill":
+        if self.way in ("kill", "lag"):
             master.kill()
         elif self.way == "stop":
             master.stop()
@@ -96,7 +114,10 @@ class World:
             self.them.failover(self.them.replicas_of(master)[0])
 
     def heal(self, master: Node) -> None:
-        if self.way == "kill":
+        if self.way == "lag":
+            assert self.net
+            self.net.heal()
+        if self.way in ("kill", "lag"):
             master.start()
         elif self.way == "stop":
             master.go_on()
@@ -109,7 +130,7 @@ class World:
 @contextmanager
 def world(topology: str, way: str, folder: Path) -> Iterator[World]:
     with ExitStack() as stack:
-        net = stack.enter_context(Network()) if way == "cut" else None
+        net = stack.enter_context(Network()) if way in NETWORKED else None
         made = World(topology, way, folder, net)
         stack.enter_context(made.them)
         yield made
@@ -130,51 +151,56 @@ def _ms(ns: int) -> float:
     return round(ns / MS, 1)
 
 
-def _judge(history: History, struck: int, announced: int, until: int) -> Round:
-    """The part of the history that belongs to one round."""
-    back = {who: time for who, time in history.back(announced).items() if time is not None}
-    part = History(
-        [hold for hold in history.holds if struck <= hold.granted < until],
-        [call for call in history.calls if struck <= call.deadline < until],
-    )
+def _judge(histories: list[History], struck: int, announced: int, until: int) -> Round:
+    """The part of the histories that belongs to one round; of the first all have to be back."""
+    back = {who: at for who, at in histories[0].back(announced).items() if at is not None}
     told = Round(
         announced=_ms(announced - struck),
         first=_ms(min(back.values()) + announced - struck),
-        back={who: _ms(time + announced - struck) for who, time in sorted(back.items())},
-        late=_ms(max((c.ended - c.deadline for c in history.calls if struck <= c.asked < until), default=0)),
-        codes={code: n for code, n in part.codes().items()},
-        holds=len(part.holds),
+        back={who: _ms(at + announced - struck) for who, at in sorted(back.items())},
+        late=-1.0,
     )
+    for history in histories:
+        _add(told, history, struck, until)
+    return told
+
+
+def _add(told: Round, history: History, struck: int, until: int) -> None:
+    for call in history.calls:
+        if struck <= call.ended < until:
+            told.late = max(told.late, _ms(call.ended - call.deadline))
+            if call.code:
+                told.codes[call.code] = told.codes.get(call.code, 0) + 1
+    for hold in history.holds:
+        told.holds += struck <= hold.granted < until
+        word = hold.reason or f"release {hold.code}"
+        if (hold.lost or hold.code) and struck <= (hold.lost or hold.released) < until:
+            told.lost[word] = told.lost.get(word, 0) + 1
     for overlap in history.overlaps():
         if struck <= overlap.second.granted < until:
-            hold = overlap.first
-            after = overlap.told_after
+            first, after = overlap.first, overlap.told_after
             told.overlaps.append(
                 {
                     "ms": _ms(overlap.ns),
                     "told_ms": None if after is None else _ms(after),
-                    "reason": hold.reason,
-                    "release": str(hold.code),
-                    "by": hold.who,
+                    "reason": first.reason,
+                    "release": first.code,
+                    "by": first.who,
                     "to": overlap.second.who,
                     "at_ms": _ms(overlap.second.granted - struck),
                 }
             )
-    for hold in history.holds:
-        if hold.lost and struck <= hold.lost < until:
-            told.lost[hold.reason] = told.lost.get(hold.reason, 0) + 1
-        elif hold.code and struck <= hold.released < until:
-            word = f"release {hold.code}"
-            told.lost[word] = told.lost.get(word, 0) + 1
-    return told
 
 
-def batch(made: World, folder: Path, rounds: int) -> tuple[list[Round], History]:
+def batch(made: World, folder: Path, rounds: int) -> list[Round]:
     """So many rounds under one load."""
     marks: list[tuple[int, int]] = []
-    plan = {"kind": "fenced", "threads": 2, "hold_ms": 20, "lease_ms": LEASE_MS}
+    plan: dict[str, Any] = {"counts": LANGUAGES, "within": made.within, "kind": "fenced", "threads": 2}
+    plan["lease_ms"] = LEASE_MS
+    url = made.them.url
     with (
-        Load(folder, made.them.url, made.names, counts=LANGUAGES, within=made.within, **plan) as load,
+        Load(folder / "short", url, made.names, hold_ms=20, **plan) as load,
+        Load(folder / "long", url, made.long_names, hold_ms=LONG_MS, think_ms=50, **plan) as long,
         Watch(made.them, made.slot, 0.01) as watch,
     ):
         tail = Tail(load)
@@ -183,6 +209,7 @@ def batch(made: World, folder: Path, rounds: int) -> tuple[list[Round], History]
             _await_back(tail, workers, now_ns())
             made.rest()
             old = made.master
+            made.prepare(old)
             struck = now_ns()
             made.strike(old)
             name = made.known_as(old)
@@ -190,11 +217,12 @@ def batch(made: World, folder: Path, rounds: int) -> tuple[list[Round], History]
             _await_back(tail, workers, announced)
             made.heal(old)
             marks.append((struck, announced))
-        history = load.end()
-        errors = load.errors()
-    assert history.unfinished() == [], errors
+        history, others = load.end(), long.end()
+        errors = load.errors() + long.errors()
+    assert history.unfinished() == others.unfinished() == [], errors
     ends = [*(after[0] for _, after in pairwise(marks)), now_ns()]
-    return [_judge(history, *mark, end) for mark, end in zip(marks, ends, strict=True)], history
+    both = [history, others]
+    return [_judge(both, *mark, end) for mark, end in zip(marks, ends, strict=True)]
 
 
 def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, until: float = 0) -> list[Round]:
@@ -207,7 +235,7 @@ def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, unt
     ):
         while len(done) < rounds and not (until and time.monotonic() > until):
             count = min(batch_of, rounds - len(done))
-            some, _ = batch(made, Path(name) / f"load{len(done)}", count)
+            some = batch(made, Path(name) / f"load{len(done)}", count)
             done += some
             with open(log / f"{topology}-{way}.jsonl", "a") as out:
                 out.writelines(json.dumps(asdict(each)) + "\n" for each in some)
@@ -222,7 +250,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0, help="no batch begins after these")
     parser.add_argument("--log", type=Path, default=Path("build/logs/failovers"))
     given = parser.parse_args()
-    if given.way == "cut" and (reason := network.why_not()):
+    if given.way in NETWORKED and (reason := network.why_not()):
         parser.exit(1, f"{reason}\n")
     until = time.monotonic() + given.seconds if given.seconds else 0
     done = run(given.topology, given.way, given.rounds, given.log, until=until)

@@ -12,7 +12,7 @@ import network
 import pytest
 from load import BUILD, languages
 from report import Table
-from rounds import LEASE_MS, TOPOLOGIES, WAYS, run
+from rounds import LEASE_MS, NETWORKED, TOPOLOGIES, WAYS, run
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 ROUNDS = 200 if ALL else 3
@@ -23,7 +23,7 @@ LATE_MS, BACK_MS = 15_000, 40_000
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_failovers(tmp_path: Path, topology: str, way: str) -> None:
-    if way == "cut" and (reason := network.why_not()):
+    if way in NETWORKED and (reason := network.why_not()):
         pytest.skip(reason)
     log = BUILD / "logs" / "failovers" if ALL else tmp_path / "log"
     (log / f"{topology}-{way}.jsonl").unlink(missing_ok=True)
