@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b58f6a4027fa34bc"
+#define SNIB_BUILD_ID "f4200e74e812fd29"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -20751,7 +20751,8 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
  * answers is only left for a higher one, or when a sentinel has just told of the switch.
  *
  * While something is held, waited for or given back the sentinels are asked once a second, each in its turn, and
- * one of them is listened to.  An idle client is silent.
+ * all of them are listened to, for one of them has led the failover and the others tell of it a second or two later: up
+ * to five, any of which may have led.  An idle client is silent.
  */
 
 #include <stdio.h>
@@ -20766,6 +20767,7 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
 #define SENTINEL_PAUSE (100 * SNIB__MS) /* after a round without help: doubled each time, */
 #define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
+#define SENTINEL_EARS 5                 /* so many are listened to */
 #define SENTINEL_SHUN                                                                              \
     (30000 * SNIB__MS) /* one that failed is asked again in polls after this at most */
 
@@ -20791,21 +20793,22 @@ struct sentinel {
     uint64_t epoch; /* of its answer */
     struct snib__address address;
     snib__time shun, shun_until; /* after it failed */
-    int32_t code;                /* REFUSED */
+    bool heard;                  /* it is listened to, or is to be */
+    bool confirmed;              /* a subscription on this connection */
+    snib__time listen, listen_pause;
+    int32_t code; /* REFUSED */
 };
 
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;                   /* who was asked last */
-    uint32_t left;                   /* of the round: to be asked yet */
-    bool round;                      /* one is running */
-    uint64_t epoch;                  /* the highest that was believed */
-    snib__time late;                 /* when the next one is asked beside who was asked last */
-    snib__time next;                 /* round */
-    snib__time pause;                /* after the last one that was of no use */
-    uint32_t listener;               /* who is listened to */
-    snib__time listen, listen_pause; /* when the next one is tried */
+    uint32_t turn;    /* who was asked last */
+    uint32_t left;    /* of the round: to be asked yet */
+    bool round;       /* one is running */
+    uint64_t epoch;   /* the highest that was believed */
+    snib__time late;  /* when the next one is asked beside who was asked last */
+    snib__time next;  /* round */
+    snib__time pause; /* after the last one that was of no use */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -20850,7 +20853,6 @@ static int sentinels_begin(struct snib__engine *e)
         return -1;
     map->turn =
         (uint32_t)snib__engine_random(e, map->n); /* clients do not all begin with the same one */
-    map->listener = map->turn;
     return 0;
 }
 
@@ -21181,71 +21183,96 @@ static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct
 
 /* ---- listening ---- */
 
-static struct snib__link *sentinel_ear(const struct sentinels *map)
+/* The leader says the first of it when it has promoted a replica, the second when the others follow that one: a second
+ * or more in which the old master goes on.  The other sentinels say the second alone. */
+static const char *const sentinel_news[] = {"+switch-master", "+promoted-slave"};
+
+static struct snib__link *sentinel_ear(const struct sentinel *one)
 {
-    return &map->all[map->listener].node->links[SNIB__PUBSUB];
+    return &one->node->links[SNIB__PUBSUB];
 }
 
-/* The next one that does not refuse: one that answers questions, if there is one. */
-static void sentinels_change_listener(struct sentinels *map)
+/* When another one is to be listened to; SNIB__NEVER: there are enough, or no more.  out: which. */
+static snib__time sentinels_listen_at(struct sentinels *map, struct sentinel **out)
 {
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 1; i <= map->n; i++) {
-            uint32_t at = (map->listener + i) % map->n;
-            if (map->all[at].deaf || (pass == 0 && !snib__node_ready(map->all[at].node)))
-                continue;
-            map->listener = at;
-            return;
-        }
+    snib__time first = SNIB__NEVER;
+    uint32_t ears = 0;
+    for (uint32_t i = 0; i < map->n; i++) {
+        struct sentinel *one = &map->all[i];
+        snib__time at = one->listen > one->shun_until ? one->listen : one->shun_until;
+        ears += one->heard;
+        if (one->heard || one->deaf || at >= first)
+            continue;
+        first = at;
+        *out = one;
+    }
+    return ears < SENTINEL_EARS ? first : SNIB__NEVER;
 }
 
 static void sentinels_listen(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
-    struct snib__link *ear = sentinel_ear(map);
-    if (map->all[map->listener].deaf)
-        return;
-    if (ear->conn.state == SNIB__CONN_READY)
-        ear->wanted = true;
-    else if (!ear->wanted && now >= map->listen)
-        snib__link_want(e, ear, now);
+    struct sentinel *next = NULL;
+    while (sentinels_listen_at(map, &next) <= now) {
+        next->heard = true;
+        if (sentinel_ear(next)->conn.state != SNIB__CONN_READY)
+            snib__link_want(e, sentinel_ear(next), now);
+    }
+    for (uint32_t i = 0; i < map->n; i++) /* an idle client did not ask whether they are there */
+        if (map->all[i].heard && sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
+            sentinel_ear(&map->all[i])->wanted = true;
 }
 
-static void sentinels_deafened(struct snib__engine *e, snib__time now)
+static void sentinel_deafened(struct sentinel *one, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
-    map->listen = now + map->listen_pause;
-    map->listen_pause = map->listen_pause == 0                  ? SENTINEL_PAUSE
-                        : map->listen_pause * 2 > SENTINEL_REST ? SENTINEL_REST
-                                                                : map->listen_pause * 2;
-    sentinels_change_listener(map);
+    one->heard = false;
+    one->confirmed = false;
+    one->listen = now + one->listen_pause;
+    one->listen_pause = one->listen_pause == 0                  ? SENTINEL_PAUSE
+                        : one->listen_pause * 2 > SENTINEL_REST ? SENTINEL_REST
+                                                                : one->listen_pause * 2;
 }
 
-/* "service old-host old-port new-host new-port": the first word is all that is believed. */
-static bool sentinel_about_ours(const struct snib__engine *e, const char *text)
+/* "service old-host old-port new-host new-port", or "slave name host port @ service ...": who it is about is all that
+ * is believed. */
+static bool sentinel_about_ours(const struct snib__engine *e, const char *channel, const char *text)
 {
     size_t n = strlen(e->config.service);
+    if (strcmp(channel, "+promoted-slave") == 0) {
+        text = strstr(text, " @ ");
+        text = text ? text + 3 : "";
+    }
     return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
+}
+
+/* Of the two subscriptions the second is a luxury that a user may not have. */
+static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
+{
+    if (one->confirmed || one->deaf)
+        return;
+    one->deaf = true;
+    one->heard = false;
+    snib__engine_log(e, SNIB_LOG_WARNING,
+                     "%s refused the subscription to +switch-master: allow this user subscribe",
+                     one->node->where);
 }
 
 static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, uint32_t n, snib__time now)
 {
-    struct sentinels *map = sentinels_of(e);
     struct sentinel *one = sentinel_of(e, link->node);
     if (reply->type == SNIB__RESP_ERROR) {
-        one->deaf = true;
-        snib__engine_log(e, SNIB_LOG_WARNING,
-                         "%s refused the subscription to +switch-master: allow this user subscribe",
-                         link->node->where);
-        if (sentinel_ear(map) == link)
-            sentinels_deafened(e, now);
+        sentinel_refused(e, one);
         return;
     }
-    map->listen_pause = 0;
-    if (n == 4 && reply[1].type == SNIB__RESP_STRING && reply[3].type == SNIB__RESP_STRING &&
-        strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0 &&
-        sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[3]))) {
+    one->listen_pause = 0;
+    if (n != 4 || reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
+        return;
+    const char *what = snib__resp_text(link->conn.resp, &reply[1]);
+    one->confirmed |= strcmp(what, "subscribe") == 0;
+    if (strcmp(what, "message") == 0 && reply[3].type == SNIB__RESP_STRING &&
+        sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
+                            snib__resp_text(link->conn.resp, &reply[3]))) {
         one->switched = true;
         one->shun_until = 0;
         if (one->asked && snib__node_ready(one->node))
@@ -21267,9 +21294,9 @@ static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, sni
 static void sentinel_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct sentinel *one = sentinel_of(e, link->node);
-    if (one && link->kind == SNIB__PUBSUB)
-        snib__chan_say(link->node, "SUBSCRIBE", "+switch-master", strlen("+switch-master"));
-    else if (one && one->asked)
+    for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 2; i++)
+        snib__chan_say(link->node, "SUBSCRIBE", sentinel_news[i], strlen(sentinel_news[i]));
+    if (one && link->kind == SNIB__COMMAND && one->asked)
         sentinel_question(e, one, now);
 }
 
@@ -21282,8 +21309,7 @@ static void sentinel_down(struct snib__engine *e, struct snib__link *link, int32
         if (link->kind == SNIB__COMMAND && map->next > now + SENTINEL_EAGER)
             map->next = now;
     } else if (link->kind == SNIB__PUBSUB) {
-        if (link == sentinel_ear(map))
-            sentinels_deafened(e, now);
+        sentinel_deafened(one, now);
     } else {
         one->others = false;
         bool hopeless = snib__node_hopeless(code, link->node->os_error, false);
@@ -21306,15 +21332,17 @@ static void sentinel_tick(struct snib__engine *e, snib__time now)
 
 static snib__time sentinel_deadline(const struct snib__engine *e)
 {
-    const struct sentinels *map = sentinels_of(e);
-    const struct snib__link *ear = sentinel_ear(map);
+    struct sentinels *map = sentinels_of(e);
+    struct sentinel *another = NULL;
     if (!snib__engine_busy(e))
         return SNIB__NEVER;
+    for (uint32_t i = 0; i < map->n; i++)
+        if (map->all[i].heard && !sentinel_ear(&map->all[i])->wanted &&
+            sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
+            return 0;
     snib__time next = map->round ? map->late : map->next;
-    bool listen = !ear->wanted && !map->all[map->listener].deaf;
-    if (listen && ear->conn.state == SNIB__CONN_READY)
-        return 0;
-    return listen && map->listen < next ? map->listen : next;
+    snib__time listen = sentinels_listen_at(map, &another);
+    return listen < next ? listen : next;
 }
 
 const struct snib__route snib__sentinel = {
