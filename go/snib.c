@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f4200e74e812fd29"
+#define SNIB_BUILD_ID "56c8b40aa12b90cd"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7954,7 +7954,7 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
     if (n > 0)
         snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
     else if (n == 0 || (error != EAGAIN && error != EINTR))
-        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : 0);
+        snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : ECONNRESET);
 }
 
 /* ---- the reader's role ---- */
