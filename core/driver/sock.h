@@ -75,7 +75,7 @@ struct snib__sock {
     bool ended; /* by the peer, as was seen while nobody had the role */
     bool writing;
     bool watched;             /* the background thread sleeps until it takes more */
-    uint64_t taken;           /* commands taken from the engine so far */
+    uint64_t taken;           /* commands taken from the engine so far; 0: none by this socket */
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 

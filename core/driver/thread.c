@@ -89,7 +89,6 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
             snib__driver_link_down(d, link, code, os_error);
             continue;
         }
-        sock->taken = snib__link_appended(link);
         if (sock->open)
             snib__engine_link_up(d->engine, link, snib__now());
     }

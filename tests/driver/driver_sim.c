@@ -228,12 +228,18 @@ static void begin(int i)
     snib_lock_free(lock);
 }
 
-/* A loop: it knows only what the descriptor tells. */
+/* A loop, which knows only what the descriptor tells, or a thread that waits. */
 static void next_event(snib_queue *queue, snib_event *out)
 {
     snib__time since = world.now;
-    int fd = snib_queue_fd(queue, NULL);
-    while (snib_queue_drain(queue, out, 1, NULL) == 0) {
+    int fd = snib_queue_fd(queue, NULL), n = 0;
+    bool waits = world_chance(2);
+    while (waits && n == 0) {
+        n = snib_queue_wait(queue, out, 1, 60000, NULL);
+        if (n == 0 && !(world.faults & WORLD_SIGNALS))
+            world_fail("a wait ended without an event");
+    }
+    while (!waits && snib_queue_drain(queue, out, 1, NULL) == 0) {
         if (!world_readable(fd, 60000 * SNIB__MS))
             world_fail("no event within a minute");
     }
@@ -618,6 +624,111 @@ static void kept_from_leading(void *argument)
     close_client();
 }
 
+/* The role is on its way to a caller whose operation ends before it wakes: it is passed on. */
+static snib_op *leaving;
+
+static void leaving_caller(void *argument)
+{
+    snib_hold *hold = NULL;
+    snib_event event = {.size = sizeof event};
+    snib_lock *lock = lock_named("leaving", 1, 0);
+    (void)argument;
+    MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &hold, &leaving, err), SNIB_AGAIN);
+    MUST(snib_op_wait(leaving, -1, &event, err), SNIB_OK);
+    if (event.code == SNIB_OK) {
+        MUST(snib_hold_release(event.hold, err), SNIB_OK);
+        snib_hold_free(event.hold);
+    } else if (event.code != SNIB_CANCELLED) {
+        world_fail("what was cancelled ended by %s", snib_code_name(event.code));
+    }
+    snib_lock_free(lock);
+    running--;
+}
+
+static bool nominated_or_over(void *on)
+{
+    int transit = SNIB__READER_TRANSIT;
+    (void)on;
+    return running < 2 || reads(&transit);
+}
+
+static bool leaver_sleeps(void *on)
+{
+    (void)on;
+    const struct snib__waiter *waiter = drivers[0]->waiters;
+    return waiter && atomic_load(&waiter->op->word) == SNIB__WORD_ASLEEP;
+}
+
+static void nominee_leaves(void *argument)
+{
+    snib_queue *queue;
+    snib_event event;
+    int caller = SNIB__READER_CALLER;
+    (void)argument;
+    open_client(60000, 0);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib_lock *lock = lock_named("queued", 9, 0);
+    world.silent = true;
+    world.faults |= WORLD_SPLIT; /* so that the answers do not come in one piece */
+    running = 2;
+    world_thread("first", renewed_caller, (void *)(intptr_t)2);
+    world_stay(reads, &caller);
+    world_thread("second", leaving_caller, NULL);
+    world_stay(leaver_sleeps, NULL);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    world.silent = false;
+    world_stay(nominated_or_over, NULL);
+    if (running == 2)
+        snib_op_cancel(leaving);
+    next_event(queue, &event);
+    MUST(snib_hold_release(event.hold, err), SNIB_OK);
+    snib_hold_free(event.hold);
+    world_stay(nobody_runs, NULL);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+    close_client();
+}
+
+/* ---- Many at once --------------------------------------------------------------------------------- */
+
+/* While answers are to come requests are collected: many leave by few writes, and all of them leave. */
+static void collected(void *argument)
+{
+    enum { REQUESTS = 60, WRITES = 30 };
+    snib_queue *queue;
+    snib_event event;
+    int thread = SNIB__READER_THREAD;
+    uint64_t writes = 0;
+    (void)argument;
+    open_client(60000, 0);
+    connect_client();
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    world.silent = true;
+    for (int i = 0; i < REQUESTS; i++) {
+        snib_lock *lock = lock_named("many", i, 0);
+        MUST(snib_lock_acquire_submit(lock, 0, -1, queue, (uint64_t)i, NULL, err), SNIB_OK);
+        snib_lock_free(lock);
+        if (i > 0)
+            continue;
+        world_stay(reads, &thread);
+        writes = drivers[0]->writes;
+    }
+    writes = drivers[0]->writes - writes;
+    if (writes > WRITES)
+        world_fail("%d requests by %llu writes", REQUESTS, (unsigned long long)writes);
+    world.silent = false;
+    for (int i = 0; i < REQUESTS; i++) {
+        next_event(queue, &event);
+        if (event.code != SNIB_OK)
+            world_fail("submit gave %s: %s", snib_code_name(event.code), event.text);
+        snib_hold_free(event.hold);
+    }
+    snib_queue_free(queue);
+    close_client();
+    expect_nothing_left();
+}
+
 /* Waiters beyond what one list of wakes has room for. */
 static void blocked_worker(void *argument)
 {
@@ -674,6 +785,8 @@ static const struct story {
     {"kept_from_waking", kept_from_waking, 20},
     {"kept_from_ringing", kept_from_ringing, 20},
     {"kept_from_leading", kept_from_leading, 5},
+    {"nominee_leaves", nominee_leaves, 5},
+    {"collected", collected, 100},
     {"many_wakes", many_wakes, 200},
 };
 

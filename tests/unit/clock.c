@@ -202,12 +202,46 @@ static void not_told(void **state)
     snib__engine_free(engine);
 }
 
+/* What is no time says nothing of the clock: it is not compared with what was known, and not asked for again. */
+static void no_times(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        "*2\r\n$11\r\n17000000000\r\n$1\r\n0\r\n",
+        "*2\r\n$20\r\n99999999999999999999\r\n$1\r\n0\r\n",
+        "*2\r\n$10\r\n1700000000\r\n$7\r\n1000000\r\n",
+        "*2\r\n$1\r\n0\r\n$1\r\n0\r\n",
+        "*2\r\n:1700000000\r\n:0\r\n",
+        "*1\r\n$10\r\n1700000000\r\n",
+        "$10\r\n1700000000\r\n",
+        "+OK\r\n",
+        "$-1\r\n",
+    };
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 80000 * SNIB__MS};
+    for (size_t i = 0; i < COUNT(answers); i++) {
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "f"), &fixed);
+        engine->home->clock.refused = false;
+        server_error_ns = 0;
+        while (!engine->home->clock.known)
+            go_on(engine);
+        now = snib__clock_deadline(engine);
+        snib__clock_tick(engine, now);
+        answer(engine, answers[i]);
+        assert_true(engine->home->clock.refused);
+        assert_int_equal(stats_of(engine).clock_moves, 0);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates),          cmocka_unit_test(steps),
         cmocka_unit_test(slow_answers),   cmocka_unit_test(set_while_held),
         cmocka_unit_test(another_server), cmocka_unit_test(not_told),
+        cmocka_unit_test(no_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

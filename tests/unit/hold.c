@@ -72,6 +72,30 @@ static void max_hold_after_a_hand_over(void **state)
     snib__engine_free(engine);
 }
 
+/* A grant whose lease may have ended by the time it is read is nobody's: it is given back. */
+static void late_grant(void **state)
+{
+    (void)state;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = SECOND};
+    const snib__time safe = SECOND * 99 / 100 - 5 * SNIB__MS;
+    for (int late = 0; late < 2; late++) {
+        struct snib__engine *engine = begin();
+        int32_t code;
+        granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+        struct snib__op *op =
+            snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &fixed, now, &code);
+        now += late ? safe : safe - 1;
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        assert_true(op->done);
+        assert_int_equal(op->code, late ? SNIB_EUNREACHABLE : SNIB_OK);
+        assert_int_equal(on_the_way(engine), late);
+        if (late)
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+        snib__engine_free(engine);
+    }
+}
+
 /* ---- The release ----------------------------------------------------------------------------------- */
 
 /* The answer to a release is lost, and the server knows nothing when it is asked again: the first one did it if the
@@ -258,6 +282,7 @@ int main(void)
         cmocka_unit_test(safe_until),
         cmocka_unit_test(at_risk),
         cmocka_unit_test(max_hold_after_a_hand_over),
+        cmocka_unit_test(late_grant),
         cmocka_unit_test(repeated_release),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),

@@ -458,6 +458,27 @@ static void disowned_subscription_is_renewed(void **state)
     }
 }
 
+/* Two locks are told by one channel: when it is there, both may have missed a release. */
+static void confirmation_wakes_each_lock(void **state)
+{
+    (void)state;
+    static const int32_t kinds[] = {SNIB_MUTEX, SNIB_FENCED};
+    struct snib__engine *engine = begin();
+    for (int i = 0; i < 2; i++) {
+        acquire(engine, gate(engine, kinds[i], "m"), 0);
+        if (i == 0)
+            connect_link(engine);
+        answer_own(engine);
+        answer(engine, ":86400000\r\n");
+    }
+    connect_pubsub(engine);
+    assert_int_equal(on_the_way(engine), 0);
+    say_on_pubsub(engine, subscribed);
+    answer_own(engine);
+    assert_int_equal(on_the_way(engine), 2);
+    snib__engine_free(engine);
+}
+
 /* Nobody waits: nothing is sent, however long it lasts. */
 static void forgotten_link_is_left_alone(void **state)
 {
@@ -517,6 +538,7 @@ int main(void)
         cmocka_unit_test(idle_subscription_is_pinged),
         cmocka_unit_test(refused_ping_and_subscription),
         cmocka_unit_test(disowned_subscription_is_renewed),
+        cmocka_unit_test(confirmation_wakes_each_lock),
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),
     };

@@ -69,6 +69,56 @@ static void granted_meanwhile(void **state)
     }
 }
 
+/* The first lease cannot have begun before the waiter was last seen waiting: that was when it asked, not when the
+ * answer came. */
+static void safe_since_asking(void **state)
+{
+    (void)state;
+    for (int meanwhile = 0; meanwhile < 2; meanwhile++) {
+        placed(false);
+        await_beat();
+        const snib__time asked = now;
+        now += SECOND / 2;
+        if (meanwhile)
+            promise(2500);
+        now += SECOND / 2;
+        answer(engine, "*3\r\n:4000\r\n:0\r\n:2400\r\n");
+        if (!meanwhile)
+            promise(2500);
+        assert_true(op->done && op->code == SNIB_OK);
+        assert_true(op->hold->deadline <= asked + 4 * SECOND);
+        assert_true(op->hold->deadline > asked + 3 * SECOND);
+        snib__engine_free(engine);
+    }
+}
+
+/* A release of ours grants the lock to another of ours: the lease began after that was sent, however old the place. */
+static void granted_by_reply(void **state)
+{
+    (void)state;
+    char reply[100];
+    int32_t code;
+    placed(false);
+    struct snib__op *other = acquire(engine, fair, 0);
+    answer(engine, "*3\r\n:20000\r\n:0\r\n:1000\r\n");
+    await_beat();
+    answer(engine, "$1\r\n0\r\n");
+    struct snib__hold *hold = acquired(engine, op);
+    now += 8 * SECOND;
+    const snib__time sent = now;
+    snib__engine_release(engine, hold, now, &code);
+    now += SNIB__MS;
+    snprintf(reply, sizeof reply, "*5\r\n:1\r\n:%llu\r\n:4000\r\n$1\r\n0\r\n:10000\r\n",
+             (unsigned long long)other->hold->number);
+    while (oldest_script(engine) != SNIB__SCRIPT_FAIR_RELEASE)
+        answer(engine, "*0\r\n");
+    answer(engine, reply);
+    assert_true(other->done && other->code == SNIB_OK);
+    assert_true(other->hold->deadline <= sent + 4 * SECOND);
+    assert_true(other->hold->deadline > sent + 3 * SECOND);
+    snib__engine_free(engine);
+}
+
 /* One that was made before the waiter was last seen waiting is an old one: it is asked for. */
 static void old_grant(void **state)
 {
@@ -159,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(granted_by_message),  cmocka_unit_test(granted_meanwhile),
+        cmocka_unit_test(safe_since_asking),   cmocka_unit_test(granted_by_reply),
         cmocka_unit_test(old_grant),           cmocka_unit_test(late_grant),
         cmocka_unit_test(listens_to_redisson), cmocka_unit_test(leaving),
     };

@@ -51,6 +51,33 @@ static void attempts(void **state)
     snib__engine_free(engine);
 }
 
+/* Of attempts that left together the last answer decides how long the others sleep: until the first lease ends. */
+static void refused_together(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    for (int i = 0; i < 4; i++) {
+        acquire(engine, permits, 0);
+        if (i > 0)
+            continue;
+        connect_link(engine);
+        answer_own(engine);
+        answer(engine, ":20000\r\n");
+        connect_pubsub(engine);
+        say_on_channel(engine, permits, NULL);
+        answer(engine, ":20000\r\n");
+    }
+    say_on_channel(engine, permits, "1");
+    answer(engine, "$-1\r\n");
+    assert_int_equal(on_the_way(engine), 2);
+    answer(engine, ":10\r\n");
+    assert_int_equal(permits->wait->timer_at, 0); /* nobody sleeps while one is on its way */
+    answer(engine, ":10\r\n");
+    assert_true(snib__engine_deadline(engine) == now + 12 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
 /* A writer's read has the writer's number: the next one waits until the release of the one before has been answered,
  * which might have to be repeated. */
 static void one_number(void **state)
@@ -90,6 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts),
+        cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,37 @@ static void patience_learns(void **state)
     assert_true(wait->offered_until - now >= 3 * SNIB__MS / 10);
 }
 
+/* Strangers that were heard before the release's own reply have had their turns, this time. */
+static void heard_before_the_reply(void **state)
+{
+    (void)state;
+    struct snib__hold hold = {.gate = mutex, .phase = SNIB__RELEASING};
+    snib__turn_releasing(wait);
+    mutex->active = &hold;
+    snib__turn_heard(wait, now);
+    mutex->active = NULL;
+    released(3);
+    assert_int_equal(wait->owed, 2);
+    snib__turn_releasing(wait);
+    released(3);
+    assert_int_equal(wait->owed, 3);
+}
+
+/* A client that listens only while it waits, as Redisson's, has just had a turn: it may be about to ask again, once. */
+static void who_has_just_come(void **state)
+{
+    (void)state;
+    released(0);
+    assert_false(snib__turn_contested(wait));
+    snib__turn_heard(wait, now);
+    released(0);
+    assert_int_equal(wait->owed, 1);
+    assert_true(snib__turn_contested(wait));
+    released(0);
+    assert_int_equal(wait->owed, 0);
+    assert_false(snib__turn_contested(wait));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +162,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(absent_for_a_while, start, stop),
         cmocka_unit_test_setup_teardown(patience_ends, start, stop),
         cmocka_unit_test_setup_teardown(patience_learns, start, stop),
+        cmocka_unit_test_setup_teardown(heard_before_the_reply, start, stop),
+        cmocka_unit_test_setup_teardown(who_has_just_come, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

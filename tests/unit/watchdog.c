@@ -113,12 +113,39 @@ static void missing_right(void **state)
     snib__engine_free(engine);
 }
 
+/* After a reconnect all are renewed at once, in one batch, also when a refusal has just told to be patient. */
+static void reconnected(void **state)
+{
+    (void)state;
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    for (int refused = 0; refused < 2; refused++) {
+        struct snib__engine *engine = begin();
+        for (int i = 0; i < 3; i++)
+            granted(engine, gate(engine, SNIB_MUTEX, (const char *[]){"a", "b", "c"}[i]), &how);
+        now += refused ? 10 * SECOND : 5 * SECOND;
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), refused);
+        if (refused)
+            answer(engine, "-ERR not now\r\n");
+        cut_link(engine);
+        await_connect(engine);
+        connect_link(engine);
+        snib__engine_tick(engine, now);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        assert_int_equal(batch_of(engine, 0)->n, 3);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_holds),
         cmocka_unit_test(many_permits),
         cmocka_unit_test(missing_right),
+        cmocka_unit_test(reconnected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,4 +139,11 @@ MUTANTS = [
         "/*",
         "python/test_errors.py another_handle",
     ),
+    Mutant(
+        "who waits at a queue goes away with nothing",
+        "api/queue.c",
+        "queue_sleep(queue, snib__until(timeout)); code = queue_drain(queue, events, cap, err);",
+        "queue_sleep(queue, snib__until(timeout));",
+        "sim/driver",
+    ),
 ]

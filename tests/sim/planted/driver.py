@@ -183,4 +183,18 @@ MUTANTS = [
         "while (how == SNIB__PARKED_NO && atomic_load(&op->word) != SNIB__WORD_DONE)",
         "sim/driver",
     ),
+    Mutant(
+        "requests are not collected",
+        "driver/driver.c",
+        "    sock->taken += collected;",
+        "",
+        "sim/driver",
+    ),
+    Mutant(
+        "a nominee that leaves keeps the role",
+        "driver/driver.c",
+        "snib__driver_pass_role(d, snib__op_link(op), &wakes);",
+        "(void)0;",
+        "sim/driver",
+    ),
 ]

@@ -165,4 +165,11 @@ MUTANTS = [
         "next = chan->next; chan->next = NULL;",
         "unit_links",
     ),
+    Mutant(
+        "a subscription wakes one of the locks that it serves",
+        "engine/chan.c",
+        "else snib__wait_try(e, wait, now); } } static void chan_left",
+        "else snib__wait_try(e, wait, now); break; } } static void chan_left",
+        "unit_links",
+    ),
 ]
