@@ -21,9 +21,9 @@ enum { LEASE_MS = 3000, WORKERS = 8, SHARED = 2, MANY = 200 };
 /* In a world without faults.  With sends that take a part a reader may nap before it sees the rest. */
 #define PROMPT ((world.faults ? 200 : 40) * SNIB__MS)
 
-enum { CLIENTS = 2 };
-static snib_client *clients[CLIENTS];
-static struct snib__driver *drivers[CLIENTS];
+enum { CLIENTS = 2, NODES = 5 };
+static snib_client *clients[NODES];
+static struct snib__driver *drivers[NODES];
 static int clients_n;
 static int running; /* workers */
 static int inside[SHARED];
@@ -74,14 +74,14 @@ static void check_roles(bool asleep)
 
 /* ---- The parts of a program --------------------------------------------------------------------- */
 
-static void open_client(int64_t lease_ms, int64_t connect_timeout_ms)
+static void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms)
 {
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
     options.connect_timeout_ms = connect_timeout_ms;
     snib_client **client = &clients[clients_n];
-    MUST(snib_client_open("redis://name.test", &options, client, err), SNIB_OK);
+    MUST(snib_client_open(url, &options, client, err), SNIB_OK);
     struct snib__driver *driver =
         &((struct snib__client *)snib__handle_get(SNIB__CLIENT, *client))->driver;
     snib__handle_put(*client);
@@ -89,6 +89,11 @@ static void open_client(int64_t lease_ms, int64_t connect_timeout_ms)
         driver->nap = 3600 * 1000 * SNIB__MS; /* no look makes up for a wake-up that was missed */
     drivers[clients_n++] = driver;
     world.check = check_roles;
+}
+
+static void open_client(int64_t lease_ms, int64_t connect_timeout_ms)
+{
+    open_client_at("redis://name.test", lease_ms, connect_timeout_ms);
 }
 
 static void connect_client(void)
@@ -403,6 +408,21 @@ static void hanging_lookup(void *argument)
     connect_client();
     if (world.now - since > 6000 * SNIB__MS)
         world_fail("connected %.3f s after the lookup's end", (double)(world.now - since) / 1e9);
+    close_client();
+}
+
+/* Connecting has all of its time, however long the lookup took. */
+static void slow_lookup(void *argument)
+{
+    (void)argument;
+    world.lookup_takes = 400 * SNIB__MS;
+    world.addresses = 2;
+    world.peers[1] = WORLD_SWALLOWS;
+    open_client(LEASE_MS, 500);
+    snib__time since = world.now;
+    MUST(snib_client_ping(clients[0], 5000, err), SNIB_OK);
+    if (world.now - since > 900 * SNIB__MS)
+        world_fail("connected after %.3f s", (double)(world.now - since) / 1e9);
     close_client();
 }
 
@@ -729,6 +749,72 @@ static void collected(void *argument)
     expect_nothing_left();
 }
 
+/* ---- A quorum, whose nodes are databases here ----------------------------------------------------- */
+
+static int votes(void)
+{
+    static const char name[] = "vote:1";
+    model_key key;
+    int n = 0;
+    for (int i = 0; i < NODES; i++)
+        n += model_key_find(world.server, i, name, sizeof name - 1, &key);
+    return n;
+}
+
+static uint64_t votes_lost(void)
+{
+    uint64_t lost = 0;
+    for (int i = 0; i < NODES; i++) {
+        snib_client_stats_data stats = {.size = sizeof stats};
+        MUST(snib_client_stats(clients[i], &stats, err), SNIB_OK);
+        lost += stats.lost_deleted;
+    }
+    return lost;
+}
+
+/* Votes that were lost, one soon after the other, are asked for at once. */
+static void lost_votes(void *argument)
+{
+    snib_lock *locks[NODES], *quorum;
+    snib_lock_options options;
+    snib_hold *hold;
+    char url[40];
+    (void)argument;
+    for (int i = 0; i < NODES; i++) {
+        snprintf(url, sizeof url, "redis://node%d.test/%d", i, i);
+        open_client_at(url, LEASE_MS, 0);
+        connect_client();
+    }
+    for (int i = 0; i < NODES; i++)
+        locks[i] = lock_of(i, "vote", 1, 0);
+    snib_lock_options_init(&options, sizeof options);
+    options.flags = SNIB_LOCK_NO_QUARANTINE;
+    MUST(snib_quorum_new(locks, NODES, &options, &quorum, err), SNIB_OK);
+    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(400 * SNIB__MS);
+    if (votes() != NODES)
+        world_fail("%d votes", votes());
+    for (int i = 0; i < 2; i++)
+        model_delete(world.server, i, "vote:1", 6);
+    while (votes_lost() < 2)
+        world_sleep(SNIB__MS);
+    snib__time since = world.now;
+    while (votes() < NODES) {
+        if (world.now - since > 80 * SNIB__MS)
+            world_fail("%d votes, and nobody asks for more", votes());
+        world_sleep(SNIB__MS);
+    }
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(quorum);
+    for (int i = 0; i < NODES; i++)
+        snib_lock_free(locks[i]);
+    while (clients_n > 0)
+        close_client();
+    expect_nothing_left();
+}
+
 /* Waiters beyond what one list of wakes has room for. */
 static void blocked_worker(void *argument)
 {
@@ -778,6 +864,7 @@ static const struct story {
     {"two_addresses", two_addresses, 20},
     {"no_address", no_address, 50},
     {"hanging_lookup", hanging_lookup, 50},
+    {"slow_lookup", slow_lookup, 50},
     {"no_name", no_name, 50},
     {"suspend", suspend, 20},
     {"lost_rings", lost_rings, 20},
@@ -787,6 +874,7 @@ static const struct story {
     {"kept_from_leading", kept_from_leading, 5},
     {"nominee_leaves", nominee_leaves, 5},
     {"collected", collected, 100},
+    {"lost_votes", lost_votes, 50},
     {"many_wakes", many_wakes, 200},
 };
 

@@ -12,8 +12,9 @@ struct peer {
     char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
-    const char *says;                     /* to scripts, instead of granting */
-    int times;                            /* so often; -1 always */
+    const char *says; /* to scripts, instead of granting: an error, or a number */
+    int times;        /* so often; -1 always */
+    const char *then; /* and always after that */
     int scripts, asked, connects, asking; /* what was seen */
     bool asking_on;                       /* ASKING came just before */
     int renewals, renewed_keys;
@@ -59,7 +60,9 @@ static void script_says(struct peer *one, char words[4][64], char *out)
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;
-        sprintf(out, "-%s\r\n", one->says);
+        sprintf(out, one->says[0] == ':' ? "%s\r\n" : "-%s\r\n", one->says);
+    } else if (one->then) {
+        sprintf(out, one->then[0] == ':' ? "%s\r\n" : "-%s\r\n", one->then);
     } else {
         sprintf(out, renewal ? "*0\r\n" : "$-1\r\n");
     }
@@ -259,6 +262,59 @@ static void moved_goes_before_maps(void **state)
     snib__engine_free(engine);
 }
 
+/* The name has left the node while it had not answered yet: what it says of the slot is older than what is known. */
+static void old_node_is_not_believed(void **state)
+{
+    (void)state;
+    char text[64], older[64];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "{m}1");
+    moved(text, "m", 'b');
+    moved(older, "m", 'c');
+    peers[0].says = text;
+    peers[0].times = 1;
+    peers[0].then = older;
+    struct snib__op *one = acquire(engine, gate(engine, SNIB_MUTEX, "{m}2"), 0),
+                    *two = acquire(engine, gate(engine, SNIB_MUTEX, "{m}3"), 0);
+    serve(engine);
+    assert_int_equal(served_by(engine, "m"), 'b');
+    pass(engine, now + SECOND / 2);
+    assert_true(one->done && two->done);
+    assert_int_equal(peers[2].scripts, 0);
+    snib__engine_free(engine);
+}
+
+/* Holds that are moved come into the order of their deadlines, between those that are there. */
+static void moved_holds_are_in_order(void **state)
+{
+    (void)state;
+    enum { HOLDS = 9 };
+    char text[64], name[16];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    for (int i = 0; i < HOLDS; i++) { /* bar: 5061, foo: 12182 */
+        snprintf(name, sizeof name, i % 3 == 2 ? "{foo}%d" : "{bar}%d", i * 5 % HOLDS);
+        held(engine, name);
+    }
+    peers[1].down = true;
+    for (struct snib__link *link = snib__engine_links(engine); link; link = snib__link_next(link))
+        if (link->node->addressed && peer_of(link) == &peers[1] &&
+            link->conn.state != SNIB__CONN_DOWN)
+            snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 104, now);
+    moved(text, "bar", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{bar}x"), 0);
+    serve(engine);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    const struct snib__node *node = engine->route->serves(engine, "bar", 3);
+    const struct snib__renewals *list = &node->renewals[SNIB_MUTEX];
+    assert_int_equal(list->n, HOLDS);
+    assert_ptr_equal(list->cursor, list->head);
+    for (const struct snib__hold *hold = list->head; hold; hold = hold->next)
+        assert_true(!hold->next || hold->deadline <= hold->next->deadline);
+    snib__engine_free(engine);
+}
+
 /* A node that lags takes nothing back, unless nobody knows better for long. */
 static void old_maps_are_not_believed(void **state)
 {
@@ -380,6 +436,26 @@ static void refusals_are_endured(void **state)
         }
 }
 
+/* When a node has served it, patience with those who did not is at an end: it waits for the lock as long as it may. */
+static void served_after_refusals(void **state)
+{
+    (void)state;
+    int32_t code;
+    const struct snib__acquire how = {.wait = 20 * SECOND};
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    peers[0].says = "CLUSTERDOWN The cluster is down";
+    peers[0].times = 3;
+    peers[0].then = ":86400000"; /* held by somebody else, for a day */
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &how, now, &code);
+    pass(engine, now + 19 * SECOND);
+    assert_false(op->done);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_TIMEDOUT);
+    snib__engine_free(engine);
+}
+
 /* Two nodes that send it to each other. */
 static void circle_is_no_storm(void **state)
 {
@@ -445,6 +521,31 @@ static void renewals_go_by_slot(void **state)
     snib__engine_free(engine);
 }
 
+/* A renewal is paused, its hold is given back, and another has the place in memory: that one is not renewed. */
+static void paused_renewal_of_what_has_gone(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    struct snib__hold *hold = held(engine, "bar");
+    held(engine, "foo");
+    now += 11 * SECOND;
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = 1;
+    snib__engine_tick(engine, now);
+    serve(engine);
+    assert_int_equal(peers[0].renewals, 1);
+    int others = peers[1].renewals;
+    snib__hold_drop(engine, hold, now);
+    serve(engine);
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    serve(engine);
+    assert_ptr_equal(acquired(engine, op), hold);
+    pass(engine, now + SECOND / 2);
+    assert_int_equal(peers[0].renewals, 1);
+    assert_int_equal(peers[1].renewals, others);
+    snib__engine_free(engine);
+}
+
 /* A failover: others are asked, and what the new master does not have is lost by it. */
 static void failover_is_asked_for(void **state)
 {
@@ -473,15 +574,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(endpoints_have_many_forms),
         cmocka_unit_test(moved_goes_before_maps),
+        cmocka_unit_test(old_node_is_not_believed),
+        cmocka_unit_test(moved_holds_are_in_order),
         cmocka_unit_test(old_maps_are_not_believed),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(node_that_has_gone_is_left),
         cmocka_unit_test(ask_is_for_one_request),
         cmocka_unit_test(forgotten_script_is_asked_for_again),
         cmocka_unit_test(refusals_are_endured),
+        cmocka_unit_test(served_after_refusals),
         cmocka_unit_test(circle_is_no_storm),
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
         cmocka_unit_test(renewals_go_by_slot),
+        cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,25 @@ static void late_grant(void **state)
     }
 }
 
+/* An owner that asked while its first request was on its way has the lock with that. */
+static void owner_that_waits_for_itself(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *op = acquire(engine, mutex, 7), *stranger = acquire(engine, mutex, 8),
+                    *other = acquire(engine, mutex, 7);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    assert_true(op->done && other->done && !stranger->done);
+    assert_int_equal(other->code, SNIB_OK);
+    assert_ptr_equal(op->hold, other->hold);
+    assert_int_equal(op->hold->count, 2);
+    assert_int_equal(on_the_way(engine), 0);
+    snib__engine_free(engine);
+}
+
 /* ---- The release ----------------------------------------------------------------------------------- */
 
 /* The answer to a release is lost, and the server knows nothing when it is asked again: the first one did it if the
@@ -264,6 +283,31 @@ static void late_carrier(void **state)
     snib__engine_free(engine);
 }
 
+/* What is freed before its loss was told is told to nobody. */
+static void freed_before_it_was_told(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = SECOND};
+    struct snib__hold *holds[3];
+    for (int i = 0; i < 3; i++) {
+        holds[i] =
+            granted(engine, gate(engine, SNIB_MUTEX, (const char *[]){"a", "b", "c"}[i]), &fixed);
+        holds[i]->tell = 1;
+    }
+    now += SECOND;
+    snib__engine_tick(engine, now);
+    snib__hold_drop(engine, holds[1], now);
+    answer_own(engine);
+    while (on_the_way(engine))
+        answer(engine, ":0\r\n");
+    granted(engine, gate(engine, SNIB_MUTEX, "d"), &fixed); /* in its memory, perhaps */
+    assert_ptr_equal(snib__engine_take_lost(engine), holds[0]);
+    assert_ptr_equal(snib__engine_take_lost(engine), holds[2]);
+    assert_null(snib__engine_take_lost(engine));
+    snib__engine_free(engine);
+}
+
 /* Whoever closes after the end says what ended it. */
 static void closed_after_the_end(void **state)
 {
@@ -283,12 +327,14 @@ int main(void)
         cmocka_unit_test(at_risk),
         cmocka_unit_test(max_hold_after_a_hand_over),
         cmocka_unit_test(late_grant),
+        cmocka_unit_test(owner_that_waits_for_itself),
         cmocka_unit_test(repeated_release),
         cmocka_unit_test(late_renewals),
         cmocka_unit_test(late_confirmation),
         cmocka_unit_test(older_answer),
         cmocka_unit_test(late_reentry),
         cmocka_unit_test(late_carrier),
+        cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

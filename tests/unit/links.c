@@ -120,6 +120,7 @@ static void node_that_is_no_master_is_left(void **state)
         answer(engine, disowned[i]);
         assert_false(op->done);
         assert_int_equal(conn_of(engine)->state, SNIB__CONN_DOWN);
+        assert_true(snib__engine_deadline(engine) <= now); /* it is closed at once */
         assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
                          SNIB__WISH_CLOSE);
         await_connect(engine);

@@ -147,12 +147,33 @@ static void errors_are_classified(void **state)
                          cases[i].code);
 }
 
+/* What is counted against the limit is one reply, however many there were before it. */
+static void limit_is_of_one_reply(void **state)
+{
+    (void)state;
+    enum { REPLY = 60000 };
+    static char text[REPLY + 20];
+    struct snib__resp *resp = snib__resp_new();
+    size_t head = (size_t)sprintf(text, "$%d\r\n", REPLY), all = head + REPLY + 2;
+    memset(text + head, 'x', REPLY);
+    memcpy(text + head + REPLY, "\r\n", 2);
+    for (size_t fed = 0; fed < 3 * SNIB__RESP_BYTES_MAX; fed += all) {
+        uint32_t n;
+        int broken;
+        assert_int_equal(snib__resp_feed(resp, text, all), 0);
+        assert_non_null(snib__resp_next(resp, &n, &broken));
+        assert_null(snib__resp_next(resp, &n, &broken));
+        assert_false(broken);
+    }
+    snib__resp_free(resp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_match_hiredis),      cmocka_unit_test(numbers_are_decimal),
         cmocka_unit_test(replies_survive_every_split), cmocka_unit_test(broken_streams_are_refused),
-        cmocka_unit_test(errors_are_classified),
+        cmocka_unit_test(errors_are_classified),       cmocka_unit_test(limit_is_of_one_reply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

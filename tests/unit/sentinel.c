@@ -559,6 +559,47 @@ static void confirmed_hold_is_lost_for_another_reason(void **state)
     snib__engine_free(engine);
 }
 
+/* A release that was begun before anybody knew of the failover, too. */
+static void release_that_waits_for_a_master(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    crash(engine, "m1");
+    pass(engine, 100 * SNIB__MS);
+    struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+    pass(engine, 100 * SNIB__MS);
+    assert_false(op->done);
+    peer("m2")->has = false;
+    tell_all(3, "m2", 2);
+    PASS_UNTIL(engine, op->done, 2 * SECOND);
+    assert_int_equal(op->code, SNIB_LOST);
+    assert_int_equal(op->reason, SNIB_REASON_FAILOVER);
+    snib__engine_free(engine);
+}
+
+/* A sentinel that fails is shunned, the longer the more often; one answer, and all is forgotten. */
+static void sentinel_that_comes_back(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    crash(engine, "s0");
+    pass(engine, 100 * SECOND);
+    int asked = peer("s0")->asked;
+    peer("s0")->state = UP;
+    PASS_UNTIL(engine, peer("s0")->asked > asked, 35 * SECOND);
+    int connects = peer("s0")->connects;
+    crash(engine, "s0");
+    PASS_UNTIL(engine, peer("s0")->connects > connects, 8 * SECOND);
+    asked = peer("s0")->asked;
+    peer("s0")->state = UP;
+    PASS_UNTIL(engine, peer("s0")->asked > asked, 8 * SECOND);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* A master that answers is left for a higher epoch, and for nothing else that a poll finds. */
 static void master_that_answers_is_left_for_a_higher_epoch(void **state)
 {
@@ -887,6 +928,8 @@ int main(void)
         cmocka_unit_test(server_that_is_something_else),
         cmocka_unit_test(failover_is_followed),
         cmocka_unit_test(confirmed_hold_is_lost_for_another_reason),
+        cmocka_unit_test(release_that_waits_for_a_master),
+        cmocka_unit_test(sentinel_that_comes_back),
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
         cmocka_unit_test(epochs_may_begin_anew),

@@ -146,4 +146,11 @@ MUTANTS = [
         "queue_sleep(queue, snib__until(timeout));",
         "sim/driver",
     ),
+    Mutant(
+        "a grant that nobody fetched stays when its operation is freed",
+        "api/run.c",
+        "snib__hold_return(client, op->hold); snib__op_free(engine, op);",
+        "(void)client; snib__op_free(engine, op);",
+        "live/queue same_hold_forgotten",
+    ),
 ]

@@ -197,4 +197,25 @@ MUTANTS = [
         "(void)0;",
         "sim/driver",
     ),
+    Mutant(
+        "connecting has what resolving has left of the time",
+        "driver/sock.c",
+        "sock->until = now + sock->way->timeout; sock->begin_next = now;",
+        "sock->begin_next = now;",
+        "sim/driver",
+    ),
+    Mutant(
+        "the alarm is thought to be set after it has rung",
+        "driver/thread.c",
+        "if (watch->polls[1].revents) d->alarm_at = SNIB__NEVER;",
+        "",
+        "sim/driver",
+    ),
+    Mutant(
+        "decrypted bytes wait for the next ones",
+        "driver/tls.c",
+        "atomic_store(&tls->pending, tls_more(tls)); return used;",
+        "return used;",
+        "unit_tls",
+    ),
 ]

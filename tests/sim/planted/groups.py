@@ -142,4 +142,27 @@ MUTANTS = [
         "carrier_list(driver, c, 1 + hold_too);",
         "carrier_list(driver, c, 1 + (hold_too && false));",
     ),
+    Mutant(
+        "a fixed lease of several servers is not sent to them",
+        "engine/hold.c",
+        "snib__watchdog_single(e, hold, (int64_t)hold->lease_ms, now); snib__hold_arm(e, "
+        "hold, now); }",
+        "snib__hold_arm(e, hold, now); }",
+        "unit_hold",
+    ),
+    Mutant(
+        "a spinning member of a multi lock is expected to tell",
+        "locks/multi.c",
+        "verdict->foreign = verdict->blocker < list.n && list.kinds[verdict->blocker] == "
+        "'s';",
+        "",
+        "unit_multi",
+    ),
+    Mutant(
+        "a lost vote is asked for again only when its time comes",
+        "api/group.c",
+        "c->refill_at = 0; pthread",
+        "pthread",
+        "sim/driver",
+    ),
 ]

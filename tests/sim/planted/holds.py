@@ -326,4 +326,32 @@ MUTANTS = [
         "if ((sent + period",
         "unit_watchdog",
     ),
+    Mutant(
+        "a re-entry is not counted among a hold's users",
+        "engine/gate.c",
+        "held->users += !full;",
+        "",
+        "live/kinds reentry",
+    ),
+    Mutant(
+        "an attempt that was never sent is counted for ever",
+        "engine/gate.c",
+        "snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */ if "
+        "(!snib__gate_sole(gate)) gate->trying--;",
+        "snib__node_unsend(e, hold)) {",
+    ),
+    Mutant(
+        "who waits for what its owner has been granted waits on",
+        "engine/gate.c",
+        "snib__wait_remove(wait, other); gate_reenter(e, other, now);",
+        "break;",
+        "unit_hold",
+    ),
+    Mutant(
+        "a hold that is freed stays in the list of losses to tell",
+        "engine/hold.c",
+        "if (hold->flags & SNIB__UNTOLD) hold_told(e, hold);",
+        "hold->flags &= (uint16_t)~SNIB__UNTOLD;",
+        "unit_hold",
+    ),
 ]

@@ -284,4 +284,10 @@ MUTANTS = [
         "redis.pcall('publish', ARGV[2], '0')",
         "traces/test_read_write.py",
     ),
+    Mutant(
+        "permits of one request have one id",
+        "locks/permits.c",
+        "uint64_t number = hold->number + i;",
+        "uint64_t number = hold->number + 0 * i;",
+    ),
 ]

@@ -1,0 +1,61 @@
+/* multi.c - a lock of several names that waits: for whom, and how long. */
+#include "fed.h"
+
+/* A mutex and a spin lock. */
+static const char members[] = "mone\0stwo";
+
+static void blocked_by(struct snib__engine *engine, int member)
+{
+    char reply[64];
+    sprintf(reply, "*2\r\n:%d\r\n:86400000\r\n", member); /* held for a day */
+    answer_own(engine);
+    answer(engine, reply);
+}
+
+/* Who holds a spin lock tells nobody: it is looked at ten times a second.  Else the other's channel is listened to. */
+static void waits_for_one_of_them(void **state)
+{
+    (void)state;
+    static const char mutex[] = "redisson_lock__channel:{one}";
+    struct snib__engine *engine = begin();
+    struct snib__gate *multi = snib__gate_get(engine, SNIB__MULTI, members, sizeof members);
+    struct snib__op *op = acquire(engine, multi, 0);
+    connect_link(engine);
+    blocked_by(engine, 0);
+    connect_pubsub(engine);
+    const struct snib__buf *said = &engine->home->links[SNIB__PUBSUB].conn.out;
+    assert_non_null(memmem(said->data + said->head, snib__buf_size(said), mutex, sizeof mutex - 1));
+    char text[128];
+    snprintf(text, sizeof text, "*3\r\n$9\r\nsubscribe\r\n$%zu\r\n%s\r\n:1\r\n", sizeof mutex - 1,
+             mutex);
+    say_on_pubsub(engine, text);
+    assert_int_equal(on_the_way(engine), 1); /* a release may not have been heard */
+    blocked_by(engine, 0);
+    assert_true(multi->wait->timer_at && op->place == SNIB__PLACE_QUEUE);
+    assert_true(engine->heap[multi->wait->timer_at].when > now + 2 * SECOND);
+    snprintf(text, sizeof text, "*3\r\n$7\r\nmessage\r\n$%zu\r\n%s\r\n$1\r\n0\r\n",
+             sizeof mutex - 1, mutex);
+    say_on_pubsub(engine, text);
+    for (int looks = 0; looks < 20; looks++) {
+        assert_int_equal(on_the_way(engine), 1);
+        blocked_by(engine, 1);
+        const snib__time before = now;
+        while (on_the_way(engine) == 0) {
+            assert_true(multi->wait->timer_at);
+            now = engine->heap[multi->wait->timer_at].when;
+            snib__engine_tick(engine, now);
+        }
+        assert_in_range(now - before, 50 * SNIB__MS, 100 * SNIB__MS);
+    }
+    answer(engine, "$-1\r\n");
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_for_one_of_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
