@@ -12,6 +12,7 @@
 
 #include "../sim/model_server.h"
 #include "api/objects.h"
+#include "engine/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,17 @@ static void check_driver(const struct snib__driver *driver, bool asleep)
         const struct snib__sock *carrier = snib__link_carrier(link);
         if (carrier && carrier->dead)
             world_fail("a dropped socket is still in its place");
+        if (carrier && carrier->way != *snib__link_way((struct snib__link *)link))
+            world_fail("a socket goes a way that is nobody's any more");
     }
+    const struct snib__waiter *last = NULL;
+    for (const struct snib__waiter *waiter = driver->waiters; waiter; waiter = waiter->next) {
+        if (waiter->prev != last)
+            world_fail("the waiters are not in a list");
+        last = waiter;
+    }
+    if (driver->waiters_tail != last)
+        world_fail("the list of waiters has another end");
     const struct snib__link *command = snib__engine_link(driver->engine, SNIB__COMMAND);
     struct snib__sock *sock = snib__driver_command(command);
     if (!sock || !asleep || driver->stop)
@@ -424,6 +435,56 @@ static void slow_lookup(void *argument)
     if (world.now - since > 900 * SNIB__MS)
         world_fail("connected after %.3f s", (double)(world.now - since) / 1e9);
     close_client();
+}
+
+/* The server's part is another's now: both links go the new way, also one that was still on the old one. */
+static void other_way(void *argument)
+{
+    (void)argument;
+    struct snib__address address;
+    snib_hold *hold, *other;
+    open_client(LEASE_MS, 60000);
+    connect_client();
+    snib_lock *lock = lock_of(0, "shared", 1, 0);
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    world.peers[1] = WORLD_SWALLOWS;
+    struct snib__engine *engine = drivers[0]->engine;
+    MUST(snib_lock_acquire(lock, 0, 100, &other, err), SNIB_TIMEDOUT);
+    snib__driver_enter(drivers[0]);
+    snib__link_want(engine, &engine->home->links[SNIB__PUBSUB], snib__now());
+    snib__driver_leave(drivers[0]);
+    world_sleep(100 * SNIB__MS);
+    world.peers[1] = WORLD_ANSWERS;
+    snib__address_host(&address, "next.test", strlen("next.test"), 6379, false);
+    snib__driver_enter(drivers[0]);
+    snib__node_readdress(engine, engine->home, &address, snib__now());
+    snib__driver_leave(drivers[0]);
+    MUST(snib_client_ping(clients[0], 5000, err), SNIB_OK);
+    world_sleep(100 * SNIB__MS);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
+}
+
+/* What a lookup has found is for the connections that waited for it: the next one asks again. */
+static void later_lookup(void *argument)
+{
+    (void)argument;
+    open_client(LEASE_MS, 500);
+    connect_client();
+    world.faults |= WORLD_CUT;
+    while (world.connects == 1) {
+        snib_client_ping(clients[0], 1000, NULL);
+        world_sleep(SNIB__MS);
+    }
+    world.faults &= (unsigned)~WORLD_CUT;
+    connect_client();
+    if (world.lookups < world.connects)
+        world_fail("%d connections, %d lookups", world.connects, world.lookups);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
 }
 
 static void no_name(void *argument)
@@ -866,6 +927,8 @@ static const struct story {
     {"hanging_lookup", hanging_lookup, 50},
     {"slow_lookup", slow_lookup, 50},
     {"no_name", no_name, 50},
+    {"other_way", other_way, 50},
+    {"later_lookup", later_lookup, 50},
     {"suspend", suspend, 20},
     {"lost_rings", lost_rings, 20},
     {"silent_close", silent_close, 20},

@@ -17,7 +17,7 @@ struct peer {
     const char *then; /* and always after that */
     int scripts, asked, connects, asking; /* what was seen */
     bool asking_on;                       /* ASKING came just before */
-    int renewals, renewed_keys;
+    int renewals, renewed_keys, prolonged;
 };
 
 static struct peer peers[8];
@@ -32,18 +32,18 @@ static struct peer *peer_of(const struct snib__link *link)
     return &peers[address->host[0] - 'a'];
 }
 
-static bool next_command(struct snib__buf *out, char words[4][64])
+static bool next_command(struct snib__buf *out, char words[5][64])
 {
     char *at = out->data + out->head, *end = out->data + out->len;
     if (at == end)
         return false;
     long n = strtol(at + 1, &at, 10);
     at += 2;
-    memset(words, 0, 4 * sizeof words[0]);
+    memset(words, 0, 5 * sizeof words[0]);
     for (long i = 0; i < n; i++) {
         long length = strtol(at + 1, &at, 10);
         at += 2;
-        if (i < 4)
+        if (i < 5)
             snprintf(words[i], sizeof words[i], "%.*s", (int)length, at);
         at += length + 2;
     }
@@ -51,12 +51,13 @@ static bool next_command(struct snib__buf *out, char words[4][64])
     return true;
 }
 
-static void script_says(struct peer *one, char words[4][64], char *out)
+static void script_says(struct peer *one, char words[5][64], char *out)
 {
     bool renewal = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
     one->scripts++;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
+    one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: a question */
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;
@@ -68,7 +69,7 @@ static void script_says(struct peer *one, char words[4][64], char *out)
     }
 }
 
-static void peer_says(struct peer *one, char words[4][64], char *out)
+static void peer_says(struct peer *one, char words[5][64], char *out)
 {
     char text[700];
     bool asking = one->asking_on;
@@ -103,7 +104,7 @@ static void loaded(struct snib__link *link, char *out)
 
 static bool serve_link(struct snib__engine *engine, struct snib__link *link)
 {
-    char words[4][64], out[800];
+    char words[5][64], out[800];
     int wish = snib__engine_take_wish(engine, link);
     if (wish == SNIB__WISH_CONNECT) {
         struct peer *one = peer_of(link);
@@ -312,6 +313,76 @@ static void moved_holds_are_in_order(void **state)
     assert_ptr_equal(list->cursor, list->head);
     for (const struct snib__hold *hold = list->head; hold; hold = hold->next)
         assert_true(!hold->next || hold->deadline <= hold->next->deadline);
+    snib__engine_free(engine);
+}
+
+/* A fixed lease is asked for where its name is now, as soon as there is a connection, and not prolonged. */
+static void fixed_lease_is_asked_for(void **state)
+{
+    (void)state;
+    char text[64];
+    int32_t code;
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "{m}1"), &fixed, now, &code);
+    pass(engine, now + SECOND);
+    struct snib__hold *hold = acquired(engine, op);
+    const snib__time deadline = hold->deadline;
+    moved(text, "m", 'c');
+    peers[0].says = text;
+    peers[0].times = 1;
+    held(engine, "{m}2");
+    assert_int_equal(served_by(engine, "m"), 'c');
+    assert_int_equal(peers[2].renewals, 1);
+    assert_int_equal(peers[2].prolonged, 0);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    assert_true(hold->deadline == deadline);
+    snib__engine_free(engine);
+}
+
+/* A waiter's name moves: what it expects to hear of its own releases it does not expect of the next node. */
+static void expected_messages_do_not_move(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "{m}1");
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "{m}2");
+    peers[0].says = ":86400000";
+    peers[0].times = 1;
+    acquire(engine, mutex, 0);
+    serve(engine);
+    mutex->wait->own_messages = 1;
+    moved(text, "m", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    peers[1].then = ":86400000";
+    acquire(engine, gate(engine, SNIB_MUTEX, "{m}3"), 0);
+    serve(engine);
+    assert_int_equal(served_by(engine, "m"), 'b');
+    assert_int_equal(mutex->wait->own_messages, 0);
+    snib__engine_free(engine);
+}
+
+/* Replicas are those of the last map. */
+static void replicas_are_of_the_last_map(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    sprintf(common, "*1\r\n*4\r\n:0\r\n:16383\r\n"
+                    "*4\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*0\r\n"
+                    "*4\r\n$1\r\nd\r\n:6379\r\n$2\r\nid\r\n*0\r\n");
+    held(engine, "m");
+    const struct snib__cluster *map = engine->map;
+    assert_int_equal(map->spares_n, 1);
+    assert_string_equal(map->spare[0].host, "d");
+    common[strlen("*1\r\n*4\r\n:0\r\n:16383\r\n*4\r\n$1\r\na\r\n:6379\r\n$2\r\nid\r\n*0\r\n"
+                  "*4\r\n$1\r\n")] = 'e';
+    common_epoch++;
+    pass(engine, now + 15 * SECOND);
+    assert_int_equal(map->spares_n, 1);
+    assert_string_equal(map->spare[0].host, "e");
     snib__engine_free(engine);
 }
 
@@ -576,6 +647,9 @@ int main(void)
         cmocka_unit_test(moved_goes_before_maps),
         cmocka_unit_test(old_node_is_not_believed),
         cmocka_unit_test(moved_holds_are_in_order),
+        cmocka_unit_test(fixed_lease_is_asked_for),
+        cmocka_unit_test(expected_messages_do_not_move),
+        cmocka_unit_test(replicas_are_of_the_last_map),
         cmocka_unit_test(old_maps_are_not_believed),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(node_that_has_gone_is_left),

@@ -270,6 +270,7 @@ static void former_connection_is_killed(void **state)
             feed(&conn, ":1\r\n");
         assert_int_equal(next_reply(&conn, &request), 0);
         assert_int_equal(conn.state, SNIB__CONN_READY);
+        assert_int_equal(conn.kill_id, 0); /* once */
         snib__conn_free(&conn);
     }
 }

@@ -89,6 +89,114 @@ static void leaving_before_the_connection(void **state)
     snib__engine_free(engine);
 }
 
+/* Requests that wait for a connection, in all orders of coming and leaving: what has left is not sent. */
+static void leaving_in_any_order(void **state)
+{
+    (void)state;
+    enum { MOST = 24, ROUNDS = 300 };
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *ops[MOST * 4];
+        int32_t code;
+        uint32_t n = 0;
+        engine->random = round * 0x9e3779b97f4a7c15u + 1;
+        for (int step = 0; step < MOST * 4; step++) {
+            if (n == 0 || (n < MOST && snib__engine_random(engine, 2))) {
+                ops[n++] = snib__engine_ping(engine, SNIB__NEVER, now, &code);
+                continue;
+            }
+            uint32_t who = round % 2 ? 0 : (uint32_t)snib__engine_random(engine, n);
+            snib__engine_cancel(engine, ops[who], now);
+            assert_ptr_equal(snib__engine_take_done(engine), ops[who]);
+            snib__op_free(engine, ops[who]);
+            for (n--; who < n; who++)
+                ops[who] = ops[who + 1];
+        }
+        if (n > 0) {
+            connect_link(engine);
+            assert_int_equal(on_the_way(engine), n);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            answer(engine, "+PONG\r\n");
+            assert_ptr_equal(snib__engine_take_done(engine), ops[i]);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+/* A close waits for what is under way, whatever the kind: it may be a grant, which is to be given back. */
+static void close_waits_for_attempts(void **state)
+{
+    (void)state;
+    static const int32_t kinds[] = {SNIB_MUTEX, SNIB_PERMITS, SNIB_READ, SNIB_FAIR};
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        struct snib__engine *engine = begin();
+        struct snib__op *op = acquire(engine, gate(engine, kinds[i], "m"), 0);
+        connect_link(engine);
+        answer_own(engine);
+        assert_true(snib__engine_deadline(engine) > now);
+        snib__engine_close(engine, now);
+        assert_true(op->done && op->code == SNIB_ECLOSED);
+        assert_false(snib__engine_quiet(engine));
+        answer(engine, kinds[i] == SNIB_FAIR ? "$1\r\n0\r\n" : "$-1\r\n");
+        assert_false(snib__engine_quiet(engine));
+        answer_own(engine);
+        answer(engine,
+               kinds[i] == SNIB_FAIR ? "*5\r\n:1\r\n:0\r\n:0\r\n:0\r\n:1200\r\n" : ":1\r\n");
+        assert_true(snib__engine_quiet(engine));
+        snib__engine_free(engine);
+    }
+}
+
+/* The first connection may take its time, however short the leases are: nothing is held yet. */
+static void first_answer_may_be_slow(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    engine->config.lease = SECOND;
+    acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    assert_true(snib__node_reply_timeout(engine, engine->home) == 3 * SECOND);
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
+    now += 3 * SECOND - 1;
+    snib__engine_tick(engine, now);
+    answer_own(engine);
+    assert_true(ready(engine));
+    assert_true(snib__node_reply_timeout(engine, engine->home) == SECOND / 5);
+    snib__engine_free(engine);
+}
+
+/* A chain of hand-overs that ended by a loss is over: the next one begins anew. */
+static void chain_ends_with_a_loss(void **state)
+{
+    (void)state;
+    int32_t code;
+    const struct snib__acquire limited = {.wait = SNIB__NEVER, .max_hold = 15 * SECOND};
+    struct snib__engine *engine = begin();
+    struct snib__gate *mutex = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *hold = granted(engine, mutex, &limited);
+    for (int round = 0; round < 3; round++) {
+        struct snib__op *next = snib__engine_acquire(engine, mutex, &limited, now, &code);
+        snib__engine_release(engine, hold, now, &code);
+        while (oldest_script(engine) == SNIB__SCRIPT_MUTEX_RENEW)
+            answer(engine, "*0\r\n");
+        assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
+        answer(engine, ":1\r\n");
+        assert_true(next->done && next->code == SNIB_OK);
+        now += 15 * SECOND;
+        snib__engine_tick(engine, now);
+        assert_int_equal(next->hold->phase, SNIB__LOST);
+        while (snib__engine_take_done(engine))
+            ;
+        answer_own(engine);
+        while (on_the_way(engine))
+            answer(engine, "*0\r\n");
+        hold = granted(engine, mutex, &limited);
+    }
+    snib__engine_free(engine);
+}
+
 /* A hand-over whose answer was lost, and whose repetition is refused, may have worked: when the next owner
  * leaves, its number is taken away from the server. */
 static void doubtful_hand_over(void **state)
@@ -291,6 +399,10 @@ int main(void)
         cmocka_unit_test(useless_connections),
         cmocka_unit_test(useful_connections),
         cmocka_unit_test(leaving_before_the_connection),
+        cmocka_unit_test(leaving_in_any_order),
+        cmocka_unit_test(close_waits_for_attempts),
+        cmocka_unit_test(first_answer_may_be_slow),
+        cmocka_unit_test(chain_ends_with_a_loss),
         cmocka_unit_test(doubtful_hand_over),
         cmocka_unit_test(hand_over_with_an_error_after_it),
         cmocka_unit_test(reads_of_a_writer),

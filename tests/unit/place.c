@@ -119,6 +119,23 @@ static void granted_by_reply(void **state)
     snib__engine_free(engine);
 }
 
+/* A promise that came before the connection ended is no answer to the request that is repeated on the next one: the
+ * server may be another, whose clock is behind. */
+static void promise_of_another_connection(void **state)
+{
+    (void)state;
+    placed(false);
+    await_beat();
+    promise(2500);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_FAIR_ACQUIRE);
+    answer(engine, "*3\r\n:4000\r\n:0\r\n:2400\r\n");
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
 /* One that was made before the waiter was last seen waiting is an old one: it is asked for. */
 static void old_grant(void **state)
 {
@@ -208,10 +225,15 @@ static void leaving(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(granted_by_message),  cmocka_unit_test(granted_meanwhile),
-        cmocka_unit_test(safe_since_asking),   cmocka_unit_test(granted_by_reply),
-        cmocka_unit_test(old_grant),           cmocka_unit_test(late_grant),
-        cmocka_unit_test(listens_to_redisson), cmocka_unit_test(leaving),
+        cmocka_unit_test(granted_by_message),
+        cmocka_unit_test(granted_meanwhile),
+        cmocka_unit_test(safe_since_asking),
+        cmocka_unit_test(granted_by_reply),
+        cmocka_unit_test(promise_of_another_connection),
+        cmocka_unit_test(old_grant),
+        cmocka_unit_test(late_grant),
+        cmocka_unit_test(listens_to_redisson),
+        cmocka_unit_test(leaving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,19 @@ static void many_bells(void **state)
     }
 }
 
+/* A queue that is freed gets no records any more. */
+static void freed_with_the_log(void **state)
+{
+    (void)state;
+    snib_queue *other;
+    snib_error error;
+    assert_int_equal(snib_queue_new(client_handle, &other, &error), SNIB_OK);
+    assert_int_equal(snib_client_log(client_handle, other, SNIB_LOG_INFO, &error), SNIB_OK);
+    assert_ptr_not_equal(queue->client->log_queue, queue);
+    snib_queue_free(other);
+    assert_null(queue->client->log_queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +194,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(dropped_records, start, stop),
         cmocka_unit_test_setup_teardown(descriptor, start, stop),
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
+        cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
