@@ -283,6 +283,27 @@ static void late_carrier(void **state)
     snib__engine_free(engine);
 }
 
+/* A lock of several servers that is not as safe as was said before: its loss is told by the new time. */
+static void sooner_than_was_said(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__outer outer = {0};
+    struct snib__acquire how = {.wait = SNIB__NEVER, .outer = &outer};
+    int32_t code;
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB__OUTER, "?m"), &how, now, &code);
+    assert_true(snib__outer_granted(engine, &outer, now + 30 * SECOND, now));
+    struct snib__hold *hold = acquired(engine, op);
+    hold->tell = 1;
+    snib__outer_timed(engine, &outer, now + 2 * SECOND, now);
+    assert_true(hold->timer_at && engine->heap[hold->timer_at].when <= now + 2 * SECOND);
+    now += 2 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_ptr_equal(snib__engine_take_lost(engine), hold);
+    snib__engine_free(engine);
+}
+
 /* What is freed before its loss was told is told to nobody. */
 static void freed_before_it_was_told(void **state)
 {
@@ -334,6 +355,7 @@ int main(void)
         cmocka_unit_test(older_answer),
         cmocka_unit_test(late_reentry),
         cmocka_unit_test(late_carrier),
+        cmocka_unit_test(sooner_than_was_said),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),
     };

@@ -1,6 +1,8 @@
 /* place.c - what a waiter in a fair queue makes of grants that come as messages. */
 #include "fed.h"
 
+#include <stdlib.h>
+
 static struct snib__engine *engine;
 static struct snib__gate *fair;
 static struct snib__op *op;
@@ -209,6 +211,38 @@ static void listens_to_redisson(void **state)
     snib__engine_free(engine);
 }
 
+/* The last argument of the last request. */
+static uint64_t last_argument(void)
+{
+    const struct snib__buf *out = &conn_of(engine)->out;
+    const char *at = out->data + out->len - 2;
+    while (at[-1] != '\n')
+        at--;
+    return strtoull(at, NULL, 10);
+}
+
+/* The first waiter says so when it asks again, and nobody else does: earlier places of this client's are no waiter's. */
+static void first_waiter_says_so(void **state)
+{
+    (void)state;
+    placed(false);
+    assert_int_equal(last_argument(), op->hold->number);
+    struct snib__op *other = acquire(engine, fair, 0);
+    assert_int_equal(last_argument(), 0);
+    answer(engine, "*3\r\n:20000\r\n:0\r\n:1000\r\n");
+    await_beat();
+    assert_int_equal(last_argument(), op->hold->number);
+    snib__place_own_channel(engine, fair, other->hold->number, "message", now);
+    assert_int_equal(on_the_way(engine), 2);
+    assert_int_equal(last_argument(), 0);
+    answer(engine, "$1\r\n0\r\n");
+    answer(engine, "*3\r\n:20000\r\n:0\r\n:2000\r\n");
+    assert_true(op->done);
+    snib__place_own_channel(engine, fair, other->hold->number, "message", now);
+    assert_int_equal(last_argument(), other->hold->number);
+    snib__engine_free(engine);
+}
+
 /* Who leaves gives its place back, once. */
 static void leaving(void **state)
 {
@@ -234,6 +268,7 @@ int main(void)
         cmocka_unit_test(late_grant),
         cmocka_unit_test(listens_to_redisson),
         cmocka_unit_test(leaving),
+        cmocka_unit_test(first_waiter_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,4 +153,25 @@ MUTANTS = [
         "(void)client; snib__op_free(engine, op);",
         "live/queue same_hold_forgotten",
     ),
+    Mutant(
+        "an operation that was waited for is in use for ever",
+        "api/run.c",
+        "op->busy = false; if (done)",
+        "if (done)",
+        "sim/driver",
+    ),
+    Mutant(
+        "close does not wait for attempts that are under way",
+        "engine/engine.c",
+        "if (snib__gate_active(gate) || gate->trying)",
+        "if (snib__gate_active(gate))",
+        "unit_engine",
+    ),
+    Mutant(
+        "a queue that is freed still gets the log",
+        "api/queue.c",
+        "client->log_queue = NULL;",
+        "(void)0;",
+        "unit_queue",
+    ),
 ]

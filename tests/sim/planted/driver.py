@@ -218,4 +218,25 @@ MUTANTS = [
         "return used;",
         "unit_tls",
     ),
+    Mutant(
+        "the last waiter that leaves takes the list's end with it",
+        "driver/driver.c",
+        "d->waiters_tail = waiter->prev;",
+        "d->waiters_tail = NULL;",
+        "sim/driver",
+    ),
+    Mutant(
+        "the dot behind a host's name is verified",
+        "driver/tls.c",
+        "tls->host[n - 1] = 0;",
+        "(void)0;",
+        "unit_tls",
+    ),
+    Mutant(
+        "a name is looked up once in ten seconds",
+        "driver/sock.c",
+        "sock->resolve->used = true;",
+        "",
+        "sim/driver",
+    ),
 ]

@@ -165,4 +165,11 @@ MUTANTS = [
         "pthread",
         "sim/driver",
     ),
+    Mutant(
+        "a lock of several servers keeps the deadline of its first look",
+        "engine/outer.c",
+        "outer->span = deadline - now; snib__hold_arm(e, hold, now);",
+        "outer->span = deadline - now;",
+        "unit_hold",
+    ),
 ]

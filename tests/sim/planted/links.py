@@ -214,4 +214,25 @@ MUTANTS = [
         "*out_n",
         "unit_resp",
     ),
+    Mutant(
+        "a connection that was killed is killed again after the next reconnect",
+        "net/conn.c",
+        "conn->state = SNIB__CONN_READY; conn->kill_id = 0;",
+        "conn->state = SNIB__CONN_READY;",
+        "unit_conn",
+    ),
+    Mutant(
+        "requests that wait are looked for behind a gap that has been closed",
+        "engine/node.c",
+        "node->todo_n = kept; node->todo_first = node->todo_gaps = 0;",
+        "node->todo_n = kept; node->todo_gaps = 0;",
+        "unit_engine",
+    ),
+    Mutant(
+        "a short lease makes the first connection impatient",
+        "engine/node.c",
+        "if (!node->ever_ready) /* nothing",
+        "if (false) /* nothing",
+        "unit_engine",
+    ),
 ]

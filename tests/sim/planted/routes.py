@@ -110,4 +110,40 @@ MUTANTS = [
         "if (batch->of[i].hold->phase == SNIB__HELD)",
         "unit_cluster",
     ),
+    Mutant(
+        "a request that is paused for long keeps those behind it waiting",
+        "engine/pause.c",
+        "if (e->paused[i].until > now) { i++; continue;",
+        "if (e->paused[i].until > now) { break;",
+        "sim/topology",
+    ),
+    Mutant(
+        "a list of a cluster ends with its first server",
+        "engine/cluster.c",
+        "if (cursor == 0) i = cluster_after(c, (uint32_t)i);",
+        "if (cursor == 0) i = 0;",
+        "live/cluster list_goes_over_all_nodes",
+    ),
+    Mutant(
+        "replicas of old maps are kept",
+        "engine/map.c",
+        "c->spares_n = 0;",
+        "",
+        "unit_cluster",
+    ),
+    Mutant(
+        "messages of the old node are expected from the new one",
+        "engine/chan.c",
+        "for (struct snib__wait *other = chan->waits; other; other = other->chan_next) "
+        "other->own_messages = 0;",
+        "",
+        "unit_cluster",
+    ),
+    Mutant(
+        "a fixed lease that has moved is not asked for at its new node",
+        "engine/move.c",
+        "node->inherited = true;",
+        "",
+        "unit_cluster",
+    ),
 ]

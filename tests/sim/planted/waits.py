@@ -258,4 +258,25 @@ MUTANTS = [
         "next->deadline,",
         "unit_place",
     ),
+    Mutant(
+        "a chain of hand-overs that has ended is continued",
+        "engine/wait.c",
+        "if (!snib__gate_active(gate)) wait->chain = 0;",
+        "",
+        "unit_engine",
+    ),
+    Mutant(
+        "a promise outlives the connection of its request",
+        "engine/release.c",
+        "hold->flags &= (uint16_t)~SNIB__PROMISED; int kind",
+        "int kind",
+        "unit_place",
+    ),
+    Mutant(
+        "nobody looks for places that a failover brings back",
+        "locks/fair.c",
+        "peer->number < hold->number)",
+        "peer->number <= hold->number)",
+        "unit_place",
+    ),
 ]
