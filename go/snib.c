@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "56c8b40aa12b90cd"
+#define SNIB_BUILD_ID "0f776da72eb0b044"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1620,7 +1620,7 @@ struct snib__sock {
     bool ended; /* by the peer, as was seen while nobody had the role */
     bool writing;
     bool watched;             /* the background thread sleeps until it takes more */
-    uint64_t taken;           /* commands taken from the engine so far */
+    uint64_t taken;           /* commands taken from the engine so far; 0: none by this socket */
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
@@ -8872,7 +8872,6 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
             snib__driver_link_down(d, link, code, os_error);
             continue;
         }
-        sock->taken = snib__link_appended(link);
         if (sock->open)
             snib__engine_link_up(d->engine, link, snib__now());
     }
