@@ -34,6 +34,7 @@ type optionValues struct {
 	tlsServerName    string
 	tlsInsecure      int32
 	publish          int32
+	lanes            int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and is 30s otherwise.
@@ -149,6 +150,12 @@ func Publish(how PublishMode) Option {
 	return func(o *clientOptions) { o.publish = given(int32(how), math.MinInt32) }
 }
 
+// Lanes is the option lanes: connections for commands to each server, at most; more than one only while several
+// threads call at once. It takes 1 to 4 and is 4 otherwise.
+func Lanes(n int32) Option {
+	return func(o *clientOptions) { o.lanes = given(n, math.MinInt32) }
+}
+
 // fill puts the values where the core reads them; text gives strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
@@ -171,4 +178,5 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.tls_server_name = text(o.tlsServerName)
 	raw.tls_insecure = C.int32_t(o.tlsInsecure)
 	raw.publish = C.int32_t(o.publish)
+	raw.lanes = C.int32_t(o.lanes)
 }

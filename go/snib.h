@@ -180,7 +180,8 @@ typedef struct snib_client_options {
     int64_t durability_timeout_ms; /* how long they may take; default 1000 */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are told in a cluster */
-    int32_t lanes;    /* connections for commands to each server; 1 to 4, default 4 */
+    int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
+                       * one until several threads wait for answers at once, often */
     int32_t reserved; /* must be 0 */
 } snib_client_options;
 

@@ -172,6 +172,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
+        .lanes = o->lanes,
         .insecure = client->url.tls_insecure,
         .home = client,
     };

@@ -208,6 +208,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else if (hold) {
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
+        snib__engine_call(client->driver.engine, slice > 0);
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);

@@ -221,6 +221,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     }
     struct snib__run run = {
         client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
+    snib__engine_call(client->driver.engine, call->slice > 0);
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);
 }

@@ -43,6 +43,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
+    snib__engine_call(client->driver.engine, q->slice > 0);
     struct snib__op *op = error ? NULL : question_start(lock, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;

@@ -109,6 +109,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 {
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
+    snib__engine_call(driver->engine, false);
     if (!op) {
         struct snib__told told = {.code = code, .reason = run->reason};
         if (code != SNIB_OK)

@@ -10,7 +10,7 @@
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
-#define THREAD_LINKS 2 /* of which no memory is asked */
+#define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 

@@ -43,10 +43,9 @@ static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__a
 static bool cluster_is_free(const struct snib__node *node)
 {
     for (int kind = 0; kind < 2; kind++)
-        if (node->links[kind].conn.state != SNIB__CONN_DOWN || node->links[kind].connecting ||
-            node->links[kind].connect || node->links[kind].close)
+        if (!snib__link_rests(&node->links[kind]))
             return false;
-    return node->todo_n == 0;
+    return snib__lane_rest(node) && node->todo_n == 0;
 }
 
 /* A node that serves nothing any more, for another address. */
@@ -183,7 +182,7 @@ static snib__time cluster_doubted(const struct snib__member *member)
     const struct snib__node *node = member->node;
     const struct snib__link *link = &node->links[SNIB__COMMAND];
     if (snib__node_ready(node)) {
-        snib__time oldest = snib__conn_oldest(&link->conn);
+        snib__time oldest = snib__node_oldest(node);
         return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
     }
     if (!link->wanted)
@@ -501,7 +500,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
+    snib__time oldest = snib__node_oldest(member->node);
     if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;
@@ -513,8 +512,9 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
     if (!node->idle || cluster_is_spare(c, &node->address) ||
-        node->links[SNIB__COMMAND].conn.ring_count > 0 || node->links[SNIB__PUBSUB].owed > 0)
+        snib__node_oldest(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
+    snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)
         if (node->links[kind].conn.state == SNIB__CONN_READY)
             snib__link_close(e, &node->links[kind], SNIB_EUNREACHABLE, now);
@@ -524,8 +524,10 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++) {
-        if (cluster_overdue(&c->member[i]) <= now)
+        if (cluster_overdue(&c->member[i]) <= now) {
             snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+            snib__lane_close_all(e, c->member[i].node, SNIB_EUNREACHABLE, now);
+        }
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }

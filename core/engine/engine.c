@@ -77,6 +77,11 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
     return e->resp;
 }
 
+void snib__engine_call(struct snib__engine *e, bool calling)
+{
+    e->calling = calling;
+}
+
 bool snib__engine_busy(const struct snib__engine *e)
 {
     return e->live || e->releasing || e->stats.held;

@@ -31,6 +31,7 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+#define SNIB__LANES_MAX 4 /* connections for commands to a node */
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
 struct snib__config {
@@ -49,6 +50,8 @@ struct snib__config {
     int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
+    int32_t lanes; /* connections for commands to each node; 0: one */
+    bool scatter;  /* all are opened and taken in no order: for tests */
     bool insecure; /* certificates are not verified: to be said once */
     void *home;    /* the caller's, see snib__gate_home() */
 };
@@ -62,6 +65,8 @@ void snib__engine_free(struct snib__engine *engine);
 struct snib__link *snib__engine_links(const struct snib__engine *engine);
 struct snib__link *snib__link_next(const struct snib__link *link);
 int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* A command link, and not the first of its node. */
+bool snib__lane_is(const struct snib__link *link);
 /* Where it goes, until its next wish to connect; NULL: the engine was not told. */
 const struct snib__address *snib__link_address(const struct snib__link *link);
 /* A pointer that the driver keeps with the link's node: the way to it; kept until the engine is freed. */
@@ -88,6 +93,9 @@ uint32_t snib__link_in_flight(const struct snib__link *link); /* commands withou
 uint64_t snib__link_appended(const struct snib__link *link);  /* commands so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
+
+/* Whether what is started from now on has a thread that will read its answer itself. */
+void snib__engine_call(struct snib__engine *engine, bool calling);
 
 /* ---- operations ---- */
 

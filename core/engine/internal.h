@@ -15,7 +15,9 @@
  * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
- * node.c      one server: what is sent to it and what it answers, its identity
+ * node.c      one server: what it answers, its identity
+ * send.c      requests on their way to it
+ * lane.c      its further connections, for threads that call at once
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * move.c      names whose node changes, and their holds
@@ -74,7 +76,8 @@ enum {
     SNIB__REQ_RENEW,
     SNIB__REQ_TIME,
     SNIB__REQ_ASK,
-    SNIB__REQ_ROUTE
+    SNIB__REQ_ROUTE,
+    SNIB__REQ_KILL
 };
 
 /* node->kind */
@@ -147,7 +150,9 @@ struct snib__gate {
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
-    uint16_t slot; /* in a cluster */
+    uint16_t slot;           /* in a cluster */
+    uint32_t unanswered;     /* requests of it that are on their way */
+    struct snib__link *lane; /* ... on this link, and the next one too */
     char name[];
 };
 
@@ -201,6 +206,8 @@ struct snib__link { /* one connection to a node */
     bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
+    snib__time used_at; /* a further lane: when anything was sent by it last */
+    uint32_t called;    /* COMMAND: requests under way that threads wait for */
     /* PUBSUB, while it is ready: */
     snib__time
         heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
@@ -227,7 +234,11 @@ struct snib__clock {
 
 struct snib__node { /* one server */
     struct snib__node *next;
-    struct snib__link links[2]; /* by kind */
+    struct snib__link links[2];                   /* by kind */
+    struct snib__link lanes[SNIB__LANES_MAX - 1]; /* further command links; see lane.c */
+    uint32_t met; /* threads have met on its lanes, so often since: */
+    snib__time met_since;
+    bool alone; /* its address leads to several servers: no lanes */
     struct snib__address address;
     bool addressed; /* it has one */
     bool inherited; /* it was given names with holds that it is to be asked for */
@@ -292,6 +303,7 @@ struct snib__engine {
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
+    bool calling;
     int32_t log_level;
     snib_client_stats_data stats;
     struct snib__gate **gates;
@@ -379,6 +391,42 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
+int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+                     snib__time now);
+int snib__node_later(struct snib__node *node, const struct snib__request *request);
+void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
+
+/* Requests that the node asks for itself, and anew on each connection. */
+static inline bool snib__request_own(const struct snib__request *request)
+{
+    return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
+           request->kind == SNIB__REQ_KILL;
+}
+
+/* lane.c */
+struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
+struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+                                  const struct snib__gate *gate, snib__time now);
+bool snib__lane_rest(const struct snib__node *node); /* none of the further ones is there */
+void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
+void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+                         struct snib__request *request);
+int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                     snib__time now);
+void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+                          snib__time now);
+void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
+snib__time snib__lane_deadline(const struct snib__link *link);
+/* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
+snib__time snib__node_oldest(const struct snib__node *node);
+/* A request whose connection has ended: it is sent again, or ends. */
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+                       int os_error, snib__time now);
+
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
 void snib__route_end(struct snib__engine *e);
@@ -416,6 +464,9 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
+/* It is down, and nobody is to connect it. */
+bool snib__link_rests(const struct snib__link *link);
+void snib__link_free(struct snib__engine *e, struct snib__link *link);
 void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);

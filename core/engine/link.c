@@ -28,6 +28,17 @@ int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib
     return 0;
 }
 
+/* As part of its node; one that never was begun is none of the engine's. */
+void snib__link_free(struct snib__engine *e, struct snib__link *link)
+{
+    struct snib__link **at = &e->links;
+    while (*at && *at != link)
+        at = &(*at)->next;
+    if (*at)
+        *at = link->next;
+    snib__conn_free(&link->conn);
+}
+
 /* ---- for the driver ---- */
 
 struct snib__link *snib__engine_links(const struct snib__engine *e)
@@ -102,6 +113,12 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 
 /* ---- its life ---- */
 
+bool snib__link_rests(const struct snib__link *link)
+{
+    return link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect &&
+           !link->close;
+}
+
 /* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
  * the driver. */
 static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
@@ -140,6 +157,10 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
         return;
     }
     e->stats.connects += link->node->kind == SNIB__SERVER;
+    if (snib__lane_is(link)) {
+        snib__lane_ready(e, link, now);
+        return;
+    }
     if (link->kind == SNIB__COMMAND)
         snib__node_link_ready(e, link, now);
     else
@@ -173,7 +194,9 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
     bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
-    if (link->kind == SNIB__PUBSUB) {
+    if (snib__lane_is(link)) {
+        snib__lane_down(e, link, code, os_error, now);
+    } else if (link->kind == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, link->node, now);
         link->wanted = server && snib__chan_needed(e, link->node);
     } else {
@@ -184,7 +207,8 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     }
     link->conn.words[0] = 0; /* of this end, not of the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
-    snib__route_down(e, link, code, now);
+    if (!snib__lane_is(link))
+        snib__route_down(e, link, code, now);
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -218,7 +242,7 @@ static void link_proven(struct snib__link *link)
 {
     link->proven = true;
     link->backoff = 0;
-    if (link->kind == SNIB__COMMAND)
+    if (link->kind == SNIB__COMMAND && !snib__lane_is(link))
         link->node->dull_since = SNIB__NEVER;
 }
 
@@ -285,6 +309,7 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        snib__lane_tick(e, link, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link->next_try <= now && link_has_way(e, link))
             link->connect = true;
@@ -303,6 +328,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
             at = link->next_try;
         if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
             at = snib__chan_deadline(e, link);
+        if (snib__lane_deadline(link) < at)
+            at = snib__lane_deadline(link);
         next = at < next ? at : next;
     }
     return next;

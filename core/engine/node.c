@@ -1,8 +1,7 @@
-/* node.c - one server: what is sent to it, what it answers, and what is known of it.
+/* node.c - one server: its links, what it answers, and what is known of it.
  *
- * The command link carries scripts, the pub/sub link subscriptions.  Commands that come while the
- * command link is not ready wait in `todo` and are encoded when they leave, so that the time before
- * the send is the true one.
+ * The command link carries scripts, the pub/sub link subscriptions.  send.c has the way there, lane.c the further
+ * command links.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
@@ -56,21 +55,12 @@ void snib__node_free(struct snib__engine *e, struct snib__node *node)
         *at = node->next;
         e->memory -= sizeof *node;
     }
-    for (int kind = 0; kind < 2; kind++) {
-        struct snib__link **link = &e->links;
-        while (*link && *link != &node->links[kind])
-            link = &(*link)->next;
-        if (*link)
-            *link = (*link)->next;
-        snib__conn_free(&node->links[kind].conn);
-    }
+    for (int kind = 0; kind < 2; kind++)
+        snib__link_free(e, &node->links[kind]);
+    for (int i = 0; i < SNIB__LANES_MAX - 1; i++)
+        snib__link_free(e, &node->lanes[i]);
     free(node->todo);
     free(node);
-}
-
-static struct snib__conn *node_conn(struct snib__node *node)
-{
-    return &node->links[SNIB__COMMAND].conn;
 }
 
 bool snib__node_ready(const struct snib__node *node)
@@ -93,274 +83,10 @@ const char *snib__node_where(const struct snib__engine *e, const struct snib__no
  * known now. */
 bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    snib__time since = snib__node_ready(node) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
-                                              : node->down_since;
+    snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
     if (!snib__node_ready(node) && node->failed)
         return true;
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
-}
-
-/* ---- sending ---- */
-
-static int node_encode(struct snib__engine *e, const struct snib__request *request,
-                       struct snib__buf *out)
-{
-    void *subject = request->subject;
-    struct snib__hold *hold = subject;
-    struct snib__batch *batch = subject;
-    const struct snib__lock_kind *kind;
-    struct snib__hold *holds[SNIB__BATCH_MAX];
-    switch (request->kind) {
-    case SNIB__REQ_ACQUIRE:
-        return hold->gate->kind->acquire(out, e, hold);
-    case SNIB__REQ_RELEASE:
-        return hold->gate->kind->release(out, e, hold);
-    case SNIB__REQ_TRANSFER:
-        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
-    case SNIB__REQ_RENEW:
-        for (uint32_t i = 0; i < batch->n; i++)
-            holds[i] = batch->of[i].hold;
-        kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
-        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
-    case SNIB__REQ_ROUTE:
-        return e->route->encode(e, out, subject, request->number);
-    case SNIB__REQ_TIME:
-        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
-                                                                                  : SNIB__NO_SCRIPT;
-    default:
-        return snib__ask_encode(e, out, subject);
-    }
-}
-
-static void node_unwrite(struct snib__conn *conn, size_t size)
-{
-    conn->out.len = conn->out.head + size;
-}
-
-/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
- * Returns the script, or -1: nothing half-written leaves. */
-static int node_append(struct snib__engine *e, struct snib__conn *conn,
-                       const struct snib__request *request, snib__time now)
-{
-    size_t size = snib__buf_size(&conn->out);
-    int script = node_encode(e, request, &conn->out);
-    bool load = script >= 0 && !snib__conn_loaded(conn, script);
-    if (script != -1 && (load || request->asking)) {
-        node_unwrite(conn, size);
-        if ((load && snib__conn_load(conn, script, now) < 0) ||
-            (request->asking && snib__conn_asking(conn, now) < 0))
-            return -1;
-        size = snib__buf_size(&conn->out);
-        script = node_encode(e, request, &conn->out);
-    }
-    bool spells = script >= 0 && snib__conn_spells(conn, script);
-    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
-        script = -1;
-    else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
-        snib__script_vary(&conn->out, size, script, conn->publish);
-    if (script == -1)
-        node_unwrite(conn, size);
-    return script;
-}
-
-/* The operation that a request serves, or NULL. */
-struct snib__op *snib__request_op(const struct snib__request *request)
-{
-    const struct snib__hold *hold = request->subject;
-    if (request->kind == SNIB__REQ_ASK)
-        return request->subject;
-    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
-                request->kind == SNIB__REQ_TRANSFER;
-    return held && hold ? hold->op : NULL;
-}
-
-/* Who waits for it reads on this link. */
-static void node_note_link(const struct snib__request *request, struct snib__link *link)
-{
-    struct snib__op *op = snib__request_op(request);
-    if (op)
-        op->link = link;
-    if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
-        return;
-    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
-    if (wait && wait->incoming && wait->incoming->op)
-        wait->incoming->op->link = link;
-}
-
-static int node_write(struct snib__engine *e, struct snib__node *node,
-                      struct snib__request *request, snib__time now)
-{
-    struct snib__conn *conn = node_conn(node);
-    size_t size = snib__buf_size(&conn->out);
-    uint32_t before = conn->ring_count;
-    int script = node_append(e, conn, request, now);
-    if (script == -1)
-        return -1;
-    request->sent_at = now;
-    request->script = (int16_t)script;
-    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
-    if (snib__conn_expect(conn, request) < 0 ||
-        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
-        node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
-        conn->appended -= conn->ring_count - before;
-        conn->ring_count = before;
-        return -1;
-    }
-    node_note_link(request, &node->links[SNIB__COMMAND]);
-    e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
-    return 0;
-}
-
-/* Close the gaps among the requests that wait, if they are worth it. */
-static void node_pack(struct snib__node *node)
-{
-    uint32_t kept = 0;
-    if (node->todo_gaps < node->todo_n / 2 || node->todo_gaps == 0)
-        return;
-    for (uint32_t i = 0; i < node->todo_n; i++)
-        if (node->todo[i].subject)
-            node->todo[kept++] = node->todo[i];
-    node->todo_n = kept;
-    node->todo_first = node->todo_gaps = 0;
-}
-
-static int node_later(struct snib__node *node, const struct snib__request *request)
-{
-    if (node->todo_n == node->todo_cap)
-        node_pack(node);
-    if (node->todo_n == node->todo_cap) {
-        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : SNIB__ROOM(16);
-        struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
-        if (!todo)
-            return -1;
-        node->todo = todo;
-        node->todo_cap = cap;
-    }
-    node->todo[node->todo_n++] = *request;
-    return 0;
-}
-
-/* Which node a request is for. */
-static struct snib__node *node_of(int kind, void *subject)
-{
-    if (kind == SNIB__REQ_ASK)
-        return snib__op_node(subject);
-    if (kind == SNIB__REQ_RENEW)
-        return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
-        return subject;
-    return ((struct snib__hold *)subject)->gate->node;
-}
-
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
-                    snib__time now)
-{
-    struct snib__request request = {
-        .kind = (int16_t)kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
-    return snib__node_send_to(e, node_of(kind, subject), &request, now);
-}
-
-int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
-                       const struct snib__request *request, snib__time now)
-{
-    struct snib__request sent = *request;
-    if (snib__node_ready(node))
-        return node_write(e, node, &sent, now);
-    if (sent.kind == SNIB__REQ_RENEW || sent.kind == SNIB__REQ_TIME || sent.kind == SNIB__REQ_ROUTE)
-        return -1; /* it is asked again when the link is ready */
-    if (node_later(node, &sent) < 0)
-        return -1;
-    node_note_link(&sent, NULL);
-    snib__node_want(e, node, now);
-    return 0;
-}
-
-void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
-{
-    struct snib__request again = *request;
-    again.asking = false;
-    if (snib__node_send_to(e, node_of(again.kind, again.subject), &again, now) == 0)
-        return;
-    if (again.kind == SNIB__REQ_ASK)
-        snib__op_done(e, again.subject, SNIB_ENOMEM);
-    else
-        snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
-}
-
-/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
- * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
-static bool node_unwait(struct snib__node *node, const void *subject)
-{
-    struct snib__request *todo = node->todo;
-    bool found = false;
-    for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
-        j--;
-        uint32_t at = todo[i].subject == subject ? i : j;
-        if (todo[at].subject != subject)
-            continue;
-        todo[at].subject = NULL;
-        node->todo_gaps++;
-        found = true;
-        break;
-    }
-    while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
-        node->todo_n--;
-        node->todo_gaps--;
-    }
-    while (node->todo_first < node->todo_n && !todo[node->todo_first].subject)
-        node->todo_first++;
-    if (node->todo_n == 0)
-        node->todo_first = 0;
-    return found;
-}
-
-bool snib__node_unsend(struct snib__engine *e, void *subject)
-{
-    for (struct snib__node *node = e->nodes; node; node = node->next)
-        if (node_unwait(node, subject))
-            return true;
-    return snib__pause_drop(e, subject);
-}
-
-static void node_disregard(struct snib__node *node, const void *subject)
-{
-    struct snib__conn *conn = node_conn(node);
-    for (uint32_t i = 0; i < conn->ring_count; i++) {
-        struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
-        if (request->subject == subject)
-            request->subject = NULL;
-    }
-}
-
-/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
-void snib__node_forget(struct snib__engine *e, void *subject)
-{
-    snib__node_unsend(e, subject);
-    for (struct snib__node *node = e->nodes; node; node = node->next)
-        node_disregard(node, subject);
-}
-
-static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
-{
-    struct snib__request *todo = node->todo;
-    uint32_t n = node->todo_n;
-    node->todo = NULL;
-    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct snib__hold *hold = todo[i].subject;
-        if (!hold)
-            continue;
-        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
-        if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
-            snib__gate_unanswered(e, &todo[i], now);
-        else if (node_write(e, node, &todo[i], now) == 0)
-            continue;
-        else if (todo[i].kind == SNIB__REQ_ASK)
-            snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
-        else
-            snib__gate_unsent(e, hold, todo[i].kind, todo[i].sent_at, now);
-    }
-    free(todo);
 }
 
 /* ---- coming and going ---- */
@@ -368,19 +94,6 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
     return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
-}
-
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
-{
-    struct snib__request *todo = node->todo;
-    uint32_t n = node->todo_n;
-    node->todo = NULL;
-    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (todo[i].subject)
-            snib__node_again(e, &todo[i], now);
-    }
-    free(todo);
 }
 
 void snib__node_rename(struct snib__engine *e, struct snib__node *node,
@@ -420,6 +133,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
     if (node->addressed)
         node_failed_over(e, node, now);
     node_set_address(node, address);
+    snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
         struct snib__link *link = &node->links[kind];
         if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
@@ -503,6 +217,25 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                                                          : snib_code_text(code));
 }
 
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+                       int os_error, snib__time now)
+{
+    if (!request->subject || snib__request_own(request))
+        return;
+    snib__request_note_link(request, NULL);
+    if (request->kind == SNIB__REQ_RENEW) {
+        snib__watchdog_unanswered(e, request->subject, now);
+    } else if (request->kind != SNIB__REQ_ASK) {
+        snib__gate_unanswered(e, request, now);
+    } else {
+        struct snib__op *op = request->subject;
+        op->os_error = os_error;
+        op->cause = code;
+        if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
+}
+
 /* What had no answer is sent again, or ends; the operations' patience begins. */
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
@@ -522,22 +255,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     if (code == SNIB_ETOPOLOGY)
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
-        if (!request.subject)
-            continue;
-        node_note_link(&request, NULL);
-        if (request.kind == SNIB__REQ_TIME || request.kind == SNIB__REQ_ROUTE) {
-            continue;
-        } else if (request.kind == SNIB__REQ_RENEW) {
-            snib__watchdog_unanswered(e, request.subject, now);
-        } else if (request.kind != SNIB__REQ_ASK) {
-            snib__gate_unanswered(e, &request, now);
-        } else {
-            struct snib__op *op = request.subject;
-            op->os_error = os_error;
-            op->cause = code;
-            if (snib__sent_once(&request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
-                snib__op_done(e, op, SNIB_EUNREACHABLE);
-        }
+        snib__lane_answered(e, link, &request);
+        snib__node_orphan(e, &request, code, os_error, now);
     }
     if (snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
@@ -575,7 +294,12 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
     snib__clock_begin(e, node, now);
-    node_flush(e, node, now);
+    snib__lane_first_ready(e, node, now);
+    if (snib__lane_kill(e, node, now) < 0) { /* nothing may leave before it */
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+        return;
+    }
+    snib__node_flush(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
     snib__wait_recheck_all(e, node, now);
@@ -589,13 +313,18 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &link->conn;
-    node_note_link(request, NULL);
+    struct snib__node *node = link->node;
+    struct snib__link *first = &node->links[SNIB__COMMAND];
+    snib__request_note_link(request, NULL);
     snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && request->kind != SNIB__REQ_TIME &&
-             request->kind != SNIB__REQ_ROUTE && node_later(link->node, request) < 0)
+    else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
+    if (link != first)
+        memcpy(first->conn.words, conn->words, sizeof conn->words);
+    if (link != first && first->conn.state != SNIB__CONN_DOWN)
+        snib__link_close(e, first, error, now); /* it is true of the node */
     snib__link_close(e, link, error, now);
 }
 
@@ -617,6 +346,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
+    snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
@@ -628,9 +358,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
-        conn->delifeq = conn->delex =
+        struct snib__conn *first = &node->links[SNIB__COMMAND].conn; /* it is what is asked */
+        first->delifeq = first->delex = conn->delifeq = conn->delex =
             false; /* a proxy knows less, or the user may not: by script */
-        if (node_write(e, node, request, now) == 0)
+        if (snib__link_write(e, link, request, now) == 0)
             return;
     }
     if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
@@ -638,7 +369,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_unknown(conn, request->script, now) == 0 && request->subject &&
-            request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
+            request->kind != SNIB__REQ_RENEW && snib__link_write(e, link, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -657,6 +388,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
+        ((struct snib__link *)request->subject)->conn.kill_id = 0;
         break;
     case SNIB__REQ_ROUTE:
         e->route->answer(e, node, request->number, reply, n, error, now);

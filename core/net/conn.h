@@ -35,7 +35,9 @@ struct snib__request {
     uint8_t redirects; /* how often a server has sent it to another, since its last pause */
     uint8_t pauses;    /* how often it had to wait because nobody could serve it */
     bool asking;       /* for a server that gets the slot: ASKING goes before it */
+    bool called;       /* a thread waits for it, and reads the answer itself */
     void *subject;
+    void *gate;      /* of whose requests it is one, a reference; NULL: none, or it is not sent */
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
 };

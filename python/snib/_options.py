@@ -47,6 +47,8 @@ class Options:
     tls_insecure       believe any certificate: whoever is on the way can read and change
                        everything (no)
     publish            how releases are told in a cluster; auto is Redisson's rule (auto)
+    lanes              connections for commands to each server, at most; more than one only
+                       while several threads call at once (4)
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Options:
         tls_server_name: str | None = None,
         tls_insecure: bool | None = None,
         publish: Literal["auto", "classic", "sharded", "both"] | None = None,
+        lanes: int | None = None,
     ) -> None:
         self._open(
             url,
@@ -101,7 +104,7 @@ class Options:
                 0,  # durability_timeout
                 0,  # durability_policy
                 choice("publish", publish, {"auto": 1, "classic": 2, "sharded": 3, "both": 4}),
-                0,  # lanes
+                count("lanes", lanes),
             ),
         )
 

@@ -12,6 +12,7 @@
 
 #include "../sim/model_server.h"
 #include "api/objects.h"
+#include "engine/internal.h"
 #include "engine/route.h"
 
 #include <stdio.h>
@@ -40,25 +41,21 @@ static int inside[SHARED];
 
 /* ---- What must hold between any two steps ----------------------------------------------------- */
 
-static void check_driver(const struct snib__driver *driver, bool asleep)
+/* A caller that reads, on whichever lane, looks at the deadlines once in a nap of its own. */
+static bool caller_reads(const struct snib__driver *driver)
 {
     for (const struct snib__link *link = snib__engine_links(driver->engine); link;
          link = snib__link_next(link)) {
-        const struct snib__sock *carrier = snib__link_carrier(link);
-        if (carrier && carrier->dead)
-            world_fail("a dropped socket is still in its place");
-        if (carrier && carrier->way != *snib__link_way((struct snib__link *)link))
-            world_fail("a socket goes a way that is nobody's any more");
+        const struct snib__sock *sock = snib__driver_command(link);
+        if (sock && sock->reader == SNIB__READER_CALLER)
+            return true;
     }
-    const struct snib__waiter *last = NULL;
-    for (const struct snib__waiter *waiter = driver->waiters; waiter; waiter = waiter->next) {
-        if (waiter->prev != last)
-            world_fail("the waiters are not in a list");
-        last = waiter;
-    }
-    if (driver->waiters_tail != last)
-        world_fail("the list of waiters has another end");
-    const struct snib__link *command = snib__engine_link(driver->engine, SNIB__COMMAND);
+    return false;
+}
+
+static void check_command(const struct snib__driver *driver, const struct snib__link *command,
+                          bool asleep)
+{
     struct snib__sock *sock = snib__driver_command(command);
     if (!sock || !asleep || driver->stop)
         return;
@@ -70,10 +67,30 @@ static void check_driver(const struct snib__driver *driver, bool asleep)
         world_fail("the role is on its way to one who sleeps");
     if (sock->writing)
         world_fail("all sleep, and one is writing");
-    /* A caller that reads looks at the deadlines once in a nap of its own. */
-    if (sock->reader != SNIB__READER_CALLER && driver->sleep_until > 0 &&
+    if (!caller_reads(driver) && driver->sleep_until > 0 &&
         snib__engine_deadline(driver->engine) < driver->sleep_until)
         world_fail("the thread sleeps beyond a deadline");
+}
+
+static void check_driver(const struct snib__driver *driver, bool asleep)
+{
+    for (const struct snib__link *link = snib__engine_links(driver->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *carrier = snib__link_carrier(link);
+        if (carrier && carrier->dead)
+            world_fail("a dropped socket is still in its place");
+        if (carrier && carrier->way != *snib__link_way((struct snib__link *)link))
+            world_fail("a socket goes a way that is nobody's any more");
+        check_command(driver, link, asleep);
+    }
+    const struct snib__waiter *last = NULL;
+    for (const struct snib__waiter *waiter = driver->waiters; waiter; waiter = waiter->next) {
+        if (waiter->prev != last)
+            world_fail("the waiters are not in a list");
+        last = waiter;
+    }
+    if (driver->waiters_tail != last)
+        world_fail("the list of waiters has another end");
 }
 
 static void check_roles(bool asleep)
@@ -337,8 +354,10 @@ static void random_main(void *argument)
 {
     (void)argument;
     const int opened = 1 + (int)world_draw(CLIENTS);
+    const bool lanes = world_draw(2) > 0;
     while (clients_n < opened) {
         open_client(LEASE_MS, 0);
+        drivers[clients_n - 1]->engine->config.scatter = lanes;
         connect_client();
     }
     memset(inside, 0, sizeof inside);
@@ -348,7 +367,8 @@ static void random_main(void *argument)
     world_stay(nobody_runs, NULL);
     while (clients_n > 0)
         close_client();
-    if (world.connects > 2 * opened && !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
+    if (world.connects > (lanes ? 1 + SNIB__LANES_MAX : 2) * opened &&
+        !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
         world_fail("%d connections of %d clients, and nothing was wrong with the first",
                    world.connects, opened);
     expect_nothing_left();

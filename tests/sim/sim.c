@@ -160,6 +160,7 @@ static void begin(uint64_t seed, bool trace)
     sim.random = (seed + 1) * 0x9e3779b97f4a7c15ULL;
     sim.now = SIM_START;
     sim.lease = leases[sim_draw(3)];
+    sim.lanes = sim_chance(3) ? 1 : (int32_t)sim_between(2, SNIB__LANES_MAX);
     sim.handover_max = sim_chance(3) ? 0 : (int32_t)sim_between(1, 16);
     sim.unequal = sim.lease > leases[0] && sim_chance(2);
     sim.delay = sim_between(SNIB__MS / 10, sim_chance(3) ? 20 * SNIB__MS : 4 * SNIB__MS);
@@ -414,11 +415,13 @@ static void print_totals(uint64_t seeds, double seconds)
         "mutex", "fenced", "spin", "plain", "fair", "read-write", "semaphore", "permits", "latch"};
     printf(
         "sim: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, re-entered %llu, "
-        "handed over %llu, released %llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, "
+        "handed over %llu, by lanes %llu (lost %llu), released %llu, busy %llu, timed out %llu, "
+        "cancelled %llu, lost %llu, "
         "failed %llu; holds:",
         (unsigned long long)seeds, (unsigned long long)totals.events,
         (unsigned long long)totals.requests, seconds, (unsigned long long)totals.granted,
         (unsigned long long)totals.reentered, (unsigned long long)totals.handed_over,
+        (unsigned long long)totals.lanes, (unsigned long long)totals.lanes_lost,
         (unsigned long long)totals.released, (unsigned long long)totals.refused,
         (unsigned long long)totals.timed_out, (unsigned long long)totals.cancelled,
         (unsigned long long)totals.lost, (unsigned long long)totals.failed);

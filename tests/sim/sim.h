@@ -170,6 +170,8 @@ struct sim_task {
     snib__time submitted, wait_ends, max_hold;
 };
 
+#define SIM_LINKS (1 + SNIB__LANES_MAX) /* the first, that for messages, further lanes */
+
 struct sim_endpoint {
     bool connecting;
     snib__time connected_at; /* or will be; the last time */
@@ -191,7 +193,7 @@ struct sim_process {
     char uuid[37];
     struct snib__gate *gates[SIM_NAMES][SIM_SIDES];
     struct snib__gate *multis[SIM_MULTIS];
-    struct sim_endpoint links[2];
+    struct sim_endpoint links[SIM_LINKS];
     struct sim_task tasks[SIM_TASKS];
     struct sim_hold holds[SIM_HOLDS];
     struct sim_owner *owners[SIM_SIDES]; /* by number - SIM_FIRST_NUMBER */
@@ -302,6 +304,7 @@ struct sim {
     snib__time lease; /* the longest of any client; Redisson's */
     snib__time delay, pubsub_delay;
     int32_t handover_max;
+    int32_t lanes;    /* connections for commands of a process */
     bool unequal;     /* clients have leases, limits and patience of their own */
     uint64_t enabled; /* set of enum sim_fault */
     bool calm, winding_down;
@@ -345,6 +348,8 @@ struct sim {
 struct sim_totals {
     uint64_t events, requests;
     uint64_t faults[FAULT_COUNT];
+    uint64_t lanes; /* requests by further lanes, of which so many were lost: */
+    uint64_t lanes_lost;
     uint64_t granted, reentered, handed_over, refused, timed_out, cancelled, released, lost, failed;
     uint64_t by_family[FAMILY_COUNT], by_multi, by_redisson;
 };
@@ -367,6 +372,8 @@ void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* sim_net.c */
+/* A link of the process by its place; NULL: it was never wanted. */
+struct snib__link *process_link(const struct sim_process *process, int link);
 void net_connect(struct sim_process *process, int link);
 void net_close(struct sim_process *process, int link);
 void net_send(struct sim_process *process, int link, const char *bytes, size_t n);

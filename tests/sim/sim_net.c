@@ -151,8 +151,8 @@ static void finish_connect(struct sim_process *process, int link)
         pipe++;
     }
     if (sim.now < sim.refuse_until || pipe == sim.pipes + SIM_PIPES) {
-        snib__engine_link_down(process->engine, snib__engine_link(process->engine, link),
-                               SNIB_EUNREACHABLE, ECONNREFUSED, sim_clock(process));
+        snib__engine_link_down(process->engine, process_link(process, link), SNIB_EUNREACHABLE,
+                               ECONNREFUSED, sim_clock(process));
         return;
     }
     *pipe = (struct sim_pipe){.used = true, .client = process, .link = link};
@@ -163,8 +163,7 @@ static void finish_connect(struct sim_process *process, int link)
     end->pipe = pipe;
     process->connects++;
     sim_trace("%u/%d connected", process->id, link);
-    snib__engine_link_up(process->engine, snib__engine_link(process->engine, link),
-                         sim_clock(process));
+    snib__engine_link_up(process->engine, process_link(process, link), sim_clock(process));
 }
 
 void net_close(struct sim_process *process, int link)
@@ -192,6 +191,7 @@ void net_send(struct sim_process *process, int link, const char *bytes, size_t n
 {
     struct sim_pipe *pipe = process->links[link].pipe;
     if (pipe != NULL) {
+        totals.lanes += link > SNIB__PUBSUB;
         pipe->greeting += pipe->heard ? 0 : n;
         send_on(pipe, 1, bytes, n);
     }
@@ -264,7 +264,7 @@ struct sim_pipe *net_pick(void)
 struct sim_process *net_client(uint64_t connection)
 {
     for (struct sim_pipe *pipe = sim.pipes; pipe < sim.pipes + SIM_PIPES; pipe++) {
-        if (pipe->used && pipe->server == connection && pipe->link == SNIB__COMMAND) {
+        if (pipe->used && pipe->server == connection && pipe->link != SNIB__PUBSUB) {
             return pipe->client;
         }
     }
@@ -316,18 +316,19 @@ static void arrive_at_client(struct sim_pipe *pipe)
     struct sim_chunk *chunk = pop(&pipe->to_client);
     int link = pipe->link;
     if (chunk->end) {
+        totals.lanes_lost += link > SNIB__PUBSUB;
         sim_trace("%u/%d lost by the client", process->id, link);
         process->links[link].pipe = NULL;
         pipe->client = NULL;
         pipe->spared |= (sim.server_faults & NO_KILL) != 0;
         push_end(&pipe->to_server);
         settle(pipe);
-        snib__engine_link_down(process->engine, snib__engine_link(process->engine, link),
-                               SNIB_EUNREACHABLE, ECONNRESET, sim_clock(process));
+        snib__engine_link_down(process->engine, process_link(process, link), SNIB_EUNREACHABLE,
+                               ECONNRESET, sim_clock(process));
     } else {
         pipe->heard = true;
-        snib__engine_input(process->engine, snib__engine_link(process->engine, link), chunk->bytes,
-                           chunk->n, sim_clock(process));
+        snib__engine_input(process->engine, process_link(process, link), chunk->bytes, chunk->n,
+                           sim_clock(process));
     }
     free(chunk);
     process_go_on(process);
@@ -370,8 +371,8 @@ snib__time net_next(void)
         at = client_due(pipe);
         next = at < next ? at : next;
     }
-    for (int i = 0; i < 2 * sim.slot_count; i++) {
-        snib__time at = connect_due(sim.slots[i / 2], i % 2);
+    for (int i = 0; i < SIM_LINKS * sim.slot_count; i++) {
+        snib__time at = connect_due(sim.slots[i / SIM_LINKS], i % SIM_LINKS);
         next = at < next ? at : next;
     }
     return next;
@@ -389,10 +390,10 @@ bool net_run(void)
             return true;
         }
     }
-    for (int i = 0; i < 2 * sim.slot_count; i++) {
-        if (connect_due(sim.slots[i / 2], i % 2) <= sim.now) {
-            finish_connect(sim.slots[i / 2], i % 2);
-            process_go_on(sim.slots[i / 2]);
+    for (int i = 0; i < SIM_LINKS * sim.slot_count; i++) {
+        if (connect_due(sim.slots[i / SIM_LINKS], i % SIM_LINKS) <= sim.now) {
+            finish_connect(sim.slots[i / SIM_LINKS], i % SIM_LINKS);
+            process_go_on(sim.slots[i / SIM_LINKS]);
             return true;
         }
     }

@@ -83,6 +83,8 @@ struct sim_process *process_new(int slot)
                                   .handover_max = sim.unequal && sim_chance(2)
                                                       ? (int32_t)sim_between(0, 16)
                                                       : sim.handover_max,
+                                  .lanes = sim.lanes,
+                                  .scatter = sim_chance(2),
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     sim.memory_spared = true;
@@ -97,14 +99,31 @@ struct sim_process *process_new(int slot)
     return process;
 }
 
+struct snib__link *process_link(const struct sim_process *process, int link)
+{
+    if (link < 2) {
+        return snib__engine_link(process->engine, link);
+    }
+    struct snib__link *first = snib__engine_link(process->engine, SNIB__COMMAND);
+    struct snib__link *lane = snib__engine_links(process->engine);
+    for (int i = 2; lane != NULL; lane = snib__link_next(lane)) {
+        bool further = snib__link_kind(lane) == SNIB__COMMAND && lane != first;
+        if (further && i++ == link) {
+            return lane;
+        }
+    }
+    return NULL;
+}
+
 void process_end(struct sim_process *process)
 {
     if (process->engine == NULL) {
         return;
     }
     sim_trace("%u ends", process->id);
-    net_close(process, SNIB__COMMAND);
-    net_close(process, SNIB__PUBSUB);
+    for (int link = 0; link < SIM_LINKS; link++) {
+        net_close(process, link);
+    }
     snib__engine_free(process->engine);
     process->engine = NULL;
     memset(process->tasks, 0, sizeof process->tasks);
@@ -289,21 +308,26 @@ static bool stops_here(struct sim_process *process)
 static void pump(struct sim_process *process, bool may_stop)
 {
     bool more = true;
+    int first = sim.lanes > 1 ? (int)sim_draw(SIM_LINKS) : 0;
     process->unpumped = false;
     while (more && !(may_stop && stops_here(process))) {
         more = false;
-        for (int link = 0; link < 2; link++) {
-            int wish =
-                snib__engine_take_wish(process->engine, snib__engine_link(process->engine, link));
+        for (int i = 0; i < SIM_LINKS; i++) {
+            int link = (first + i) % SIM_LINKS;
+            struct snib__link *at = process_link(process, link);
+            if (at == NULL) {
+                continue;
+            }
+            int wish = snib__engine_take_wish(process->engine, at);
             if (wish == SNIB__WISH_CLOSE) {
                 net_close(process, link);
             } else if (wish == SNIB__WISH_CONNECT) {
                 net_connect(process, link);
             }
-            struct snib__buf *out = snib__link_output(snib__engine_link(process->engine, link));
+            struct snib__buf *out = snib__link_output(at);
             size_t n = snib__buf_size(out);
             if (n > 0) {
-                if (link == SNIB__COMMAND) {
+                if (link != SNIB__PUBSUB) {
                     check_sent(process, out->data + out->head, n);
                 } else {
                     trace_words(process, out->data + out->head, n);

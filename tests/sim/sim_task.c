@@ -110,8 +110,10 @@ static void begin_acquire(struct sim_process *process, struct sim_task *task)
     if (unowned || task->use.kind == SNIB_PERMITS) {
         how.owner = 0;
     }
+    snib__engine_call(process->engine, !sim_chance(4));
     task->op =
         snib__engine_acquire(process->engine, task->use.gate, &how, sim_clock(process), &code);
+    snib__engine_call(process->engine, false);
     if (task->op == NULL && code == SNIB_ENOMEM && memory_is_short()) {
         task_rest(task);
         return;
@@ -206,8 +208,10 @@ static void release(struct sim_process *process, struct sim_task *task)
         task_rest(task);
         return;
     }
+    snib__engine_call(process->engine, !sim_chance(4));
     struct snib__op *op =
         snib__engine_release(process->engine, hold->hold, sim_clock(process), &code);
+    snib__engine_call(process->engine, false);
     if (op != NULL) {
         hold->released = true;
         task->op = op;

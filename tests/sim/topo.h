@@ -31,7 +31,7 @@
 #define TOPO_NAMES 4
 #define TOPO_SIDES 2
 #define TOPO_HOLDS (2 * TOPO_TASKS)
-#define TOPO_ENDS 48 /* links of a process */
+#define TOPO_ENDS 96 /* links of a process */
 #define TOPO_PIPES 256
 #define TOPO_EVENTS 256
 #define TOPO_EPOCH 1700000000000000000ULL

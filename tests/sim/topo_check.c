@@ -254,7 +254,8 @@ static snib__time reaches_since(const struct topo_process *process, int shard)
     for (int i = 0; i < process->end_count; i++) {
         const struct topo_end *end = &process->ends[i];
         if (end->pipe != NULL && end->pipe->server == master && end->pipe->number != 0 &&
-            snib__link_kind(end->link) == SNIB__COMMAND && end->pipe->made_at < since) {
+            snib__link_kind(end->link) == SNIB__COMMAND && !snib__lane_is(end->link) &&
+            end->pipe->made_at < since) {
             since = end->pipe->made_at;
         }
     }

@@ -59,6 +59,8 @@ struct topo_process *process_new(int slot)
                                   .try_timeout = patience / 3,
                                   .recheck = topo.recheck,
                                   .handover_max = topo_chance(3) ? 0 : 16,
+                                  .lanes = topo_chance(2) ? 1 + (int32_t)topo_draw(4) : 1,
+                                  .scatter = true,
                                   .ops_max = 1000};
     memcpy(config.uuid, process->uuid, sizeof config.uuid);
     process->engine = snib__engine_new(&config);

@@ -54,7 +54,9 @@ static void begin(struct topo_process *process, struct topo_task *task)
                                                         : 0,
                                 .max_hold = topo_chance(8) ? topo_between(1, 3000) * SNIB__MS : 0,
                                 .permits = 1};
+    snib__engine_call(process->engine, !topo_chance(4));
     task->op = snib__engine_acquire(process->engine, task->use.gate, &how, topo.now, &code);
+    snib__engine_call(process->engine, false);
     if (task->op == NULL) {
         topo_fail("%u: acquire was not started: %s", process->id, snib_code_name(code));
     }
@@ -96,7 +98,9 @@ static void release(struct topo_process *process, struct topo_task *task)
         return;
     }
     check_progress(process);
+    snib__engine_call(process->engine, !topo_chance(4));
     struct snib__op *op = snib__engine_release(process->engine, hold->hold, topo.now, &code);
+    snib__engine_call(process->engine, false);
     if (op != NULL) {
         hold->released = true;
         task->op = op;

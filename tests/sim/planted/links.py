@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "a reply goes to the next request after a cancel",
-        "engine/node.c",
+        "engine/send.c",
         "            request->subject = NULL;",
         "            conn->ring_count--;",
     ),

@@ -1,0 +1,53 @@
+"""Planted bugs: further command links of a node."""
+
+from . import Mutant
+
+MUTANTS = [
+    Mutant(
+        "what a lost lane left is repeated while its connection can still be read",
+        "engine/lane.c",
+        "if (snib__node_ready(node) && snib__lane_kill(e, node, now) < 0)",
+        "if (snib__node_ready(node) && e->closed)",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a lost lane's connection is forgotten with the one that was to end it",
+        "engine/lane.c",
+        "else if (snib__link_write(e, first, &kill, now) < 0)",
+        "else if ((lost->kill_id = 0, snib__link_write(e, first, &kill, now)) < 0)",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a name's next request takes any lane",
+        "engine/lane.c",
+        "if (gate && gate->unanswered > 0)",
+        "if (gate && gate->unanswered > 0 && !e->calling)",
+    ),
+    Mutant(
+        "what a lost lane left is not repeated",
+        "engine/lane.c",
+        "snib__node_orphan(e, &request, code, os_error, now);",
+        "(void)os_error;",
+    ),
+    Mutant(
+        "a lane to another server is believed",
+        "engine/lane.c",
+        "    if (strcmp(link->conn.run_id, node->run_id) != 0) {",
+        "    if (link->conn.replica) {",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a refusal on a lane leaves the node",
+        "engine/node.c",
+        "if (link != first && first->conn.state != SNIB__CONN_DOWN)",
+        "if (link == first && first->conn.state != SNIB__CONN_DOWN)",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a lane that nobody wants stays",
+        "engine/lane.c",
+        "return idle ? link->used_at + LANE_IDLE : SNIB__NEVER;",
+        "return idle ? link->used_at + 1000 * LANE_IDLE : SNIB__NEVER;",
+        "unit_lanes",
+    ),
+]

@@ -1,0 +1,381 @@
+/* lanes.c - further command links: when there is one, what goes by it, and what its loss does. */
+#include "fed.h"
+
+enum { MEETINGS = 64 };
+
+static struct snib__engine *begin_lanes(void)
+{
+    struct snib__engine *engine = begin();
+    engine->config.lanes = 4;
+    return engine;
+}
+
+static struct snib__link *lane(struct snib__engine *engine, uint32_t i)
+{
+    return snib__node_lane(engine->home, i);
+}
+
+/* Answer the oldest request of a link; run_id: of the server that is there. */
+static void answer_on(struct snib__engine *engine, struct snib__link *link, const char *run_id,
+                      const char *reply)
+{
+    const struct snib__conn *conn = &link->conn;
+    char text[80];
+    assert_true(conn->ring_count > 0);
+    const struct snib__request *request = &conn->ring[conn->ring_head];
+    if (request->kind == CONN_LOAD)
+        snprintf(text, sizeof text, "$40\r\n%s\r\n", snib__script_texts[request->script].sha1);
+    else if (request->kind == CONN_INFO)
+        snprintf(text, sizeof text, "$12\r\nrun_id:%s\r\n\r\n", run_id);
+    else
+        snprintf(text, sizeof text, "%s",
+                 request->kind == CONN_ID ? ":18\r\n"
+                 : request->kind < 0      ? "+OK\r\n"
+                                          : reply);
+    snib__engine_input(engine, link, text, strlen(text), now);
+}
+
+static void answer_own_on(struct snib__engine *engine, struct snib__link *link, const char *run_id)
+{
+    const struct snib__conn *conn = &link->conn;
+    while (conn->state != SNIB__CONN_DOWN && conn->ring_count > 0 &&
+           conn->ring[conn->ring_head].kind < 0)
+        answer_on(engine, link, run_id, "");
+}
+
+static struct snib__op *call(struct snib__engine *engine, const char *name)
+{
+    snib__engine_call(engine, true);
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    snib__engine_call(engine, false);
+    return op;
+}
+
+static struct snib__op *call_back(struct snib__engine *engine, struct snib__hold *hold)
+{
+    int32_t code;
+    snib__engine_call(engine, true);
+    struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+    snib__engine_call(engine, false);
+    assert_non_null(op);
+    return op;
+}
+
+/* The only other operation that has ended. */
+static void done(struct snib__engine *engine, struct snib__op *op, int32_t code)
+{
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    assert_int_equal(op->code, code);
+    snib__op_free(engine, op);
+}
+
+static void pair(struct snib__engine *engine, const char *name)
+{
+    struct snib__op *op = call(engine, name);
+    struct snib__link *link = snib__op_link(op);
+    answer_own_on(engine, link, "abc");
+    answer_on(engine, link, "abc", "$-1\r\n");
+    op = call_back(engine, acquired(engine, op));
+    link = snib__op_link(op);
+    answer_own_on(engine, link, "abc");
+    answer_on(engine, link, "abc", ":1\r\n");
+    done(engine, op, SNIB_OK);
+}
+
+static uint32_t links_of(const struct snib__engine *engine)
+{
+    uint32_t n = 0;
+    for (struct snib__link *link = snib__engine_links(engine); link; link = snib__link_next(link))
+        n++;
+    return n;
+}
+
+static void connect_lane(struct snib__engine *engine, uint32_t i, const char *run_id)
+{
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, i)), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, lane(engine, i), now);
+    answer_own_on(engine, lane(engine, i), run_id);
+}
+
+/* Threads come while another one has something under way on the first, until lane i is wanted. */
+static void meet(struct snib__engine *engine, uint32_t i)
+{
+    struct snib__op *under_way = call(engine, "m");
+    for (int n = 0; !lane(engine, i)->connect; n++) {
+        char name[16];
+        assert_true(n < MEETINGS);
+        snprintf(name, sizeof name, "m%d", n);
+        struct snib__op *op = call(engine, name);
+        assert_ptr_equal(snib__op_link(op), lane(engine, 0));
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        acquired(engine, under_way);
+        under_way = op;
+    }
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, under_way);
+}
+
+/* An engine with a lock that was given back, and lane 1. */
+static struct snib__engine *begin_with_lane(void)
+{
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    meet(engine, 1);
+    connect_lane(engine, 1, "abc");
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_READY);
+    return engine;
+}
+
+/* ---- When there is one -------------------------------------------------------------------------- */
+
+static void one_thread_needs_none(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    for (int i = 0; i < 10 * MEETINGS; i++)
+        pair(engine, "x");
+    assert_int_equal(links_of(engine), 2);
+    snib__engine_free(engine);
+}
+
+/* What a loop submits, or nobody waits for, is no thread's. */
+static void loop_needs_none(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    for (int i = 0; i < 10 * MEETINGS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "a%d", i);
+        acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    }
+    assert_int_equal(links_of(engine), 2);
+    assert_int_equal(on_the_way(engine), 10 * MEETINGS);
+    snib__engine_free(engine);
+}
+
+static void seldom_is_not_enough(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    for (int i = 0; i < 4 * MEETINGS; i++) {
+        struct snib__op *one = call(engine, "one"), *two = call(engine, "two");
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *first = acquired(engine, one);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *second = acquired(engine, two);
+        one = call_back(engine, first);
+        answer_own(engine);
+        answer(engine, ":1\r\n");
+        done(engine, one, SNIB_OK);
+        two = call_back(engine, second);
+        answer_own(engine);
+        answer(engine, ":1\r\n");
+        done(engine, two, SNIB_OK);
+        now += 10 * SNIB__MS;
+    }
+    assert_int_equal(links_of(engine), 2);
+    snib__engine_free(engine);
+}
+
+static void lane_is_given_up_when_idle(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    snib__time until = now + 29 * SECOND;
+    while (now < until) {
+        now += SECOND;
+        while (on_the_way(engine) > 0) { /* renewals */
+            answer_own(engine);
+            answer(engine, "*0\r\n");
+        }
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_READY);
+    now += 2 * SECOND;
+    snib__engine_tick(engine, now);
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_NOTHING);
+    snib__engine_free(engine);
+}
+
+/* The address leads to several servers: what one grants another does not know. */
+static void lane_to_another_server_is_refused(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    meet(engine, 1);
+    connect_lane(engine, 1, "xyz");
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
+    now += 60 * SECOND;
+    for (int i = 0; i < 4 * MEETINGS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        call(engine, name);
+        answer_own(engine);
+        if (on_the_way(engine) > 2)
+            answer(engine, "$-1\r\n");
+    }
+    assert_false(lane(engine, 1)->connect);
+    snib__engine_free(engine);
+}
+
+/* ---- What goes by it ---------------------------------------------------------------------------- */
+
+static void idle_lane_is_taken(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__op *one = call(engine, "one"), *two = call(engine, "two");
+    struct snib__op *three = acquire(engine, gate(engine, SNIB_MUTEX, "three"), 0);
+    assert_ptr_equal(snib__op_link(one), lane(engine, 0));
+    assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+    assert_ptr_equal(snib__op_link(three), lane(engine, 0));
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
+    struct snib__hold *hold = acquired(engine, two);
+    two = call_back(engine, hold);
+    assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+    snib__engine_free(engine);
+}
+
+static void order_of_a_name_is_kept(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__gate *permits = gate(engine, SNIB_SEMAPHORE, "s");
+    struct snib__op *one = call(engine, "one");
+    snib__engine_call(engine, true);
+    struct snib__op *first = acquire(engine, permits, 0);
+    snib__engine_call(engine, false);
+    assert_ptr_equal(snib__op_link(first), lane(engine, 1));
+    struct snib__op *next = acquire(engine, permits, 0);
+    assert_ptr_equal(snib__op_link(next), lane(engine, 1));
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
+    assert_int_equal(permits->unanswered, 0);
+    next = acquire(engine, permits, 0);
+    assert_ptr_equal(snib__op_link(next), lane(engine, 0));
+    assert_ptr_equal(snib__op_link(one), lane(engine, 0));
+    snib__engine_free(engine);
+}
+
+/* ---- Its loss ----------------------------------------------------------------------------------- */
+
+static void lost_lane_is_killed_before_anything_is_repeated(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__op *one = call(engine, "one"), *two = call(engine, "two");
+    assert_ptr_equal(snib__op_link(two), lane(engine, 1));
+    answer_own_on(engine, lane(engine, 1), "abc");
+    snib__buf_consume(&conn_of(engine)->out, snib__buf_size(&conn_of(engine)->out));
+    snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+    const struct snib__buf *out = &conn_of(engine)->out;
+    static const char kill[] = "*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n18\r\n";
+    assert_memory_equal(out->data + out->head, kill, sizeof kill - 1);
+    assert_non_null(memmem(out->data + out->head, snib__buf_size(out), "EVALSHA", 7));
+    assert_ptr_equal(snib__op_link(two), lane(engine, 0));
+    assert_true(ready(engine)); /* the others are not touched */
+    assert_false(one->done);
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, one);
+    answer(engine, ":1\r\n"); /* the kill */
+    answer_own(engine);
+    answer(engine, "$-1\r\n");
+    acquired(engine, two);
+    snib__engine_free(engine);
+}
+
+/* The first is lost before it has answered the kill: the next one is asked for it again. */
+static void kill_is_repeated(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    call(engine, "one");
+    struct snib__op *two = call(engine, "two");
+    answer_own_on(engine, lane(engine, 1), "abc");
+    snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+    assert_int_equal(lane(engine, 1)->conn.kill_id, 18);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    const struct snib__buf *out = &conn_of(engine)->out;
+    const char *text = out->data + out->head;
+    const char *kill = memmem(text, snib__buf_size(out), "$2\r\n18\r\n", 8);
+    const char *script = memmem(text, snib__buf_size(out), "EVALSHA", 7);
+    assert_non_null(kill);
+    assert_non_null(script);
+    assert_true(kill < script);
+    answer(engine, ":0\r\n");
+    assert_int_equal(lane(engine, 1)->conn.kill_id, 0);
+    assert_false(two->done);
+    snib__engine_free(engine);
+}
+
+static void node_that_is_no_master_is_left_on_all(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    call(engine, "one");
+    struct snib__op *two = call(engine, "two");
+    answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "-READONLY You can't write against a replica.\r\n");
+    assert_int_equal(lane(engine, 0)->conn.state, SNIB__CONN_DOWN);
+    assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
+    assert_false(two->done);
+    assert_int_equal(engine->home->todo_n, 2);
+    snib__engine_free(engine);
+}
+
+/* What came while the first was away goes by the lane on which an earlier request of its name is. */
+static void order_is_kept_over_a_loss_of_the_first(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    struct snib__gate *permits = gate(engine, SNIB_SEMAPHORE, "s");
+    call(engine, "one");
+    snib__engine_call(engine, true);
+    acquire(engine, permits, 0);
+    snib__engine_call(engine, false);
+    cut_link(engine);
+    struct snib__op *next = acquire(engine, permits, 0);
+    await_connect(engine);
+    connect_link(engine);
+    assert_ptr_equal(snib__op_link(next), lane(engine, 1));
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_needs_none),
+        cmocka_unit_test(loop_needs_none),
+        cmocka_unit_test(seldom_is_not_enough),
+        cmocka_unit_test(lane_is_given_up_when_idle),
+        cmocka_unit_test(lane_to_another_server_is_refused),
+        cmocka_unit_test(idle_lane_is_taken),
+        cmocka_unit_test(order_of_a_name_is_kept),
+        cmocka_unit_test(lost_lane_is_killed_before_anything_is_repeated),
+        cmocka_unit_test(kill_is_repeated),
+        cmocka_unit_test(node_that_is_no_master_is_left_on_all),
+        cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
