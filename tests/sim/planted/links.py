@@ -223,7 +223,7 @@ MUTANTS = [
     ),
     Mutant(
         "requests that wait are looked for behind a gap that has been closed",
-        "engine/node.c",
+        "engine/send.c",
         "node->todo_n = kept; node->todo_first = node->todo_gaps = 0;",
         "node->todo_n = kept; node->todo_gaps = 0;",
         "unit_engine",
