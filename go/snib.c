@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "0f776da72eb0b044"
+#define SNIB_BUILD_ID "c1c7dfc082dc502b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -223,7 +223,8 @@ typedef struct snib_client_options {
     int64_t durability_timeout_ms; /* how long they may take; default 1000 */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are told in a cluster */
-    int32_t lanes;    /* connections for commands to each server; 1 to 4, default 4 */
+    int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
+                       * one until several threads wait for answers at once, often */
     int32_t reserved; /* must be 0 */
 } snib_client_options;
 
@@ -1236,7 +1237,9 @@ struct snib__request {
     uint8_t redirects; /* how often a server has sent it to another, since its last pause */
     uint8_t pauses;    /* how often it had to wait because nobody could serve it */
     bool asking;       /* for a server that gets the slot: ASKING goes before it */
+    bool called;       /* a thread waits for it, and reads the answer itself */
     void *subject;
+    void *gate;      /* of whose requests it is one, a reference; NULL: none, or it is not sent */
     uint64_t number; /* tells whether the subject is still the same */
     snib__time sent_at;
 };
@@ -1684,6 +1687,7 @@ struct snib__node; /* one server */
 struct snib__link; /* one connection to it */
 
 enum snib__link_kind { SNIB__COMMAND = 0, SNIB__PUBSUB = 1 };
+#define SNIB__LANES_MAX 4 /* connections for commands to a node */
 enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLOSE = 2 };
 
 struct snib__config {
@@ -1702,6 +1706,8 @@ struct snib__config {
     int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
+    int32_t lanes; /* connections for commands to each node; 0: one */
+    bool scatter;  /* all are opened and taken in no order: for tests */
     bool insecure; /* certificates are not verified: to be said once */
     void *home;    /* the caller's, see snib__gate_home() */
 };
@@ -1715,6 +1721,8 @@ void snib__engine_free(struct snib__engine *engine);
 struct snib__link *snib__engine_links(const struct snib__engine *engine);
 struct snib__link *snib__link_next(const struct snib__link *link);
 int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
+/* A command link, and not the first of its node. */
+bool snib__lane_is(const struct snib__link *link);
 /* Where it goes, until its next wish to connect; NULL: the engine was not told. */
 const struct snib__address *snib__link_address(const struct snib__link *link);
 /* A pointer that the driver keeps with the link's node: the way to it; kept until the engine is freed. */
@@ -1741,6 +1749,9 @@ uint32_t snib__link_in_flight(const struct snib__link *link); /* commands withou
 uint64_t snib__link_appended(const struct snib__link *link);  /* commands so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
+
+/* Whether what is started from now on has a thread that will read its answer itself. */
+void snib__engine_call(struct snib__engine *engine, bool calling);
 
 /* ---- operations ---- */
 
@@ -2526,6 +2537,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .publish = o->publish,
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
+        .lanes = o->lanes,
         .insecure = client->url.tls_insecure,
         .home = client,
     };
@@ -4711,6 +4723,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         code = snib__fail(err, SNIB_EINVAL, 0, NULL);
     } else if (hold) {
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
+        snib__engine_call(client->driver.engine, slice > 0);
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
         if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
@@ -4965,6 +4978,7 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     }
     struct snib__run run = {
         client, queue, call->token, call->slice, call->interruptible, call->out_op, lock->gate, 0};
+    snib__engine_call(client->driver.engine, call->slice > 0);
     struct snib__op *op = lock_start(lock, call, wait, queue, &code);
     return snib__run(&run, op, code, call->out_event, err);
 }
@@ -5657,7 +5671,8 @@ X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are told in a cluster; auto is Redisson's rule")
-X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
+X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
+  "connections for commands to each server, at most; more than one only while several threads call at once")
 #undef X
 };
 #define OPTION_WORDS_MAX 8
@@ -5731,7 +5746,8 @@ X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are told in a cluster; auto is Redisson's rule")
-X(lanes, lanes, COUNT, LATER, 1, 4, 4, "", "connections for commands to each server")
+X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
+  "connections for commands to each server, at most; more than one only while several threads call at once")
 #undef X
 
 static bool option_is_text(const struct option *option)
@@ -6066,6 +6082,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
+    snib__engine_call(client->driver.engine, q->slice > 0);
     struct snib__op *op = error ? NULL : question_start(lock, q, &code);
     code = snib__run(&run, op, error ? SNIB_ESYSTEM : code, q->out_event, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
@@ -6874,6 +6891,7 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 {
     struct snib__client *client = run->client;
     struct snib__driver *driver = &client->driver;
+    snib__engine_call(driver->engine, false);
     if (!op) {
         struct snib__told told = {.code = code, .reason = run->reason};
         if (code != SNIB_OK)
@@ -8793,7 +8811,7 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
-#define THREAD_LINKS 2 /* of which no memory is asked */
+#define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 
@@ -10324,7 +10342,9 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * doubt.c     what a missing or doubtful answer lets us conclude
  * ask.c       info, force release, ping, list
  * op.c        operations: birth, completion, patience
- * node.c      one server: what is sent to it and what it answers, its identity
+ * node.c      one server: what it answers, its identity
+ * send.c      requests on their way to it
+ * lane.c      its further connections, for threads that call at once
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * move.c      names whose node changes, and their holds
@@ -10380,7 +10400,8 @@ enum {
     SNIB__REQ_RENEW,
     SNIB__REQ_TIME,
     SNIB__REQ_ASK,
-    SNIB__REQ_ROUTE
+    SNIB__REQ_ROUTE,
+    SNIB__REQ_KILL
 };
 
 /* node->kind */
@@ -10453,7 +10474,9 @@ struct snib__gate {
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
-    uint16_t slot; /* in a cluster */
+    uint16_t slot;           /* in a cluster */
+    uint32_t unanswered;     /* requests of it that are on their way */
+    struct snib__link *lane; /* ... on this link, and the next one too */
     char name[];
 };
 
@@ -10507,6 +10530,8 @@ struct snib__link { /* one connection to a node */
     bool proven;         /* since it was ready something has been answered: it is of use */
     snib__time next_try; /* while down */
     snib__time backoff;
+    snib__time used_at; /* a further lane: when anything was sent by it last */
+    uint32_t called;    /* COMMAND: requests under way that threads wait for */
     /* PUBSUB, while it is ready: */
     snib__time
         heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
@@ -10533,7 +10558,11 @@ struct snib__clock {
 
 struct snib__node { /* one server */
     struct snib__node *next;
-    struct snib__link links[2]; /* by kind */
+    struct snib__link links[2];                   /* by kind */
+    struct snib__link lanes[SNIB__LANES_MAX - 1]; /* further command links; see lane.c */
+    uint32_t met; /* threads have met on its lanes, so often since: */
+    snib__time met_since;
+    bool alone; /* its address leads to several servers: no lanes */
     struct snib__address address;
     bool addressed; /* it has one */
     bool inherited; /* it was given names with holds that it is to be asked for */
@@ -10598,6 +10627,7 @@ struct snib__engine {
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
+    bool calling;
     int32_t log_level;
     snib_client_stats_data stats;
     struct snib__gate **gates;
@@ -10685,6 +10715,42 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
+int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+                     snib__time now);
+int snib__node_later(struct snib__node *node, const struct snib__request *request);
+void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
+
+/* Requests that the node asks for itself, and anew on each connection. */
+static inline bool snib__request_own(const struct snib__request *request)
+{
+    return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
+           request->kind == SNIB__REQ_KILL;
+}
+
+/* lane.c */
+struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
+struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+                                  const struct snib__gate *gate, snib__time now);
+bool snib__lane_rest(const struct snib__node *node); /* none of the further ones is there */
+void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
+void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+                         struct snib__request *request);
+int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                     snib__time now);
+void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+                          snib__time now);
+void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
+snib__time snib__lane_deadline(const struct snib__link *link);
+/* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
+snib__time snib__node_oldest(const struct snib__node *node);
+/* A request whose connection has ended: it is sent again, or ends. */
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+                       int os_error, snib__time now);
+
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
 void snib__route_end(struct snib__engine *e);
@@ -10722,6 +10788,9 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
+/* It is down, and nobody is to connect it. */
+bool snib__link_rests(const struct snib__link *link);
+void snib__link_free(struct snib__engine *e, struct snib__link *link);
 void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code,
                       snib__time now);
@@ -16382,10 +16451,9 @@ static bool cluster_is_spare(const struct snib__cluster *c, const struct snib__a
 static bool cluster_is_free(const struct snib__node *node)
 {
     for (int kind = 0; kind < 2; kind++)
-        if (node->links[kind].conn.state != SNIB__CONN_DOWN || node->links[kind].connecting ||
-            node->links[kind].connect || node->links[kind].close)
+        if (!snib__link_rests(&node->links[kind]))
             return false;
-    return node->todo_n == 0;
+    return snib__lane_rest(node) && node->todo_n == 0;
 }
 
 /* A node that serves nothing any more, for another address. */
@@ -16522,7 +16590,7 @@ static snib__time cluster_doubted(const struct snib__member *member)
     const struct snib__node *node = member->node;
     const struct snib__link *link = &node->links[SNIB__COMMAND];
     if (snib__node_ready(node)) {
-        snib__time oldest = snib__conn_oldest(&link->conn);
+        snib__time oldest = snib__node_oldest(node);
         return oldest == SNIB__NEVER ? SNIB__NEVER : oldest + CLUSTER_SILENCE;
     }
     if (!link->wanted)
@@ -16840,7 +16908,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    snib__time oldest = snib__conn_oldest(&member->node->links[SNIB__COMMAND].conn);
+    snib__time oldest = snib__node_oldest(member->node);
     if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;
@@ -16852,8 +16920,9 @@ static void cluster_leave(struct snib__engine *e, const struct snib__member *mem
     const struct snib__cluster *c = e->map;
     struct snib__node *node = member->node;
     if (!node->idle || cluster_is_spare(c, &node->address) ||
-        node->links[SNIB__COMMAND].conn.ring_count > 0 || node->links[SNIB__PUBSUB].owed > 0)
+        snib__node_oldest(node) != SNIB__NEVER || node->links[SNIB__PUBSUB].owed > 0)
         return;
+    snib__lane_close_all(e, node, SNIB_OK, now);
     for (int kind = 0; kind < 2; kind++)
         if (node->links[kind].conn.state == SNIB__CONN_READY)
             snib__link_close(e, &node->links[kind], SNIB_EUNREACHABLE, now);
@@ -16863,8 +16932,10 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++) {
-        if (cluster_overdue(&c->member[i]) <= now)
+        if (cluster_overdue(&c->member[i]) <= now) {
             snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+            snib__lane_close_all(e, c->member[i].node, SNIB_EUNREACHABLE, now);
+        }
         if (c->known)
             cluster_leave(e, &c->member[i], now);
     }
@@ -17009,6 +17080,11 @@ void snib__engine_free(struct snib__engine *e)
 const struct snib__resp *snib__engine_resp(const struct snib__engine *e)
 {
     return e->resp;
+}
+
+void snib__engine_call(struct snib__engine *e, bool calling)
+{
+    e->calling = calling;
 }
 
 bool snib__engine_busy(const struct snib__engine *e)
@@ -18005,6 +18081,258 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
     }
 }
 
+/* ---- engine/lane.c ----------------------------------------------------------------------------*/
+
+/* lane.c - further command links of a node, for threads that call at once.
+ *
+ * A thread that waits for an answer reads it itself.  Two that share a connection wake each other for it, and are
+ * slower than on connections of their own; so a node has up to four command links, which are called lanes.  The
+ * first is the node: while it is down the node is, renewals and all that nobody waits for go by it.  The others
+ * come when threads have met on the first often enough, and go when nobody has wanted them for long.
+ *
+ *     a thread's request   ->  a lane on which nothing is under way, while few requests are; else the first:
+ *                              many go together, in few system calls
+ *     the next of a gate   ->  the lane on which an earlier one has no answer yet, for lanes have no order
+ *                              among each other
+ *
+ * What a lost lane leaves unanswered is sent again by the first, behind a CLIENT KILL of the lost connection: what
+ * the server has not read of that must not run later.  A lane is of use only to the very process that the first
+ * talks to, so where a server does not say which one it is there are none.
+ */
+
+#include <string.h>
+
+#define LANE_IDLE (30000 * SNIB__MS) /* nobody wants it any more */
+#define LANE_FEW 8                   /* requests under way, up to which threads do not share */
+#define LANE_MEETINGS 64             /* so many within ... */
+#define LANE_WINDOW (100 * SNIB__MS) /* ... are worth another lane */
+
+struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
+{
+    return i == 0 ? &node->links[SNIB__COMMAND] : &node->lanes[i - 1];
+}
+
+bool snib__lane_is(const struct snib__link *link)
+{
+    return link->kind == SNIB__COMMAND && link != &link->node->links[SNIB__COMMAND];
+}
+
+static bool lane_ready(const struct snib__link *link)
+{
+    return link->conn.state == SNIB__CONN_READY;
+}
+
+static uint32_t lane_count(const struct snib__engine *e, const struct snib__node *node)
+{
+    bool many = node->kind == SNIB__SERVER && node->run_id[0] && !node->alone;
+    return many && e->config.lanes > 1 ? (uint32_t)e->config.lanes : 1;
+}
+
+snib__time snib__node_oldest(const struct snib__node *node)
+{
+    snib__time oldest = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
+    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
+        if (snib__conn_oldest(&node->lanes[i].conn) < oldest)
+            oldest = snib__conn_oldest(&node->lanes[i].conn);
+    return oldest;
+}
+
+bool snib__lane_rest(const struct snib__node *node)
+{
+    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
+        if (!snib__link_rests(&node->lanes[i]))
+            return false;
+    return true;
+}
+
+/* ---- choosing ---- */
+
+/* Have one more, if one may be had now. */
+static void lane_open(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    for (uint32_t i = 1; i < lane_count(e, node); i++) {
+        struct snib__link *link = snib__node_lane(node, i);
+        if (link->conn.state != SNIB__CONN_DOWN || link->connecting || link->connect ||
+            link->conn.kill_id || link->next_try > now)
+            continue;
+        if (!link->node && snib__link_init(e, link, node, SNIB__COMMAND) < 0)
+            return;
+        snib__link_want(e, link, now);
+        return;
+    }
+}
+
+/* Threads have met: often enough for another lane? */
+static void lane_met(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    if (now - node->met_since > LANE_WINDOW) {
+        node->met_since = now;
+        node->met = 0;
+    }
+    if (++node->met % LANE_MEETINGS == 0)
+        lane_open(e, node, now);
+}
+
+/* A thread waits for what is to be sent: does another one, too, on every lane? */
+static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__link *idle = NULL;
+    uint32_t lanes = lane_count(e, node), under_way = 0, called = 0;
+    uint32_t last = e->config.scatter ? (uint32_t)snib__engine_random(e, lanes) : lanes - 1;
+    for (uint32_t n = lanes; n-- > 0;) {
+        struct snib__link *link = snib__node_lane(node, (n + last + 1) % lanes);
+        under_way += link->conn.ring_count;
+        called += link->called;
+        if (lane_ready(link) && link->conn.ring_count == 0)
+            idle = link;
+    }
+    if (under_way >= LANE_FEW)
+        return NULL;
+    if (e->config.scatter)
+        lane_open(e, node, now);
+    else if (!idle && called > 0 && lanes > 1)
+        lane_met(e, node, now);
+    return idle;
+}
+
+struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
+                                  const struct snib__gate *gate, snib__time now)
+{
+    struct snib__link *lane = NULL;
+    if (gate && gate->unanswered > 0)
+        lane = gate->lane->node == node && lane_ready(gate->lane) ? gate->lane : NULL;
+    else if (gate && e->calling)
+        lane = lane_idle(e, node, now);
+    return lane ? lane : &node->links[SNIB__COMMAND];
+}
+
+/* ---- what is under way ---- */
+
+void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
+{
+    struct snib__gate *gate = request->gate;
+    link->used_at = now;
+    link->called += request->called;
+    if (!gate)
+        return;
+    gate->lane = link;
+    gate->unanswered++;
+    snib__gate_ref(gate);
+}
+
+/* The request is not on its way any more; its gate may go with it. */
+void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
+                         struct snib__request *request)
+{
+    struct snib__gate *gate = request->gate;
+    if (!gate)
+        return;
+    link->called -= request->called;
+    gate->unanswered--;
+    request->gate = NULL;
+    snib__gate_put(e, gate);
+}
+
+/* ---- coming and going ---- */
+
+/* End the connections of lost lanes at the server, by the first and before anything that follows on it.  Another
+ * process has numbers of its own, and nothing of theirs.  0, or -1 when out of memory. */
+int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__link *first = &node->links[SNIB__COMMAND];
+    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++) {
+        struct snib__conn *lost = &node->lanes[i].conn;
+        struct snib__request kill = {.kind = SNIB__REQ_KILL,
+                                     .script = -1,
+                                     .subject = &node->lanes[i],
+                                     .number = (uint64_t)lost->kill_id};
+        if (lost->kill_id == 0)
+            continue;
+        if (strcmp(lost->kill_run, first->conn.run_id) != 0)
+            lost->kill_id = 0;
+        else if (snib__link_write(e, first, &kill, now) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct snib__node *node = link->node;
+    const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
+    if (strcmp(link->conn.run_id, node->run_id) != 0) {
+        node->alone = true; /* the address leads to several servers; until the first is made anew */
+        snib__engine_log(e, SNIB_LOG_INFO,
+                         "another connection to %s came to another server: there will be one only",
+                         snib__node_where(e, node));
+        snib__link_close(e, link, SNIB_OK, now);
+        return;
+    }
+    link->conn.publish = first->publish;
+    link->conn.delifeq = link->conn.delifeq && first->delifeq;
+    link->conn.delex = link->conn.delex && first->delex;
+    link->used_at = now;
+}
+
+/* The first is ready: lanes to another process than it has found are of no use. */
+void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    node->alone = false;
+    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+        struct snib__link *link = snib__node_lane(node, i);
+        if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
+            snib__link_close(e, link, SNIB_OK, now);
+    }
+}
+
+/* Its own connection is not what the node is: others go on. */
+void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                     snib__time now)
+{
+    struct snib__node *node = link->node;
+    struct snib__request request;
+    link->wanted = false;
+    if (code != SNIB_OK)
+        snib__engine_log(e, SNIB_LOG_INFO, "lost one of the connections to %s",
+                         snib__node_where(e, node));
+    if (snib__node_ready(node) && snib__lane_kill(e, node, now) < 0)
+        snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_ENOMEM, now);
+    while (snib__conn_orphan(&link->conn, &request)) {
+        snib__lane_answered(e, link, &request);
+        snib__node_orphan(e, &request, code, os_error, now);
+    }
+}
+
+void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
+                          snib__time now)
+{
+    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+        struct snib__link *link = snib__node_lane(node, i);
+        if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
+            snib__link_close(e, link, code, now);
+        link->connect = false;
+    }
+}
+
+/* ---- time ---- */
+
+static snib__time lane_idle_at(const struct snib__link *link)
+{
+    bool idle = snib__lane_is(link) && lane_ready(link) && link->conn.ring_count == 0;
+    return idle ? link->used_at + LANE_IDLE : SNIB__NEVER;
+}
+
+void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    if (lane_idle_at(link) <= now)
+        snib__link_close(e, link, SNIB_OK, now);
+}
+
+snib__time snib__lane_deadline(const struct snib__link *link)
+{
+    return lane_idle_at(link);
+}
+
 /* ---- engine/link.c ----------------------------------------------------------------------------*/
 
 /* link.c - one connection to a node: when to connect, what ends it, whom its replies go to.
@@ -18034,6 +18362,17 @@ int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib
         at = &(*at)->next;
     *at = link;
     return 0;
+}
+
+/* As part of its node; one that never was begun is none of the engine's. */
+void snib__link_free(struct snib__engine *e, struct snib__link *link)
+{
+    struct snib__link **at = &e->links;
+    while (*at && *at != link)
+        at = &(*at)->next;
+    if (*at)
+        *at = link->next;
+    snib__conn_free(&link->conn);
 }
 
 /* ---- for the driver ---- */
@@ -18110,6 +18449,12 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
 
 /* ---- its life ---- */
 
+bool snib__link_rests(const struct snib__link *link)
+{
+    return link->conn.state == SNIB__CONN_DOWN && !link->connecting && !link->connect &&
+           !link->close;
+}
+
 /* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
  * the driver. */
 static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
@@ -18148,6 +18493,10 @@ static void link_ready(struct snib__engine *e, struct snib__link *link, snib__ti
         return;
     }
     e->stats.connects += link->node->kind == SNIB__SERVER;
+    if (snib__lane_is(link)) {
+        snib__lane_ready(e, link, now);
+        return;
+    }
     if (link->kind == SNIB__COMMAND)
         snib__node_link_ready(e, link, now);
     else
@@ -18181,7 +18530,9 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
     bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
-    if (link->kind == SNIB__PUBSUB) {
+    if (snib__lane_is(link)) {
+        snib__lane_down(e, link, code, os_error, now);
+    } else if (link->kind == SNIB__PUBSUB) {
         snib__chan_pubsub_down(e, link->node, now);
         link->wanted = server && snib__chan_needed(e, link->node);
     } else {
@@ -18192,7 +18543,8 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     }
     link->conn.words[0] = 0; /* of this end, not of the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
-    snib__route_down(e, link, code, now);
+    if (!snib__lane_is(link))
+        snib__route_down(e, link, code, now);
 }
 
 /* Close a link that cannot be trusted any more. */
@@ -18226,7 +18578,7 @@ static void link_proven(struct snib__link *link)
 {
     link->proven = true;
     link->backoff = 0;
-    if (link->kind == SNIB__COMMAND)
+    if (link->kind == SNIB__COMMAND && !snib__lane_is(link))
         link->node->dull_since = SNIB__NEVER;
 }
 
@@ -18293,6 +18645,7 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        snib__lane_tick(e, link, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link->next_try <= now && link_has_way(e, link))
             link->connect = true;
@@ -18311,6 +18664,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
             at = link->next_try;
         if (link->kind == SNIB__PUBSUB && snib__chan_deadline(e, link) < at)
             at = snib__chan_deadline(e, link);
+        if (snib__lane_deadline(link) < at)
+            at = snib__lane_deadline(link);
         next = at < next ? at : next;
     }
     return next;
@@ -18683,11 +19038,10 @@ void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
 
 /* ---- engine/node.c ----------------------------------------------------------------------------*/
 
-/* node.c - one server: what is sent to it, what it answers, and what is known of it.
+/* node.c - one server: its links, what it answers, and what is known of it.
  *
- * The command link carries scripts, the pub/sub link subscriptions.  Commands that come while the
- * command link is not ready wait in `todo` and are encoded when they leave, so that the time before
- * the send is the true one.
+ * The command link carries scripts, the pub/sub link subscriptions.  send.c has the way there, lane.c the further
+ * command links.
  */
 
 #include <stdlib.h>
@@ -18737,21 +19091,12 @@ void snib__node_free(struct snib__engine *e, struct snib__node *node)
         *at = node->next;
         e->memory -= sizeof *node;
     }
-    for (int kind = 0; kind < 2; kind++) {
-        struct snib__link **link = &e->links;
-        while (*link && *link != &node->links[kind])
-            link = &(*link)->next;
-        if (*link)
-            *link = (*link)->next;
-        snib__conn_free(&node->links[kind].conn);
-    }
+    for (int kind = 0; kind < 2; kind++)
+        snib__link_free(e, &node->links[kind]);
+    for (int i = 0; i < SNIB__LANES_MAX - 1; i++)
+        snib__link_free(e, &node->lanes[i]);
     free(node->todo);
     free(node);
-}
-
-static struct snib__conn *node_conn(struct snib__node *node)
-{
-    return &node->links[SNIB__COMMAND].conn;
 }
 
 bool snib__node_ready(const struct snib__node *node)
@@ -18774,274 +19119,10 @@ const char *snib__node_where(const struct snib__engine *e, const struct snib__no
  * known now. */
 bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
-    snib__time since = snib__node_ready(node) ? snib__conn_oldest(&node->links[SNIB__COMMAND].conn)
-                                              : node->down_since;
+    snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
     if (!snib__node_ready(node) && node->failed)
         return true;
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
-}
-
-/* ---- sending ---- */
-
-static int node_encode(struct snib__engine *e, const struct snib__request *request,
-                       struct snib__buf *out)
-{
-    void *subject = request->subject;
-    struct snib__hold *hold = subject;
-    struct snib__batch *batch = subject;
-    const struct snib__lock_kind *kind;
-    struct snib__hold *holds[SNIB__BATCH_MAX];
-    switch (request->kind) {
-    case SNIB__REQ_ACQUIRE:
-        return hold->gate->kind->acquire(out, e, hold);
-    case SNIB__REQ_RELEASE:
-        return hold->gate->kind->release(out, e, hold);
-    case SNIB__REQ_TRANSFER:
-        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
-    case SNIB__REQ_RENEW:
-        for (uint32_t i = 0; i < batch->n; i++)
-            holds[i] = batch->of[i].hold;
-        kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
-        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
-    case SNIB__REQ_ROUTE:
-        return e->route->encode(e, out, subject, request->number);
-    case SNIB__REQ_TIME:
-        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
-                                                                                  : SNIB__NO_SCRIPT;
-    default:
-        return snib__ask_encode(e, out, subject);
-    }
-}
-
-static void node_unwrite(struct snib__conn *conn, size_t size)
-{
-    conn->out.len = conn->out.head + size;
-}
-
-/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
- * Returns the script, or -1: nothing half-written leaves. */
-static int node_append(struct snib__engine *e, struct snib__conn *conn,
-                       const struct snib__request *request, snib__time now)
-{
-    size_t size = snib__buf_size(&conn->out);
-    int script = node_encode(e, request, &conn->out);
-    bool load = script >= 0 && !snib__conn_loaded(conn, script);
-    if (script != -1 && (load || request->asking)) {
-        node_unwrite(conn, size);
-        if ((load && snib__conn_load(conn, script, now) < 0) ||
-            (request->asking && snib__conn_asking(conn, now) < 0))
-            return -1;
-        size = snib__buf_size(&conn->out);
-        script = node_encode(e, request, &conn->out);
-    }
-    bool spells = script >= 0 && snib__conn_spells(conn, script);
-    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
-        script = -1;
-    else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
-        snib__script_vary(&conn->out, size, script, conn->publish);
-    if (script == -1)
-        node_unwrite(conn, size);
-    return script;
-}
-
-/* The operation that a request serves, or NULL. */
-struct snib__op *snib__request_op(const struct snib__request *request)
-{
-    const struct snib__hold *hold = request->subject;
-    if (request->kind == SNIB__REQ_ASK)
-        return request->subject;
-    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
-                request->kind == SNIB__REQ_TRANSFER;
-    return held && hold ? hold->op : NULL;
-}
-
-/* Who waits for it reads on this link. */
-static void node_note_link(const struct snib__request *request, struct snib__link *link)
-{
-    struct snib__op *op = snib__request_op(request);
-    if (op)
-        op->link = link;
-    if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
-        return;
-    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
-    if (wait && wait->incoming && wait->incoming->op)
-        wait->incoming->op->link = link;
-}
-
-static int node_write(struct snib__engine *e, struct snib__node *node,
-                      struct snib__request *request, snib__time now)
-{
-    struct snib__conn *conn = node_conn(node);
-    size_t size = snib__buf_size(&conn->out);
-    uint32_t before = conn->ring_count;
-    int script = node_append(e, conn, request, now);
-    if (script == -1)
-        return -1;
-    request->sent_at = now;
-    request->script = (int16_t)script;
-    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
-    if (snib__conn_expect(conn, request) < 0 ||
-        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
-        node_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
-        conn->appended -= conn->ring_count - before;
-        conn->ring_count = before;
-        return -1;
-    }
-    node_note_link(request, &node->links[SNIB__COMMAND]);
-    e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
-    return 0;
-}
-
-/* Close the gaps among the requests that wait, if they are worth it. */
-static void node_pack(struct snib__node *node)
-{
-    uint32_t kept = 0;
-    if (node->todo_gaps < node->todo_n / 2 || node->todo_gaps == 0)
-        return;
-    for (uint32_t i = 0; i < node->todo_n; i++)
-        if (node->todo[i].subject)
-            node->todo[kept++] = node->todo[i];
-    node->todo_n = kept;
-    node->todo_first = node->todo_gaps = 0;
-}
-
-static int node_later(struct snib__node *node, const struct snib__request *request)
-{
-    if (node->todo_n == node->todo_cap)
-        node_pack(node);
-    if (node->todo_n == node->todo_cap) {
-        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : SNIB__ROOM(16);
-        struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
-        if (!todo)
-            return -1;
-        node->todo = todo;
-        node->todo_cap = cap;
-    }
-    node->todo[node->todo_n++] = *request;
-    return 0;
-}
-
-/* Which node a request is for. */
-static struct snib__node *node_of(int kind, void *subject)
-{
-    if (kind == SNIB__REQ_ASK)
-        return snib__op_node(subject);
-    if (kind == SNIB__REQ_RENEW)
-        return ((struct snib__batch *)subject)->node;
-    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
-        return subject;
-    return ((struct snib__hold *)subject)->gate->node;
-}
-
-int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
-                    snib__time now)
-{
-    struct snib__request request = {
-        .kind = (int16_t)kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
-    return snib__node_send_to(e, node_of(kind, subject), &request, now);
-}
-
-int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
-                       const struct snib__request *request, snib__time now)
-{
-    struct snib__request sent = *request;
-    if (snib__node_ready(node))
-        return node_write(e, node, &sent, now);
-    if (sent.kind == SNIB__REQ_RENEW || sent.kind == SNIB__REQ_TIME || sent.kind == SNIB__REQ_ROUTE)
-        return -1; /* it is asked again when the link is ready */
-    if (node_later(node, &sent) < 0)
-        return -1;
-    node_note_link(&sent, NULL);
-    snib__node_want(e, node, now);
-    return 0;
-}
-
-void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
-{
-    struct snib__request again = *request;
-    again.asking = false;
-    if (snib__node_send_to(e, node_of(again.kind, again.subject), &again, now) == 0)
-        return;
-    if (again.kind == SNIB__REQ_ASK)
-        snib__op_done(e, again.subject, SNIB_ENOMEM);
-    else
-        snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
-}
-
-/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
- * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
-static bool node_unwait(struct snib__node *node, const void *subject)
-{
-    struct snib__request *todo = node->todo;
-    bool found = false;
-    for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
-        j--;
-        uint32_t at = todo[i].subject == subject ? i : j;
-        if (todo[at].subject != subject)
-            continue;
-        todo[at].subject = NULL;
-        node->todo_gaps++;
-        found = true;
-        break;
-    }
-    while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
-        node->todo_n--;
-        node->todo_gaps--;
-    }
-    while (node->todo_first < node->todo_n && !todo[node->todo_first].subject)
-        node->todo_first++;
-    if (node->todo_n == 0)
-        node->todo_first = 0;
-    return found;
-}
-
-bool snib__node_unsend(struct snib__engine *e, void *subject)
-{
-    for (struct snib__node *node = e->nodes; node; node = node->next)
-        if (node_unwait(node, subject))
-            return true;
-    return snib__pause_drop(e, subject);
-}
-
-static void node_disregard(struct snib__node *node, const void *subject)
-{
-    struct snib__conn *conn = node_conn(node);
-    for (uint32_t i = 0; i < conn->ring_count; i++) {
-        struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
-        if (request->subject == subject)
-            request->subject = NULL;
-    }
-}
-
-/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
-void snib__node_forget(struct snib__engine *e, void *subject)
-{
-    snib__node_unsend(e, subject);
-    for (struct snib__node *node = e->nodes; node; node = node->next)
-        node_disregard(node, subject);
-}
-
-static void node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
-{
-    struct snib__request *todo = node->todo;
-    uint32_t n = node->todo_n;
-    node->todo = NULL;
-    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct snib__hold *hold = todo[i].subject;
-        if (!hold)
-            continue;
-        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
-        if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
-            snib__gate_unanswered(e, &todo[i], now);
-        else if (node_write(e, node, &todo[i], now) == 0)
-            continue;
-        else if (todo[i].kind == SNIB__REQ_ASK)
-            snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
-        else
-            snib__gate_unsent(e, hold, todo[i].kind, todo[i].sent_at, now);
-    }
-    free(todo);
 }
 
 /* ---- coming and going ---- */
@@ -19049,19 +19130,6 @@ static void node_flush(struct snib__engine *e, struct snib__node *node, snib__ti
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
     return snib__node_send(e, SNIB__REQ_ROUTE, node, what, now);
-}
-
-void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
-{
-    struct snib__request *todo = node->todo;
-    uint32_t n = node->todo_n;
-    node->todo = NULL;
-    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (todo[i].subject)
-            snib__node_again(e, &todo[i], now);
-    }
-    free(todo);
 }
 
 void snib__node_rename(struct snib__engine *e, struct snib__node *node,
@@ -19101,6 +19169,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
     if (node->addressed)
         node_failed_over(e, node, now);
     node_set_address(node, address);
+    snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
         struct snib__link *link = &node->links[kind];
         if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
@@ -19184,6 +19253,25 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                                                          : snib_code_text(code));
 }
 
+void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
+                       int os_error, snib__time now)
+{
+    if (!request->subject || snib__request_own(request))
+        return;
+    snib__request_note_link(request, NULL);
+    if (request->kind == SNIB__REQ_RENEW) {
+        snib__watchdog_unanswered(e, request->subject, now);
+    } else if (request->kind != SNIB__REQ_ASK) {
+        snib__gate_unanswered(e, request, now);
+    } else {
+        struct snib__op *op = request->subject;
+        op->os_error = os_error;
+        op->cause = code;
+        if (snib__sent_once(request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
+            snib__op_done(e, op, SNIB_EUNREACHABLE);
+    }
+}
+
 /* What had no answer is sent again, or ends; the operations' patience begins. */
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
@@ -19203,22 +19291,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     if (code == SNIB_ETOPOLOGY)
         snib__route_misfit_words(e, link, node->words);
     while (snib__conn_orphan(conn, &request)) {
-        if (!request.subject)
-            continue;
-        node_note_link(&request, NULL);
-        if (request.kind == SNIB__REQ_TIME || request.kind == SNIB__REQ_ROUTE) {
-            continue;
-        } else if (request.kind == SNIB__REQ_RENEW) {
-            snib__watchdog_unanswered(e, request.subject, now);
-        } else if (request.kind != SNIB__REQ_ASK) {
-            snib__gate_unanswered(e, &request, now);
-        } else {
-            struct snib__op *op = request.subject;
-            op->os_error = os_error;
-            op->cause = code;
-            if (snib__sent_once(&request) || snib__node_send(e, SNIB__REQ_ASK, op, 0, now) < 0)
-                snib__op_done(e, op, SNIB_EUNREACHABLE);
-        }
+        snib__lane_answered(e, link, &request);
+        snib__node_orphan(e, &request, code, os_error, now);
     }
     if (snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
@@ -19256,7 +19330,12 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->down_since = SNIB__NEVER;
     node->ready_since = now;
     snib__clock_begin(e, node, now);
-    node_flush(e, node, now);
+    snib__lane_first_ready(e, node, now);
+    if (snib__lane_kill(e, node, now) < 0) { /* nothing may leave before it */
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+        return;
+    }
+    snib__node_flush(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
     snib__wait_recheck_all(e, node, now);
@@ -19270,13 +19349,18 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           uint32_t n, snib__time now)
 {
     struct snib__conn *conn = &link->conn;
-    node_note_link(request, NULL);
+    struct snib__node *node = link->node;
+    struct snib__link *first = &node->links[SNIB__COMMAND];
+    snib__request_note_link(request, NULL);
     snib__words(conn->words, sizeof conn->words, text, n, conn->password);
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
-    else if (request->subject && request->kind != SNIB__REQ_TIME &&
-             request->kind != SNIB__REQ_ROUTE && node_later(link->node, request) < 0)
+    else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
         snib__conn_expect(conn, request); /* it is with those that have no answer */
+    if (link != first)
+        memcpy(first->conn.words, conn->words, sizeof conn->words);
+    if (link != first && first->conn.state != SNIB__CONN_DOWN)
+        snib__link_close(e, first, error, now); /* it is true of the node */
     snib__link_close(e, link, error, now);
 }
 
@@ -19298,6 +19382,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 {
     struct snib__node *node = link->node;
     struct snib__conn *conn = &link->conn;
+    snib__lane_answered(e, link, request);
     int32_t error = snib__link_error(link, reply);
     const char *text = error ? snib__resp_text(conn->resp, reply) : "";
     if (error && snib__route_redirected(e, link, request, text, reply->count, now))
@@ -19309,9 +19394,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
-        conn->delifeq = conn->delex =
+        struct snib__conn *first = &node->links[SNIB__COMMAND].conn; /* it is what is asked */
+        first->delifeq = first->delex = conn->delifeq = conn->delex =
             false; /* a proxy knows less, or the user may not: by script */
-        if (node_write(e, node, request, now) == 0)
+        if (snib__link_write(e, link, request, now) == 0)
             return;
     }
     if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
@@ -19319,7 +19405,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
             error = SNIB_EPERM;
         if (request->script >= 0 && request->tries++ == 0 &&
             snib__conn_unknown(conn, request->script, now) == 0 && request->subject &&
-            request->kind != SNIB__REQ_RENEW && node_write(e, node, request, now) == 0)
+            request->kind != SNIB__REQ_RENEW && snib__link_write(e, link, request, now) == 0)
             return;
     }
     if (!request->subject)
@@ -19338,6 +19424,9 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
+        break;
+    case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
+        ((struct snib__link *)request->subject)->conn.kill_id = 0;
         break;
     case SNIB__REQ_ROUTE:
         e->route->answer(e, node, request->number, reply, n, error, now);
@@ -20733,6 +20822,325 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
     else
         snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
                  at);
+}
+
+/* ---- engine/send.c ----------------------------------------------------------------------------*/
+
+/* send.c - requests on their way to a node: encoded, sent, kept until they can be, taken back.
+ *
+ * Requests that come while the node is not ready wait in its `todo` and are encoded when they leave, so that
+ * the time before the send is the true one.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+static int send_kill(struct snib__buf *out, uint64_t id)
+{
+    char number[24];
+    size_t n = snib__decimal(number, (int64_t)id);
+    return snib__resp_begin(out, 4) < 0 || snib__resp_arg(out, "CLIENT", 6) < 0 ||
+                   snib__resp_arg(out, "KILL", 4) < 0 || snib__resp_arg(out, "ID", 2) < 0 ||
+                   snib__resp_arg(out, number, n) < 0
+               ? -1
+               : SNIB__NO_SCRIPT;
+}
+
+static int send_encode(struct snib__engine *e, const struct snib__request *request,
+                       struct snib__buf *out)
+{
+    void *subject = request->subject;
+    struct snib__hold *hold = subject;
+    struct snib__batch *batch = subject;
+    const struct snib__lock_kind *kind;
+    struct snib__hold *holds[SNIB__BATCH_MAX];
+    switch (request->kind) {
+    case SNIB__REQ_ACQUIRE:
+        return hold->gate->kind->acquire(out, e, hold);
+    case SNIB__REQ_RELEASE:
+        return hold->gate->kind->release(out, e, hold);
+    case SNIB__REQ_TRANSFER:
+        return hold->gate->kind->transfer(out, e, hold, hold->gate->wait->incoming);
+    case SNIB__REQ_RENEW:
+        for (uint32_t i = 0; i < batch->n; i++)
+            holds[i] = batch->of[i].hold;
+        kind = batch->narrow ? &snib__mutex : snib__kind_of(batch->kind);
+        return kind->renew(out, e, holds, batch->n, batch->lease_ms);
+    case SNIB__REQ_ROUTE:
+        return e->route->encode(e, out, subject, request->number);
+    case SNIB__REQ_KILL:
+        return send_kill(out, request->number);
+    case SNIB__REQ_TIME:
+        return snib__resp_begin(out, 1) < 0 || snib__resp_arg(out, "TIME", 4) < 0 ? -1
+                                                                                  : SNIB__NO_SCRIPT;
+    default:
+        return snib__ask_encode(e, out, subject);
+    }
+}
+
+static void send_unwrite(struct snib__conn *conn, size_t size)
+{
+    conn->out.len = conn->out.head + size;
+}
+
+/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
+ * Returns the script, or -1: nothing half-written leaves. */
+static int send_append(struct snib__engine *e, struct snib__conn *conn,
+                       const struct snib__request *request, snib__time now)
+{
+    size_t size = snib__buf_size(&conn->out);
+    int script = send_encode(e, request, &conn->out);
+    bool load = script >= 0 && !snib__conn_loaded(conn, script);
+    if (script != -1 && (load || request->asking)) {
+        send_unwrite(conn, size);
+        if ((load && snib__conn_load(conn, script, now) < 0) ||
+            (request->asking && snib__conn_asking(conn, now) < 0))
+            return -1;
+        size = snib__buf_size(&conn->out);
+        script = send_encode(e, request, &conn->out);
+    }
+    bool spells = script >= 0 && snib__conn_spells(conn, script);
+    if (spells && snib__script_spell(&conn->out, size, script, conn->publish) < 0)
+        script = -1;
+    else if (script >= 0 && !spells && conn->publish != SNIB__CLASSIC)
+        snib__script_vary(&conn->out, size, script, conn->publish);
+    if (script == -1)
+        send_unwrite(conn, size);
+    return script;
+}
+
+/* The operation that a request serves, or NULL. */
+struct snib__op *snib__request_op(const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    if (request->kind == SNIB__REQ_ASK)
+        return request->subject;
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held && hold ? hold->op : NULL;
+}
+
+/* Who waits for it reads on this link. */
+void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
+{
+    struct snib__op *op = snib__request_op(request);
+    if (op)
+        op->link = link;
+    if (request->kind != SNIB__REQ_TRANSFER || !request->subject)
+        return;
+    const struct snib__wait *wait = ((struct snib__hold *)request->subject)->gate->wait;
+    if (wait && wait->incoming && wait->incoming->op)
+        wait->incoming->op->link = link;
+}
+
+/* The gate whose requests keep their order among each other; NULL: it is of no name. */
+static struct snib__gate *send_gate(const struct snib__request *request)
+{
+    if (request->kind == SNIB__REQ_ASK)
+        return ((struct snib__op *)request->subject)->gate;
+    bool held = request->kind == SNIB__REQ_ACQUIRE || request->kind == SNIB__REQ_RELEASE ||
+                request->kind == SNIB__REQ_TRANSFER;
+    return held ? ((struct snib__hold *)request->subject)->gate : NULL;
+}
+
+int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
+                     snib__time now)
+{
+    struct snib__conn *conn = &link->conn;
+    size_t size = snib__buf_size(&conn->out);
+    uint32_t before = conn->ring_count;
+    int script = send_append(e, conn, request, now);
+    if (script == -1)
+        return -1;
+    request->sent_at = now;
+    request->script = (int16_t)script;
+    request->gate = send_gate(request);
+    request->called = e->calling && request->gate;
+    struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
+    if (snib__conn_expect(conn, request) < 0 ||
+        (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
+        send_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        conn->appended -= conn->ring_count - before;
+        conn->ring_count = before;
+        request->gate = NULL;
+        return -1;
+    }
+    snib__lane_sent(link, request, now);
+    snib__request_note_link(request, link);
+    e->stats.commands += script == SNIB__TWO_COMMANDS ? 2 : 1;
+    return 0;
+}
+
+/* By the lane that is right for it. */
+static int send_write(struct snib__engine *e, struct snib__node *node,
+                      struct snib__request *request, snib__time now)
+{
+    return snib__link_write(e, snib__lane_for(e, node, send_gate(request), now), request, now);
+}
+
+/* Close the gaps among the requests that wait, if they are worth it. */
+static void send_pack(struct snib__node *node)
+{
+    uint32_t kept = 0;
+    if (node->todo_gaps < node->todo_n / 2 || node->todo_gaps == 0)
+        return;
+    for (uint32_t i = 0; i < node->todo_n; i++)
+        if (node->todo[i].subject)
+            node->todo[kept++] = node->todo[i];
+    node->todo_n = kept;
+    node->todo_first = node->todo_gaps = 0;
+}
+
+int snib__node_later(struct snib__node *node, const struct snib__request *request)
+{
+    if (node->todo_n == node->todo_cap)
+        send_pack(node);
+    if (node->todo_n == node->todo_cap) {
+        uint32_t cap = node->todo_cap ? node->todo_cap * 2 : SNIB__ROOM(16);
+        struct snib__request *todo = realloc(node->todo, cap * sizeof *todo);
+        if (!todo)
+            return -1;
+        node->todo = todo;
+        node->todo_cap = cap;
+    }
+    node->todo[node->todo_n++] = *request;
+    return 0;
+}
+
+/* Which node a request is for. */
+static struct snib__node *send_node_of(int kind, void *subject)
+{
+    if (kind == SNIB__REQ_ASK)
+        return snib__op_node(subject);
+    if (kind == SNIB__REQ_RENEW)
+        return ((struct snib__batch *)subject)->node;
+    if (kind == SNIB__REQ_TIME || kind == SNIB__REQ_ROUTE)
+        return subject;
+    return ((struct snib__hold *)subject)->gate->node;
+}
+
+int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
+                    snib__time now)
+{
+    struct snib__request request = {
+        .kind = (int16_t)kind, .script = -1, .subject = subject, .number = number, .sent_at = now};
+    return snib__node_send_to(e, send_node_of(kind, subject), &request, now);
+}
+
+int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
+                       const struct snib__request *request, snib__time now)
+{
+    struct snib__request sent = *request;
+    if (snib__node_ready(node))
+        return send_write(e, node, &sent, now);
+    if (sent.kind == SNIB__REQ_RENEW || snib__request_own(&sent))
+        return -1; /* it is asked again when the link is ready */
+    if (snib__node_later(node, &sent) < 0)
+        return -1;
+    snib__request_note_link(&sent, NULL);
+    snib__node_want(e, node, now);
+    return 0;
+}
+
+void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now)
+{
+    struct snib__request again = *request;
+    again.asking = false;
+    if (snib__node_send_to(e, send_node_of(again.kind, again.subject), &again, now) == 0)
+        return;
+    if (again.kind == SNIB__REQ_ASK)
+        snib__op_done(e, again.subject, SNIB_ENOMEM);
+    else
+        snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
+}
+
+/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
+ * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
+static bool send_unwait(struct snib__node *node, const void *subject)
+{
+    struct snib__request *todo = node->todo;
+    bool found = false;
+    for (uint32_t i = node->todo_first, j = node->todo_n; i < j; i++) {
+        j--;
+        uint32_t at = todo[i].subject == subject ? i : j;
+        if (todo[at].subject != subject)
+            continue;
+        todo[at].subject = NULL;
+        node->todo_gaps++;
+        found = true;
+        break;
+    }
+    while (node->todo_n > 0 && !todo[node->todo_n - 1].subject) {
+        node->todo_n--;
+        node->todo_gaps--;
+    }
+    while (node->todo_first < node->todo_n && !todo[node->todo_first].subject)
+        node->todo_first++;
+    if (node->todo_n == 0)
+        node->todo_first = 0;
+    return found;
+}
+
+bool snib__node_unsend(struct snib__engine *e, void *subject)
+{
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        if (send_unwait(node, subject))
+            return true;
+    return snib__pause_drop(e, subject);
+}
+
+static void send_disregard(struct snib__conn *conn, const void *subject)
+{
+    for (uint32_t i = 0; i < conn->ring_count; i++) {
+        struct snib__request *request = &conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)];
+        if (request->subject == subject)
+            request->subject = NULL;
+    }
+}
+
+/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
+void snib__node_forget(struct snib__engine *e, void *subject)
+{
+    snib__node_unsend(e, subject);
+    for (struct snib__node *node = e->nodes; node; node = node->next)
+        for (uint32_t i = 0; i < SNIB__LANES_MAX; i++)
+            send_disregard(&snib__node_lane(node, i)->conn, subject);
+}
+
+void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__request *todo = node->todo;
+    uint32_t n = node->todo_n;
+    node->todo = NULL;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct snib__hold *hold = todo[i].subject;
+        if (!hold)
+            continue;
+        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
+        if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
+            snib__gate_unanswered(e, &todo[i], now);
+        else if (send_write(e, node, &todo[i], now) == 0)
+            continue;
+        else if (todo[i].kind == SNIB__REQ_ASK)
+            snib__op_done(e, todo[i].subject, SNIB_ENOMEM);
+        else
+            snib__gate_unsent(e, hold, todo[i].kind, todo[i].sent_at, now);
+    }
+    free(todo);
+}
+
+void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__request *todo = node->todo;
+    uint32_t n = node->todo_n;
+    node->todo = NULL;
+    node->todo_n = node->todo_cap = node->todo_first = node->todo_gaps = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (todo[i].subject)
+            snib__node_again(e, &todo[i], now);
+    }
+    free(todo);
 }
 
 /* ---- engine/sentinel.c ------------------------------------------------------------------------*/
