@@ -182,7 +182,8 @@ class Node:
 
     @property
     def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        process = self.process  # another thread may kill it meanwhile
+        return process is not None and process.poll() is None
 
     def kill(self) -> None:
         """SIGKILL; all its peers see their connections end."""
@@ -206,9 +207,13 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
     def _state(self) -> str:
-        assert self.process is not None
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0]
+        """One letter, as ps has it; empty: there is no such process, perhaps since this moment."""
+        process = self.process
+        if process is not None:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                stat = Path(f"/proc/{process.pid}/stat").read_text()
+                return stat.rpartition(")")[2].split()[0]
+        return ""
 
     def restart(self) -> None:
         """Kill it, and start it with the configuration that it has written and nothing in memory."""

@@ -54,6 +54,29 @@ def test_single(tmp_path: Path) -> None:
     assert dead(pid)
 
 
+def test_asked_while_it_is_killed(tmp_path: Path) -> None:
+    """As announcements are watched: by a thread, whatever another one does to the node."""
+    over = threading.Event()
+    problems: list[BaseException] = []
+    with Single(tmp_path) as one:
+
+        def ask() -> None:
+            while not over.is_set():
+                try:
+                    assert not one.node.stopped
+                except BaseException as problem:
+                    problems.append(problem)
+                    return
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for _ in range(30):
+            one.node.restart()
+        over.set()
+        asking.join()
+    assert problems == []
+
+
 def test_dies_with_the_test(tmp_path: Path) -> None:
     """Whatever the test dies of, and whichever of its threads has started the server."""
     program = f"""if True:
