@@ -5,10 +5,11 @@ And the mutex beside Redisson's, as the first of the family.
 
 from __future__ import annotations
 
-from rows import (
+from collections.abc import Callable
+
+from parts import (
     JAVA_INSIDE,
     Check,
-    Links,
     Round,
     Row,
     Seat,
@@ -18,15 +19,16 @@ from rows import (
     commands,
     cpu_ratio,
     go_inside,
+    go_seat,
     jain,
     java_contended,
     java_seat,
     mixed_fair,
-    seat,
     share_of_changes,
     throughput,
     time_ratio,
 )
+from servers import Independent
 
 CONTENDED = "contended:0"  # the lock's name in all programs
 
@@ -49,7 +51,7 @@ def inversions(name: str) -> Check:
     return Check("order inversions", "", (name,), value, 0, most=True, unit="")
 
 
-def mutex_rows() -> list[Row]:
+def beside_redisson_rows() -> list[Row]:
     """Pinned, as all rows of one thread; Redisson wakes two more threads a command, which may find
     a core of their own in the second row."""
 
@@ -190,20 +192,35 @@ def multi_row() -> Row:
     )
 
 
-def quorum_row(name: str, title: str, delay_us: int, notes: list[str]) -> Row:
-    def first(s: Setting) -> list[str]:
-        return s.c("pairs", "snib", 1, port=s.nodes.ports[0])
+def independent(nodes: int, delay_us: int) -> Callable[[Setting], Independent]:
+    """So many servers, of which the last one stalls; delay_us 0: no process is before them."""
 
+    def make(s: Setting) -> Independent:
+        s.builder.need("c")
+        return Independent(s.fresh_folder(), nodes, s.builder.delay, delay_us)
+
+    return make
+
+
+def first_of_them(s: Setting) -> str:
+    return s.own.urls[0]
+
+
+def all_of_them(s: Setting) -> str:
+    return " ".join(s.own.urls)
+
+
+def quorum_row(name: str, title: str, delay_us: int, notes: list[str]) -> Row:
     def redsync(kind: str) -> Seat:
-        return seat("go", lambda s: s.go(kind, 1, ports=s.node_ports), inside=go_inside(kind) * 4)
+        return go_seat(kind, 1, at=all_of_them, inside=go_inside(kind) * 4)
 
     most, faster = (1.5, 3) if delay_us else (None, None)
     return Row(
         name,
         title,
         {
-            "quorum": seat("c", lambda s: s.c("quorum", s.node_ports)),
-            "single": seat("c", first),
+            "quorum": c_seat("quorum", at=all_of_them),
+            "single": c_seat("pairs", "snib", 1, at=first_of_them),
             "redsync": redsync("redsync"),
             "redsync-fast": redsync("redsync-fast"),
         },
@@ -212,7 +229,7 @@ def quorum_row(name: str, title: str, delay_us: int, notes: list[str]) -> Row:
             throughput("quorum", ("redsync",), "redsync", faster),
             throughput("quorum", ("redsync-fast",), "redsync with WithFailFast", None),
         ],
-        links=Links(5, delay_us),
+        site=independent(5, delay_us),
         notes=notes,
     )
 
@@ -241,7 +258,7 @@ def quorum_rows() -> list[Row]:
 
 def family_rows() -> list[Row]:
     return [
-        *mutex_rows(),
+        *beside_redisson_rows(),
         fair_crowd_row(),
         fair_row(),
         mixed_fair_row(),

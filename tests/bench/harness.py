@@ -7,7 +7,6 @@ line "go SECONDS" by working for so long and printing one line of JSON with at l
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import select
@@ -16,16 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
-from servers import Failed, Missing, Nodes, Server, process_cpu
+from servers import Failed, Missing, Site, process_cpu
 from watch import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "bench"
 QUIET_TIMEOUT = 15.0
-LINE_TIMEOUT = 30.0  # for one answer of a subject, over the seconds it was told to work
+LINE_TIMEOUT = 120.0  # for one answer of a subject, over the seconds it was told to work
 
 
 def machine_cpu() -> tuple[float, float]:
@@ -42,12 +41,13 @@ def machine_cpu() -> tuple[float, float]:
 class Sample:
     """One subject's turn in one round."""
 
+    # Where servers come and go nothing is counted but what the subject itself has done.
     rate: float  # done per second
-    commands: float  # sent by clients, per done
-    scripts: float  # those of them that are calls of scripts
-    client_us: float  # CPU time per done
-    server_us: float
-    others: float  # share of the machine that processes outside the benchmark took meanwhile
+    commands: float = 0  # sent by clients, per done
+    scripts: float = 0  # those of them that are calls of scripts
+    client_us: float = 0  # CPU time per done
+    server_us: float = 0
+    others: float = 0  # share of the machine that processes outside the benchmark took meanwhile
     extra: dict = field(default_factory=dict)  # the subject's own fields, summed over its processes
 
 
@@ -69,7 +69,7 @@ class Subject:
         try:
             for process, argv in zip(self._processes, argvs, strict=True):
                 if self._line(process, LINE_TIMEOUT) != "ready":
-                    raise Failed(f"{argv[0]} is not ready: {self._complaint()}")
+                    raise Failed(f"{Path(argv[0]).name} is not ready: {self._complaint()}")
         except Failed:
             self.stop()
             raise
@@ -90,10 +90,12 @@ class Subject:
             raise Failed(f"ended with {process.wait()}: {self._complaint()}")
         return line
 
-    def go(self, seconds: float) -> list[dict]:
+    def begin(self, seconds: float) -> None:
         for process in self._processes:
             process.stdin.write(b"go %.3f\n" % seconds)
             process.stdin.flush()
+
+    def answers(self, seconds: float) -> list[dict]:
         return [
             json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self._processes
         ]
@@ -140,52 +142,75 @@ def merge(answers: list[dict]) -> dict:
 
 
 SCRIPTS = ("evalsha", "eval")
+OTHERS = ("subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "set", "del", "wait")
 
 
 def client_commands(calls: dict[str, int], inside: tuple[str, ...], pairs: int) -> int:
     """Commands that clients sent.  The server counts those inside scripts as well, so what a
     subject's scripts call once a pair (`inside`) is taken off."""
-    names = (*SCRIPTS, "subscribe", "unsubscribe", "set", "del")
-    return sum(calls.get(name, 0) for name in names) - len(inside) * pairs
+    return sum(calls.get(name, 0) for name in (*SCRIPTS, *OTHERS)) - len(inside) * pairs
+
+
+@dataclass
+class Spent:
+    """CPU seconds so far, or since a moment."""
+
+    client: float
+    server: float
+    between: float
+    busy: float  # of all processes
+    total: float  # that there were
+
+    @staticmethod
+    def now(subject: Subject, site: Site) -> Spent:
+        server = site.cpu() if site.counts else 0.0
+        return Spent(subject.cpu(), server, site.between_cpu(), *machine_cpu())
+
+    def since(self, then: Spent) -> Spent:
+        return Spent(*(a - b for a, b in zip(astuple(self), astuple(then), strict=True)))
+
+    @property
+    def others(self) -> float:
+        """The share of what there was that no process of the benchmark had."""
+        return max(0.0, self.busy - self.client - self.server - self.between) / self.total
 
 
 def measure(
     subject: Subject,
-    site: Server | Nodes,
+    site: Site,
     seconds: float,
     inside: tuple[str, ...] = (),
     keeps_keys: bool = False,
     watch: Watch | None = None,
 ) -> Sample:
-    """One turn of a subject on an empty server, or on several."""
+    """One turn of a subject on empty servers."""
     if not keeps_keys:
         site.empty()
-    calls, server_cpu, client_cpu = site.calls(), site.cpu(), subject.cpu()
-    between = site.between_cpu()
-    busy, total = machine_cpu()
-    extra = merge(subject.go(seconds))
-    client_cpu, server_cpu = subject.cpu() - client_cpu, site.cpu() - server_cpu
-    between = site.between_cpu() - between
-    busy, total = (now - then for now, then in zip(machine_cpu(), (busy, total), strict=True))
+    calls = site.calls() if site.counts else {}
+    spent = Spent.now(subject, site)
+    subject.begin(seconds)
+    disturbed = site.disturb()
+    extra = merge(subject.answers(seconds)) | disturbed
+    spent = Spent.now(subject, site).since(spent)
     done = extra["done"]
     if extra.get("violations"):
         raise Failed(f"{extra['violations']} times two held the lock at once")
     if done == 0:
         raise Failed("nothing was done")
+    site.check(extra)
     if not keeps_keys:
         site.await_empty()
-    calls = {name: n - calls.get(name, 0) for name, n in site.calls().items()}
+    sample = Sample(done / extra["seconds"], extra=extra)
+    if site.counts:
+        calls = {name: n - calls.get(name, 0) for name, n in site.calls().items()}
+        sample.commands = client_commands(calls, inside, done) / done
+        sample.scripts = sum(calls.get(name, 0) for name in SCRIPTS) / done
+        sample.client_us = spent.client / done * 1e6
+        sample.server_us = spent.server / done * 1e6
+        sample.others = spent.others
     if watch:
         extra["inversions"] = watch.inversions(done)
-    return Sample(
-        rate=done / extra["seconds"],
-        commands=client_commands(calls, inside, done) / done,
-        scripts=sum(calls.get(name, 0) for name in SCRIPTS) / done,
-        client_us=client_cpu / done * 1e6,
-        server_us=server_cpu / done * 1e6,
-        others=max(0.0, busy - client_cpu - server_cpu - between) / total,
-        extra=extra,
-    )
+    return sample
 
 
 # ---- Builds --------------------------------------------------------------------------------------
@@ -215,7 +240,9 @@ class Builder:
         with open(log, "ab") as out:
             result = subprocess.run([str(w) for w in words], cwd=cwd, stdout=out, stderr=out)
         if result.returncode != 0:
-            raise Missing(f"{kind}: {words[0]} failed, see {log}")
+            raise Missing(
+                f"{kind}: {Path(words[0]).name} failed, see {os.path.relpath(log, ROOT)}"
+            )
 
     def _tool(self, kind: str, name: str) -> str:
         path = shutil.which(name)
@@ -226,12 +253,21 @@ class Builder:
     @property
     def scripts(self) -> Path:
         """The scripts as the library sends them: without comment lines and blank lines."""
-        out = self.folder / "scripts"
+        return self._scripts("scripts", "'publish'")
+
+    @property
+    def sharded_scripts(self) -> Path:
+        """As it sends them to a cluster."""
+        return self._scripts("scripts-sharded", "'spublish'")
+
+    def _scripts(self, folder: str, publish: str) -> Path:
+        out = self.folder / folder
         out.mkdir(exist_ok=True)
         for name in ("mutex_acquire", "mutex_release"):
             lines = (ROOT / "core" / "lua" / f"{name}.lua").read_text().splitlines()
             kept = [line for line in lines if line.strip() and not line.lstrip().startswith("--")]
-            (out / f"{name}.lua").write_text("".join(line + "\n" for line in kept))
+            text = "".join(line + "\n" for line in kept).replace("'publish'", publish)
+            (out / f"{name}.lua").write_text(text)
         return out
 
     def _c(self) -> None:
@@ -286,10 +322,20 @@ class Builder:
         self._run("plot", self.python, "-m", "pip", "install", "--quiet", "matplotlib")
         return self.python
 
-    def source_hash(self) -> str:
-        """Names the state of the core that was measured."""
-        digest = hashlib.sha256()
-        for path in sorted((ROOT / "core").rglob("*")):
-            if path.suffix in (".c", ".h", ".lua"):
-                digest.update(path.read_bytes())
-        return digest.hexdigest()[:12]
+    def used(self, kind: str) -> bool:
+        """Whether a row of this run has asked for it, and got it."""
+        return kind in self._done and self._done[kind] is None
+
+    def build_id(self) -> str:
+        """Names the state of the core that was measured, as snib_build_id() does."""
+        script = ROOT / "cmake" / "build_id.cmake"
+        words = [self._tool("core", "cmake"), f"-DDIR={ROOT / 'core'}", "-P", str(script)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    def compiler(self) -> str:
+        """That of the C programs."""
+        cache = self.folder / "c" / "CMakeCache.txt"
+        for line in cache.read_text().splitlines() if cache.exists() else []:
+            if line.startswith("CMAKE_C_COMPILER:"):
+                return line.partition("=")[2]
+        return "cc"

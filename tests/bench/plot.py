@@ -31,6 +31,8 @@ def bars(result: dict) -> list[tuple[str, float, float, float]]:
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         drawn = bars(json.load(file))
+    if not drawn:
+        sys.exit("no figure has a target: nothing to draw")
     plt.rcParams.update({"font.size": 9, "svg.fonttype": "none", "text.color": INK})
     figure, axes = plt.subplots(figsize=(11, 0.34 * len(drawn) + 1.2), layout="constrained")
     for place, (_, middle, low, high) in enumerate(drawn):

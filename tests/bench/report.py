@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from harness import BENCH, Builder, Sample
-from rows import Check, Row
+from parts import Check, Row
 from servers import Server
 
 
@@ -33,32 +32,51 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def machine(server: Server, builder: Builder) -> dict[str, str]:
+WAYS = ("futex", "socket", "eventfd")
+WAKES = tuple(f"{way}_{place}" for place in ("across", "one") for way in WAYS)
+
+
+def _wakes(rows: list[dict], place: str) -> str:
+    """Each way's median over the run, with the lowest and the highest."""
+    told = []
+    for way in WAYS:
+        values = [row["wakes"].get(f"{way}_{place}") for row in rows]
+        values = [value for value in values if value is not None]
+        if values:
+            spread = f"{number(min(values))} - {number(max(values))}"
+            told.append(f"{way} {number(median(values), 'us')} ({spread})")
+    return ", ".join(told)
+
+
+def machine(server: Server, builder: Builder, rows: list[dict], rounds: int) -> dict[str, str]:
     """What the figures depend on, by name."""
     facts = {
         "machine": f"{len(os.sched_getaffinity(0))} cores of {_cpu_model()}",
+        "waking a thread on another core": _wakes(rows, "across"),
+        "waking a thread on the same core": _wakes(rows, "one"),
         "system": f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}",
         "server": f"{server.version()}, TCP loopback, no persistence",
-        "core": builder.source_hash(),
-        "compiler": _first_line(shutil.which("gcc") or "cc", "--version"),
+        "core": builder.build_id(),
+        "rounds": f"{rounds} of each row, if it does not say otherwise",
     }
-    if builder.python.exists():
+    if builder.used("c"):
+        facts["compiler"] = _first_line(builder.compiler(), "--version")
+    if builder.used("python"):
         names = ("redis", "hiredis", "uvloop")
         program = (
-            f"import importlib.metadata as m; print(*(n + ' ' + m.version(n) for n in {names}))"
+            "import importlib.metadata as m, platform as p;"
+            f"print(p.python_version() + ',', *(n + ' ' + m.version(n) for n in {names}))"
         )
-        facts["python"] = (
-            f"{platform.python_version()}, {_first_line(builder.python, '-c', program)}"
-        )
-    if builder.go.exists():
+        facts["python"] = _first_line(builder.python, "-c", program)
+    if builder.used("go"):
         modules = (BENCH / "go" / "go.mod").read_text().partition(")")[0].splitlines()
         used = [line.split() for line in modules if line.startswith("\t") and "/snib/" not in line]
         peers = ", ".join(f"{path.removeprefix('github.com/')} {tag}" for path, tag in used)
         facts["go"] = f"{_first_line('go', 'env', 'GOVERSION')}, {peers}"
-    jars = sorted((builder.folder / "java" / "dependency").glob("redisson-*.jar"))
-    if jars:
-        facts["java"] = f"{_first_line('java', '-version')}, {jars[0].stem}"
-    return facts
+    if builder.used("java"):
+        jars = sorted((builder.folder / "java" / "dependency").glob("redisson-*.jar"))
+        facts["java"] = ", ".join([_first_line("java", "-version"), *(jar.stem for jar in jars)])
+    return {name: text for name, text in facts.items() if text}
 
 
 # ---- Results as plain data -----------------------------------------------------------------------
@@ -70,7 +88,7 @@ def _verdict(check: Check, value: float) -> str:
     return "reached" if check.reached(value) else "missed"
 
 
-def check_result(check: Check, rounds: list[dict[str, Sample]], missing: dict[str, str]) -> dict:
+def check_result(check: Check, rounds: list[dict[str, Sample]]) -> dict:
     result = {
         "what": check.what,
         "against": check.against,
@@ -78,22 +96,23 @@ def check_result(check: Check, rounds: list[dict[str, Sample]], missing: dict[st
         "most": check.most,
         "unit": check.unit,
     }
-    absent = [missing[name] for name in check.seats if name in missing]
-    if absent or not rounds:
-        return result | {"verdict": "skipped"}
+    if not check.has_figures(rounds):
+        return result | {"verdict": "missing"}
     values = [check.value(r) for r in rounds]
     middle = median(values)
     return result | {"values": values, "median": middle, "verdict": _verdict(check, middle)}
 
 
+FIELDS = ("rate", "commands", "client_us", "server_us")
+
+
 def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str]) -> dict:
     seats = {}
-    for name in row.seats:
+    for name in row.seats if row.pairs else ():
         samples = [r[name] for r in rounds if name in r]
         if samples:
             seats[name] = {
-                field: median(getattr(sample, field) for sample in samples)
-                for field in ("rate", "commands", "client_us", "server_us")
+                field: median(getattr(sample, field) for sample in samples) for field in FIELDS
             }
     return {
         "name": row.name,
@@ -101,7 +120,7 @@ def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str
         "pinned": row.pinned,
         "rounds": len(rounds),
         "others": median([s.others for r in rounds for s in r.values()] or [0]),
-        "checks": [check_result(check, rounds, missing) for check in row.checks],
+        "checks": [check_result(check, rounds) for check in row.checks],
         "seats": seats,
         "notes": row.notes,
         "missing": sorted(missing.values()),
@@ -140,17 +159,22 @@ def _figures(check: dict) -> tuple[str, str]:
     return number(check["median"], check["unit"]), f"{number(low)} - {number(high)}"
 
 
+def _what(check: dict) -> str:
+    return check["what"] + (f" against {check['against']}" if check["against"] else "")
+
+
 def _lines(row: dict) -> list[list[str]]:
-    lines = []
-    for check in row["checks"]:
-        what = check["what"] + (f" against {check['against']}" if check["against"] else "")
-        middle, spread = _figures(check)
-        lines.append([what, _goal(check), middle, spread, check["verdict"]])
-    return lines
+    return [
+        [_what(check), _goal(check), *_figures(check), check["verdict"]] for check in row["checks"]
+    ]
+
+
+def _times(rounds: int) -> str:
+    return f"{rounds} round{'s' if rounds != 1 else ''}"
 
 
 def print_row(row: dict) -> None:
-    manner = f"{row['rounds']} rounds{', pinned' * row['pinned']}"
+    manner = f"{_times(row['rounds'])}{', pinned' * row['pinned']}"
     print(f"\n{row['title']}  [{row['name']}, {manner}]")
     for what, goal, middle, spread, verdict in _lines(row):
         print(f"  {what:<62} {goal:>10}  {middle:>10}  {spread:<17} {verdict}")
@@ -174,17 +198,11 @@ def tally(rows: list[dict]) -> str:
         (row, check) for row in rows for check in row["checks"] if check["goal"] is not None
     ]
     reached = sum(check["verdict"] == "reached" for _, check in verdicts)
-    missed = [
-        f"{row['name']} ({check['what']})"
-        for row, check in verdicts
-        if check["verdict"] == "missed"
-    ]
-    skipped = sorted({row["name"] for row, check in verdicts if check["verdict"] == "skipped"})
     text = f"{reached} of {len(verdicts)} targets reached"
-    if missed:
-        text += "; missed: " + ", ".join(missed)
-    if skipped:
-        text += "; skipped: " + ", ".join(skipped)
+    for verdict in ("missed", "missing"):
+        found = [f"{row['name']} ({_what(c)})" for row, c in verdicts if c["verdict"] == verdict]
+        if found:
+            text += f"; {verdict}: " + ", ".join(found)
     return text
 
 
@@ -192,14 +210,18 @@ PAGE = """# Benchmarks
 
 Generated by `{command}` on {day}; do not edit.
 
-Every ratio is taken between subjects that take turns on the same private server (a quorum: on the
-same five) within one round, and the table gives the median over the rounds with the lowest and the
-highest.  Rows marked *pinned* run the server and the clients on one core, because waking a thread
-on another core costs more at some times than at others.  Servers run in a session of their own, as
-services do, so that the scheduler does not weigh them as one of 64 client threads.  Compare ratios;
-absolute figures belong to this machine alone.  Where threads contend for a lock, a counter of its holders is shared by all
-processes and watched: had it ever exceeded one, the row would have no figures.  *Others took* says
-how much of the machine went to processes outside the benchmark, where that was not negligible.
+Every ratio is taken between subjects that take turns within one round, on the same private server
+or deployment where the row does not say otherwise, and the table gives the median over the rounds
+with the lowest and the highest.  Rows marked *pinned* run the server and the clients on one core,
+because waking a thread on another core costs more at some times than at others.  What it costs here
+was measured before each row: half of the time that two threads need to wake each other in turn, by
+a futex, a loopback TCP connection and an eventfd; the median over the run with the lowest and the
+highest.  Ratios of rows that are not pinned depend on it.  Servers run in a session of their own,
+as services do, so that the scheduler does not weigh them as one of 64 client threads.  Compare
+ratios; absolute figures belong to this machine alone.  Where threads contend for a lock, a counter
+of its holders is shared by all processes and watched: had it ever exceeded one, the row would have
+no figures.  *Others took* says how much of the machine went to processes outside the benchmark,
+where that was not negligible and no server came or went.
 
 | | |
 |---|---|
@@ -211,14 +233,20 @@ how much of the machine went to processes outside the benchmark, where that was 
 |---|---|---|---|---|---|
 {targets}
 
-{notes}## Absolute figures
+{missing}{notes}## Absolute figures
 
-Medians.  A pair is one lock and one unlock; microseconds are CPU time a pair.
+Medians.  A pair is one lock and one unlock, of all locks where several are taken as one;
+microseconds are CPU time a pair, of all servers together.
 
 | workload | subject | pairs a second | client us | server us | commands a pair |
 |---|---|---|---|---|---|
 {absolute}
 """
+
+
+def _missing(rows: list[dict]) -> str:
+    lines = [f"* {row['title']}: {'; '.join(row['missing'])}" for row in rows if row["missing"]]
+    return "\n".join(["What is missing, and why:", "", *lines, "", ""]) if lines else ""
 
 
 def _notes(rows: list[dict]) -> str:
@@ -227,28 +255,36 @@ def _notes(rows: list[dict]) -> str:
     return "\n".join(["How it was measured:", "", *lines, "", ""]) if lines else ""
 
 
+def _targets(row: dict, rounds: int) -> list[str]:
+    manner = ["pinned"] * row["pinned"]
+    manner += [_times(row["rounds"])] * (row["rounds"] != rounds)
+    manner += [f"others took {row['others']:.0%}"] * (row["others"] > QUIET)
+    title = row["title"] + "".join(f", *{word}*" for word in manner)
+    titles = [title] + [""] * len(row["checks"])
+    return [
+        f"| {' | '.join([title, *cells])} |"
+        for title, cells in zip(titles, _lines(row), strict=False)
+    ]
+
+
+def _absolute(row: dict) -> list[str]:
+    lines = []
+    for i, (name, seat) in enumerate(row["seats"].items()):
+        cells = [number(seat[field]) for field in ("rate", "client_us", "server_us", "commands")]
+        lines.append(f"| {' | '.join([row['title'] if i == 0 else '', name, *cells])} |")
+    return lines
+
+
 def markdown(result: dict, picture: str | None) -> str:
-    targets, absolute = [], []
-    for row in result["rows"]:
-        title = row["title"] + (", *pinned*" if row["pinned"] else "")
-        title += f", *others took {row['others']:.0%}*" if row["others"] > QUIET else ""
-        for cells in _lines(row):
-            targets.append(f"| {' | '.join([title, *cells])} |")
-            title = ""
-        title = row["title"]
-        for name, seat in row["seats"].items():
-            cells = [
-                number(seat[field]) for field in ("rate", "client_us", "server_us", "commands")
-            ]
-            absolute.append(f"| {' | '.join([title, name, *cells])} |")
-            title = ""
+    rows = result["rows"]
     return PAGE.format(
         command=result["command"],
         day=date.today().isoformat(),
         facts="\n".join(f"| {name} | {value} |" for name, value in result["machine"].items()),
         picture=f"![ratios to the targets]({picture})\n\n" if picture else "",
-        tally=tally(result["rows"]),
-        targets="\n".join(targets),
-        notes=_notes(result["rows"]),
-        absolute="\n".join(absolute),
+        tally=tally(rows),
+        targets="\n".join(line for row in rows for line in _targets(row, result["rounds"])),
+        missing=_missing(rows),
+        notes=_notes(rows),
+        absolute="\n".join(line for row in rows for line in _absolute(row)),
     )

@@ -1,260 +1,33 @@
-"""The rows of the mutex: who works on what, against whom, and what is to be reached.
-
-What rows are made of is here as well; family.py has those of the other locks.
-
-Everything here is a ratio taken inside one round, or a count.  A missed goal is reported, never an
-error.
-"""
+"""The rows of the mutex on one server; family.py has those of the other locks, deployments.py those
+on other deployments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from harness import BENCH, Builder, Sample
-from servers import Nodes, Server
-
-Round = dict[str, Sample]  # one round of a row: each subject's turn
-
-
-@dataclass
-class Setting:
-    """What the command line of a subject may refer to."""
-
-    builder: Builder
-    server: Server
-    folder: Path
-    quick: bool
-    nodes: Nodes | None = None  # of the row that is running
-
-    @property
-    def site(self) -> Server | Nodes:
-        return self.nodes or self.server
-
-    @property
-    def node_ports(self) -> str:
-        return ",".join(map(str, self.nodes.ports))
-
-    def c(self, *words: object, port: int | None = None) -> list[str]:
-        head = [self.builder.c, port or self.server.port, self.builder.scripts]
-        return [str(word) for word in (*head, *words)]
-
-    def python(self, program: str, *words: object) -> list[str]:
-        head = [self.builder.python, BENCH / "python" / program, self.server.port]
-        return [str(word) for word in (*head, *words)]
-
-    def go(self, *words: object, ports: str | None = None) -> list[str]:
-        head = [self.builder.go, ports or self.server.port, self.builder.scripts]
-        return [str(word) for word in (*head, *words)]
-
-    def java(self, *words: object) -> list[str]:
-        return [*self.builder.java, str(self.server.port), *(str(word) for word in words)]
-
-    def oracle(self) -> Path:
-        """A fresh file for the safety oracle of one subject."""
-        path = self.folder / f"oracle.{len(list(self.folder.glob('oracle.*')))}"
-        path.write_bytes(bytes(64))
-        return path
-
-
-@dataclass
-class Seat:
-    """One subject of a row.  `kinds` say what has to be built for it."""
-
-    kinds: tuple[str, ...]
-    argvs: Callable[[Setting], list[list[str]]]  # one command line for each of its processes
-    warm: float = 0.3  # seconds of unmeasured work before the rounds
-    inside: tuple[str, ...] = ()  # counted commands that its scripts call once a pair
-    watched: str | None = None  # the fair lock whose order is watched
-
-
-@dataclass
-class Links:
-    """The row has servers of its own, the last of which stalls when all clients are connected."""
-
-    nodes: int
-    delay_us: int  # in each direction; 0: no process in between
-
-
-@dataclass
-class Check:
-    """One figure of a row and what it shall be: at most or at least the goal, or told only."""
-
-    what: str
-    against: str
-    seats: tuple[str, ...]
-    value: Callable[[Round], float]
-    goal: float | None
-    most: bool = False
-    unit: str = "x"
-
-    def reached(self, value: float) -> bool:
-        return value <= self.goal if self.most else value >= self.goal
-
-
-@dataclass
-class Row:
-    name: str
-    title: str
-    seats: dict[str, Seat]
-    checks: list[Check]
-    pinned: bool = False  # server and subjects on one core: steadier, for one-thread comparisons
-    rounds: int | None = None
-    seconds: float = 1.0
-    keeps_keys: bool = False
-    links: Links | None = None
-    notes: list[str] = field(default_factory=list)
-
-
-# ---- Seats ---------------------------------------------------------------------------------------
-
-
-def seat(kind: str, argv: Callable[[Setting], list[str]], **others: object) -> Seat:
-    return Seat((kind,), lambda s: [argv(s)], **others)
-
-
-def c_seat(*words: object, **others: object) -> Seat:
-    return seat("c", lambda s: s.c(*words), **others)
-
-
-def python_seat(program: str, kind: str, *words: object) -> Seat:
-    inside = ("del",) if kind == "redis" else ()
-    return seat("python", lambda s: s.python(program, kind, *words), inside=inside)
-
-
-def go_inside(kind: str) -> tuple[str, ...]:
-    if kind in ("redislock", "rueidislock"):
-        return ("set", "del")
-    return ("del",) if kind.startswith("redsync") else ()
-
-
-def go_seat(kind: str, goroutines: int) -> Seat:
-    return seat("go", lambda s: s.go(kind, goroutines), inside=go_inside(kind))
-
-
-def c_contended(threads: int, processes: int = 1, kind: str = "mutex", **others: object) -> Seat:
-    def argvs(s: Setting) -> list[list[str]]:
-        return [s.c("contend", kind, threads, 0, s.oracle())] * processes
-
-    return Seat(("c",), argvs, **others)
-
-
-JAVA_WARM = 3.0
-JAVA_INSIDE = ("set", "del")  # the unlock latch; the lock
-
-
-def java_seat(*words: object, inside: tuple[str, ...] = JAVA_INSIDE) -> Seat:
-    return seat("java", lambda s: s.java(*words), warm=JAVA_WARM, inside=inside)
-
-
-def java_contended(threads: int, processes: int = 1, mode: str = "contended") -> Seat:
-    def argvs(s: Setting) -> list[list[str]]:
-        return [s.java(mode, threads, 0, s.oracle())] * processes
-
-    return Seat(("java",), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
-
-
-def mixed(ours: int, theirs: int) -> Seat:
-    """A process of ours with so many threads beside one of Redisson's, in this order."""
-
-    def argvs(s: Setting) -> list[list[str]]:
-        oracle = s.oracle()
-        return [
-            s.c("contend", "mutex", ours, 0, oracle),
-            s.java("contended", theirs, 0, oracle),
-        ]
-
-    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
-
-
-def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
-    """So many processes of ours and as many of Redisson's, in this order, in one queue."""
-
-    def argvs(s: Setting) -> list[list[str]]:
-        oracle = s.oracle()
-        ours = s.c("contend", "fair", 1, hold_us, oracle)
-        theirs = s.java("fair", 1, hold_us, oracle)
-        return [ours] * each + [theirs] * each
-
-    # Redisson's half calls two that count: one a lock.
-    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=("set",), **others)
-
-
-# ---- Checks --------------------------------------------------------------------------------------
-
-
-def time_ratio(ours: str, theirs: str, against: str, goal: float | None) -> Check:
-    def value(r: Round) -> float:
-        return r[theirs].rate / r[ours].rate
-
-    return Check("time", against, (ours, theirs), value, goal, most=True)
-
-
-def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
-    """On one core it should be the time's ratio; it is steadier when others use the machine."""
-
-    def value(r: Round) -> float:
-        a, b = r[ours], r[theirs]
-        return (a.client_us + a.server_us) / (b.client_us + b.server_us)
-
-    return Check("CPU of client and server", against, (ours, theirs), value, None)
-
-
-def throughput(ours: str, theirs: tuple[str, ...], against: str, goal: float | None) -> Check:
-    """Against the best of theirs in each round; of several rivals some may be missing."""
-
-    def value(r: Round) -> float:
-        return r[ours].rate / max(r[name].rate for name in theirs if name in r)
-
-    needed = (ours, *theirs) if len(theirs) == 1 else (ours,)
-    return Check("throughput", against, needed, value, goal)
-
-
-def commands(seat: str, what: str, against: str, goal: float | None) -> Check:
-    return Check(what, against, (seat,), lambda r: r[seat].commands, goal, most=True, unit="")
-
-
-def per_pair(seat: str, name: str, goal: float) -> Check:
-    def value(r: Round) -> float:
-        return r[seat].extra[name] / r[seat].extra["done"]
-
-    return Check(f"{name} a pair", "", (seat,), value, goal, most=True, unit="")
-
-
-def told(seat: str, what: str, name: str, goal: float | None, unit: str) -> Check:
-    """A figure that the subject itself gives."""
-    return Check(what, "", (seat,), lambda r: r[seat].extra[name], goal, most=True, unit=unit)
-
-
-def jain(seat: str, goal: float | None = None) -> Check:
-    """Fairness among threads: 1 if all got the same share, 1/n if one got everything."""
-
-    def value(r: Round) -> float:
-        each = r[seat].extra["each"]
-        return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
-
-    return Check(f"fairness of {seat} (Jain)", "", (seat,), value, goal, unit="")
-
-
-def equal_part(seat: str, ours: int, theirs: int) -> Check:
-    """What Redisson's threads, which answer last, got of what so many of so many would have got."""
-
-    def value(r: Round) -> float:
-        each = r[seat].extra["each"]
-        return sum(each[ours:]) / sum(each) / (theirs / (ours + theirs))
-
-    return Check("Redisson's share, of an equal part", "", (seat,), value, 0.25)
-
-
-def share_of_changes(seat: str) -> Check:
-    def value(r: Round) -> float:
-        return r[seat].extra["changes"] / r[seat].extra["done"]
-
-    return Check("share of hand-overs to another process", "", (seat,), value, None, unit="")
-
-
-# ---- Rows ----------------------------------------------------------------------------------------
+from parts import (
+    Check,
+    Round,
+    Row,
+    Seat,
+    c_contended,
+    c_seat,
+    commands,
+    cpu_ratio,
+    equal_part,
+    go_seat,
+    jain,
+    java_contended,
+    java_seat,
+    mixed,
+    per_pair,
+    python_seat,
+    seat,
+    share_of_changes,
+    throughput,
+    time_ratio,
+    told,
+)
 
 
 def c_rows() -> list[Row]:
@@ -457,7 +230,7 @@ def holds_row(quick: bool) -> Row:
         "holds",
         f"{count:,} renewed holds, lease 30 s, C",
         {
-            "snib": seat("c", lambda s: s.c("holds", count, 30000), warm=0),
+            "snib": seat("c", lambda s: s.c("holds", count, 30000, s.server.port), warm=0),
             "redisson": seat("java", lambda s: s.java("holds", count), warm=0),
         },
         [
@@ -471,10 +244,11 @@ def holds_row(quick: bool) -> Row:
         ],
         rounds=1,  # what a second round would need, the first has left behind
         seconds=seconds,
+        pairs=False,
     )
 
 
-def all_rows(quick: bool) -> list[Row]:
+def mutex_rows(quick: bool) -> list[Row]:
     return [
         *c_rows(),
         *python_rows(),

@@ -18,20 +18,25 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report  # noqa: E402
+from deployments import deployment_rows  # noqa: E402
 from family import family_rows  # noqa: E402
 from harness import ROOT, Builder, Sample, Subject, measure  # noqa: E402
-from rows import Row, Setting, all_rows  # noqa: E402
-from servers import Failed, Missing, Nodes, Server  # noqa: E402
+from parts import Row, Setting  # noqa: E402
+from rows import mutex_rows  # noqa: E402
+from servers import Failed, Missing, Server  # noqa: E402
 from watch import Watch  # noqa: E402
 
 WARM_TURNS = 3
+WAKES_SECONDS = 0.6
+ROUNDS = 7
 
 
 def take_turn(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> Sample:
     seat = row.seats[name]
     watching = Watch(setting.server, seat.watched) if seat.watched else nullcontext()
     with watching as watch:
-        return measure(subject, setting.site, seconds, seat.inside, row.keeps_keys, watch)
+        site = setting.site(seat)
+        return measure(subject, site, seconds, seat.inside, row.keeps_keys, watch)
 
 
 def warm_up(row: Row, name: str, subject: Subject, setting: Setting, seconds: float) -> None:
@@ -44,7 +49,8 @@ def warm_up(row: Row, name: str, subject: Subject, setting: Setting, seconds: fl
 def seat_subjects(row: Row, setting: Setting, missing: dict[str, str]) -> dict[str, Subject]:
     cores = os.sched_getaffinity(0)
     chosen = {max(cores)} if row.pinned else cores
-    setting.site.pin(chosen)
+    for site in setting.sites():
+        site.pin(chosen)
     subjects: dict[str, Subject] = {}
     for name, seat in row.seats.items():
         try:
@@ -66,7 +72,7 @@ def play_rounds(
     """Rounds in which every subject has a turn; each round begins with another one."""
     rounds: list[dict[str, Sample]] = []
     seconds = row.seconds * (0.4 if setting.quick and row.rounds is None else 1)
-    for number in range(row.rounds or count):
+    for number in range(min(row.rounds or count, count)):
         names = list(subjects)
         taken: dict[str, Sample] = {}
         for name in names[number % len(names) :] + names[: number % len(names)]:
@@ -81,102 +87,158 @@ def play_rounds(
     return rounds
 
 
-def make_nodes(row: Row, setting: Setting) -> Nodes | None:
-    if row.links is None:
-        return None
-    setting.builder.need("c")
-    return Nodes(setting.folder, row.links.nodes, setting.builder.delay, row.links.delay_us)
-
-
 def run_row(row: Row, setting: Setting, count: int) -> dict:
     missing: dict[str, str] = {}
     rounds: list[dict[str, Sample]] = []
     subjects: dict[str, Subject] = {}
     setting.server.empty()
     try:
-        setting.nodes = make_nodes(row, setting)
+        setting.own = row.site(setting) if row.site else None
         subjects = seat_subjects(row, setting, missing)
-        if setting.nodes:
-            setting.nodes.stall()
+        if setting.own:
+            setting.own.seated()
         rounds = play_rounds(row, subjects, setting, count, missing) if subjects else []
     except Missing as problem:
         missing |= {name: f"{name}: {problem}" for name in row.seats}
     finally:
         for subject in subjects.values():
             subject.stop()
-        if setting.nodes:
-            setting.nodes.stop()
-            setting.nodes = None
+        if setting.own:
+            setting.own.stop()
+            setting.own = None
     return report.row_result(row, rounds, missing)
 
 
+def wakes(setting: Setting) -> dict[str, float | None]:
+    """What it costs to wake a thread at this moment; nothing where the C program is missing."""
+    try:
+        setting.builder.need("c")
+        subject = Subject([setting.c("wakes")], setting.folder, os.sched_getaffinity(0))
+    except (Missing, Failed):
+        return {}
+    subject.begin(WAKES_SECONDS)
+    (told,) = subject.answers(WAKES_SECONDS)
+    subject.stop()
+    return {name: told[name] for name in report.WAKES}
+
+
+# ---- Command line --------------------------------------------------------------------------------
+
+
+def count_of_rounds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds; give 1 or more")
+    return int(text)
+
+
+def writable(text: str) -> Path:
+    """Found out at the beginning, not after an hour."""
+    path = Path(text).absolute()
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent} to write to")
+    return Path(text)
+
+
+def folder(text: str) -> Path:
+    if Path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder")
+    return Path(text)
+
+
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--only", action="append", metavar="ROW", help="only this row; may be repeated"
     )
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     parser.add_argument("--quick", action="store_true", help="shorter turns and fewer holds")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each row (default 7)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the documentation's page"
+        "--check", action="store_true", help="say whether these arguments can be used, and end"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figures (SVG)")
+    parser.add_argument(
+        "--rounds",
+        type=count_of_rounds,
+        default=ROUNDS,
+        help=f"rounds of each row (default {ROUNDS})",
+    )
+    parser.add_argument("--json", type=writable, metavar="FILE", help="write all figures")
+    parser.add_argument(
+        "--markdown", type=writable, metavar="FILE", help="write the documentation's page"
+    )
+    parser.add_argument("--plot", type=writable, metavar="FILE", help="draw the figures (SVG)")
     build = Path(os.environ.get("SNIB_BUILD", ROOT / "build")) / "bench"
-    parser.add_argument("--build", type=Path, default=build, metavar="FOLDER")
-    return parser.parse_args()
+    parser.add_argument("--build", type=folder, default=build, metavar="FOLDER")
+    options = parser.parse_args()
+    known = [row.name for row in all_rows(options.quick)]
+    unknown = sorted(set(options.only or []) - set(known))
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}; --list names them")
+    return options
 
 
-def command_line() -> str:
+def command_line(options: argparse.Namespace) -> str:
     """How to get this page again, without the names of this machine's files."""
-    words = [word for word in sys.argv[1:] if word in ("--quick",)]
-    return " ".join(["./dev bench", *words])
+    words = ["./dev bench", *(f"--only {name}" for name in options.only or [])]
+    words += ["--quick"] * options.quick
+    words += [f"--rounds {options.rounds}"] * (options.rounds != ROUNDS)
+    return " ".join(words)
+
+
+def all_rows(quick: bool) -> list[Row]:
+    return [*mutex_rows(quick), *family_rows(), *deployment_rows(quick)]
 
 
 def write_outputs(options: argparse.Namespace, result: dict, builder: Builder) -> None:
     figures = options.json or builder.folder / "results.json"
     figures.write_text(json.dumps(result, indent=1) + "\n")
-    if options.plot:
-        plotter = [builder.plotter(), Path(__file__).with_name("plot.py"), figures, options.plot]
-        subprocess.run([str(word) for word in plotter], check=True)
     if options.markdown:
         picture = options.plot and os.path.relpath(options.plot, options.markdown.parent)
         options.markdown.write_text(report.markdown(result, picture))
+    if options.plot:  # last: it needs a package that may not be had
+        plotter = [builder.plotter(), Path(__file__).with_name("plot.py"), figures, options.plot]
+        if subprocess.run([str(word) for word in plotter]).returncode != 0:
+            raise Missing(f"{options.plot} could not be drawn; the figures are in {figures}")
+
+
+def run(options: argparse.Namespace, builder: Builder, folder: Path) -> dict:
+    server = Server(folder)
+    results = []
+    try:
+        setting = Setting(builder, server, folder, options.quick)
+        for row in all_rows(options.quick):
+            if options.only is None or row.name in options.only:
+                before = wakes(setting)
+                results.append(run_row(row, setting, options.rounds) | {"wakes": before})
+                report.print_row(results[-1])
+        facts = report.machine(server, builder, results, options.rounds)
+    finally:
+        server.stop()
+    return {
+        "command": command_line(options),
+        "machine": facts,
+        "rounds": options.rounds,
+        "rows": results,
+    }
 
 
 def main() -> int:
     options = parse()
-    rows = [*all_rows(options.quick), *family_rows()]
-    names = [row.name for row in rows]
     if options.list:
-        print("\n".join(f"{row.name:<16} {row.title}" for row in rows))
+        print("\n".join(f"{row.name:<16} {row.title}" for row in all_rows(options.quick)))
+    if options.list or options.check:
         return 0
-    unknown = set(options.only or []) - set(names)
-    if unknown:
-        print(f"no such row: {', '.join(sorted(unknown))}; --list names them", file=sys.stderr)
-        return 2
     options.build.mkdir(parents=True, exist_ok=True)
     builder = Builder(options.build.resolve())
-    results = []
     with tempfile.TemporaryDirectory(prefix="snib-bench-") as name:
         try:
-            server = Server(Path(name))
+            result = run(options, builder, Path(name))
+            print(f"\n{report.tally(result['rows'])}")
+            write_outputs(options, result, builder)
         except Missing as problem:
             print(problem, file=sys.stderr)
             return 1
-        try:
-            setting = Setting(builder, server, Path(name), options.quick)
-            for row in rows:
-                if options.only is None or row.name in options.only:
-                    results.append(run_row(row, setting, options.rounds))
-                    report.print_row(results[-1])
-            facts = report.machine(server, builder)
-        finally:
-            server.stop()
-    result = {"command": command_line(), "machine": facts, "rows": results}
-    write_outputs(options, result, builder)
-    print(f"\n{report.tally(results)}")
     return 0
 
 

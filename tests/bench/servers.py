@@ -1,4 +1,5 @@
-"""The servers of the benchmarks: one for most rows, several with their own links for the quorum."""
+"""The servers of the benchmarks: what all sites have, the one server of most rows, and several with
+links of their own for the quorum.  deployed.py has those with TLS, replicas and shards."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 
 class Missing(Exception):
@@ -24,28 +26,102 @@ def process_cpu(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-class Server:
+def find_binary() -> str:
+    named = os.environ.get("SNIB_BENCH_SERVER")
+    if named and not shutil.which(named):
+        raise Missing(f"SNIB_BENCH_SERVER names no program: {named}")
+    binary = shutil.which(named or "redis-server") or shutil.which("valkey-server")
+    if not binary:
+        raise Missing(
+            "no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)"
+        )
+    return binary
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Site:
+    """Where a row's subjects work: servers, and what is asked of them around each turn."""
+
+    counts = True  # commands and CPU time can be told: no server comes or goes meanwhile
+    url = ""  # as Snib's clients take it
+
+    def servers(self) -> list[Any]:
+        """Each with info(), command() and its process."""
+        raise NotImplementedError
+
+    def asked(self) -> list[Any]:
+        """Those of them that clients send commands to."""
+        return self.servers()
+
+    def seated(self) -> None:
+        """All of a row's subjects have connected."""
+
+    def disturb(self) -> dict[str, float]:
+        """Spoils something while a subject works; what there is to tell of it."""
+        return {}
+
+    def check(self, extra: dict[str, Any]) -> None:
+        """Whether what a turn has told is what was to be seen; else it is Failed."""
+
+    def between_cpu(self) -> float:
+        """CPU seconds of what lies between clients and servers."""
+        return 0.0
+
+    def calls(self) -> dict[str, int]:
+        """How often each command was called so far, those inside scripts included."""
+        sums: dict[str, int] = {}
+        for server in self.asked():
+            for name, text in server.info("commandstats").items():
+                name, n = name.removeprefix("cmdstat_"), text.split(",")[0].removeprefix("calls=")
+                sums[name] = sums.get(name, 0) + int(n)
+        return sums
+
+    def cpu(self) -> float:
+        return sum(process_cpu(server.process.pid) for server in self.servers())
+
+    def empty(self) -> None:
+        for server in self.asked():
+            # Not when there is nothing to flush: clients that track keys would hear of it.
+            if int(server.command("DBSIZE")) != 0:
+                server.command("FLUSHALL", "SYNC")
+
+    def await_empty(self) -> None:
+        """A release that left its key would make the next one look fast."""
+        until = time.monotonic() + 30
+        for server in self.asked():
+            while int(server.command("DBSIZE")) != 0:
+                if time.monotonic() > until:
+                    raise Failed("keys were left in the server")
+                time.sleep(0.005)
+
+    def pin(self, cores: set[int]) -> None:
+        for server in self.servers():
+            for task in os.listdir(f"/proc/{server.process.pid}/task"):
+                os.sched_setaffinity(int(task), cores)
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+
+class Server(Site):
     """A private Redis or Valkey on a free loopback port, without persistence."""
 
-    def __init__(self, folder: Path, name: str = "server") -> None:
-        binary = os.environ.get("SNIB_BENCH_SERVER") or shutil.which("redis-server")
-        binary = binary or shutil.which("valkey-server")
-        if not binary:
-            raise Missing(
-                "no redis-server or valkey-server on the PATH (or name one in SNIB_BENCH_SERVER)"
-            )
-        self.binary = binary
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+    def __init__(self, folder: Path, name: str = "server", more: tuple[object, ...] = ()) -> None:
+        self.binary = find_binary()
+        self.port = free_port()
         options = ["--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         options += ["--daemonize", "no", "--dir", folder, "--loglevel", "warning"]
-        options += ["--maxclients", 4000]
+        options += ["--maxclients", 4000, *more]
         log = open(folder / f"{name}.log", "wb")
-        # In a session of its own, as a service has: Linux shares the cores between sessions first, so
-        # the number of client threads does not decide how often the server runs.
+        # In a session of its own, as a service has: Linux shares the cores between sessions first,
+        # so the number of client threads does not decide how often the server runs.
         self.process = subprocess.Popen(
-            [binary, *map(str, options)], stdout=log, stderr=log, start_new_session=True
+            [self.binary, *map(str, options)], stdout=log, stderr=log, start_new_session=True
         )
         log.close()
         self._connect()
@@ -58,14 +134,19 @@ class Server:
                 break
             except OSError:
                 if time.monotonic() > until or self.process.poll() is not None:
-                    raise Missing(f"{self.binary} does not start") from None
+                    self.process.kill()
+                    self.process.wait()
+                    raise Missing(f"{Path(self.binary).name} does not start") from None
                 time.sleep(0.01)
         self._replies = self._socket.makefile("rb")
         self.command("PING")
 
-    def between_cpu(self) -> float:
-        """CPU seconds of what lies between clients and servers."""
-        return 0.0
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def servers(self) -> list[Server]:
+        return [self]
 
     def command(self, *words: str) -> str:
         """Sends one command; only replies of a single string or number are understood."""
@@ -82,38 +163,10 @@ class Server:
         lines = self.command("INFO", section).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
-    def calls(self) -> dict[str, int]:
-        """How often each command was called so far, those inside scripts included."""
-        stats = self.info("commandstats")
-        return {
-            name.removeprefix("cmdstat_"): int(text.split(",")[0].removeprefix("calls="))
-            for name, text in stats.items()
-        }
-
-    def cpu(self) -> float:
-        return process_cpu(self.process.pid)
-
     def version(self) -> str:
         info = self.info("server")
         name = "Valkey" if "valkey_version" in info else "Redis"
         return f"{name} {info.get('valkey_version', info['redis_version'])}"
-
-    def empty(self) -> None:
-        # Not when there is nothing to flush: clients that track keys would hear of it.
-        if self.command("DBSIZE") != "0":
-            self.command("FLUSHALL", "SYNC")
-
-    def await_empty(self) -> None:
-        """A release that left its key would make the next one look fast."""
-        until = time.monotonic() + 5
-        while self.command("DBSIZE") != "0":
-            if time.monotonic() > until:
-                raise Failed("keys were left in the server")
-            time.sleep(0.005)
-
-    def pin(self, cores: set[int]) -> None:
-        for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            os.sched_setaffinity(int(task), cores)
 
     def stop(self) -> None:
         self._socket.close()
@@ -121,65 +174,59 @@ class Server:
         self.process.wait()
 
 
-class Nodes:
-    """Several independent servers.  Clients reach them by `ports`: with a delay, a process between
-    them holds back what passes, in each direction alike.  The last server can be made to stall: its
-    kernel accepts everything, and nobody answers."""
+class Between:
+    """A process that forwards ports of its own to others, and holds back what passes, in each
+    direction alike."""
+
+    def __init__(self, delay: Path, delay_us: int, ports: list[int]) -> None:
+        words = [str(word) for word in (delay, delay_us, *ports)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.ports = [int(self._process.stdout.readline()) for _ in ports]
+
+    def cpu(self) -> float:
+        return process_cpu(self._process.pid)
+
+    def stop(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class Independent(Site):
+    """Several servers that know nothing of each other.  Clients reach them by `urls`: with a delay,
+    a process is between.  The last server stalls when all have connected: its kernel accepts
+    everything, and nobody answers."""
 
     def __init__(self, folder: Path, count: int, delay: Path, delay_us: int) -> None:
         self._servers: list[Server] = []
-        self._between: subprocess.Popen | None = None
+        self._between: Between | None = None
         self._stalled: Server | None = None
         try:
             for i in range(count):
                 self._servers.append(Server(folder, f"node{i}"))
-            self.ports = [server.port for server in self._servers]
+            ports = [server.port for server in self._servers]
             if delay_us:
-                self._hold_back(delay, delay_us)
+                self._between = Between(delay, delay_us, ports)
+                ports = self._between.ports
+            self.urls = [f"redis://127.0.0.1:{port}" for port in ports]
         except Missing:
             self.stop()
             raise
 
-    def _hold_back(self, delay: Path, delay_us: int) -> None:
-        words = [str(word) for word in (delay, delay_us, *self.ports)]
-        self._between = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.ports = [int(self._between.stdout.readline()) for _ in self.ports]
+    def servers(self) -> list[Server]:
+        return self._servers
 
-    def stall(self) -> None:
-        """For the whole row: clients have connected, and are not to learn of it by a refusal."""
+    def seated(self) -> None:
+        """For the whole row: clients are not to learn of it by a refusal."""
         self._stalled = self._servers.pop()
         self._stalled.process.send_signal(signal.SIGSTOP)
 
     def between_cpu(self) -> float:
-        return process_cpu(self._between.pid) if self._between else 0.0
-
-    def calls(self) -> dict[str, int]:
-        sums: dict[str, int] = {}
-        for server in self._servers:
-            for name, n in server.calls().items():
-                sums[name] = sums.get(name, 0) + n
-        return sums
-
-    def cpu(self) -> float:
-        return sum(server.cpu() for server in self._servers)
-
-    def empty(self) -> None:
-        for server in self._servers:
-            server.empty()
-
-    def await_empty(self) -> None:
-        for server in self._servers:
-            server.await_empty()
-
-    def pin(self, cores: set[int]) -> None:
-        for server in self._servers:
-            server.pin(cores)
+        return self._between.cpu() if self._between else 0.0
 
     def stop(self) -> None:
         if self._between:
-            self._between.stdin.close()
-            self._between.wait()
-            self._between.stdout.close()
+            self._between.stop()
         if self._stalled:
             self._stalled.process.send_signal(signal.SIGCONT)
             self._servers.append(self._stalled)

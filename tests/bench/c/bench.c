@@ -1,16 +1,20 @@
 /* bench.c - the benchmark program: picks a mode, and has what the modes share.
  *
- *     snib_bench PORT SCRIPTS MODE ARGUMENT...
+ *     snib_bench URL SCRIPTS MODE ARGUMENT...
  *
  *     pairs snib|hiredis THREADS         distinct locks
  *     pipeline snib|step|rolling DEPTH   one thread, many operations in flight
  *     contend mutex|fair THREADS HOLD_US SHARED
  *                                        one lock; SHARED: the file of the safety oracle
  *     reentry DEPTH                      an owner that enters its lock again
- *     holds COUNT LEASE_MS               many renewed holds
+ *     holds COUNT LEASE_MS PORTS         many renewed holds; PORTS: of the servers themselves, with
+ *                                        commas; several: a cluster's masters, in the order of
+ *                                        slots that are divided equally
  *     readers COUNT                      a reader who comes and goes among so many who stay
  *     group multi|singles COUNT          so many locks as one, or one after another
- *     quorum PORTS                       a lock on most of the servers; PORTS: with commas
+ *     quorum                             a lock on most of several servers
+ *     failover PREFIX THREADS            distinct locks while servers come and go
+ *     wakes                              what it costs to wake a thread
  */
 #include "bench.h"
 
@@ -124,12 +128,10 @@ uint64_t bench_sum(const uint64_t *counts, int n)
     return sum;
 }
 
-snib_client *bench_client(int port)
+snib_client *bench_client(const char *url)
 {
-    char url[64];
     snib_client *client;
     snib_error err;
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
     if (snib_client_open(url, NULL, &client, &err) != SNIB_OK)
         bench_die("open: %s", err.text);
     if (snib_client_ping(client, -1, &err) != SNIB_OK)
@@ -165,17 +167,18 @@ int main(int argc, char **argv)
         void (*run)(const struct bench *bench, int argc, char **argv);
         int arguments;
     } modes[] = {
-        {"pairs", bench_pairs, 2},     {"pipeline", bench_pipeline, 2},
-        {"contend", bench_contend, 4}, {"reentry", bench_reentry, 1},
-        {"holds", bench_holds, 2},     {"readers", bench_readers, 1},
-        {"group", bench_group, 2},     {"quorum", bench_quorum, 1},
+        {"pairs", bench_pairs, 2},       {"pipeline", bench_pipeline, 2},
+        {"contend", bench_contend, 4},   {"reentry", bench_reentry, 1},
+        {"holds", bench_holds, 3},       {"readers", bench_readers, 1},
+        {"group", bench_group, 2},       {"quorum", bench_quorum, 0},
+        {"failover", bench_failover, 2}, {"wakes", bench_wakes, 0},
     };
     for (size_t i = 0; argc > 3 && i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(argv[3], modes[i].name) != 0 || argc != 4 + modes[i].arguments)
             continue;
-        struct bench bench = {.port = bench_number(argv[1], 1), .scripts = argv[2]};
+        struct bench bench = {.url = argv[1], .scripts = argv[2]};
         modes[i].run(&bench, argc - 4, argv + 4);
         return 0;
     }
-    bench_die("usage: snib_bench PORT SCRIPTS MODE ARGUMENT...; the source lists the modes");
+    bench_die("usage: snib_bench URL SCRIPTS MODE ARGUMENT...; the source lists the modes");
 }

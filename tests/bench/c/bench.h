@@ -16,7 +16,7 @@
 #include "snib.h"
 
 struct bench {
-    int port;
+    const char *url;     /* of the server, as Snib takes it; several with spaces between */
     const char *scripts; /* folder with the scripts as they are sent */
 };
 
@@ -40,7 +40,7 @@ uint64_t bench_sum(const uint64_t *counts, int n);
 
 /* ---- ours ------------------------------------------------------------------------------------ */
 
-snib_client *bench_client(int port);
+snib_client *bench_client(const char *url);
 snib_lock *bench_lock(snib_client *client, int kind, const snib_lock_options *options,
                       const char *prefix, int index);
 snib_client_stats_data bench_stats(snib_client *client);
@@ -80,5 +80,7 @@ void bench_holds(const struct bench *bench, int argc, char **argv);
 void bench_readers(const struct bench *bench, int argc, char **argv);
 void bench_group(const struct bench *bench, int argc, char **argv);
 void bench_quorum(const struct bench *bench, int argc, char **argv);
+void bench_failover(const struct bench *bench, int argc, char **argv);
+void bench_wakes(const struct bench *bench, int argc, char **argv);
 
 #endif

@@ -80,7 +80,7 @@ void bench_contend(const struct bench *bench, int argc, char **argv)
     (void)argc;
     int kind = strcmp(argv[0], "fair") == 0 ? SNIB_FAIR : SNIB_MUTEX;
     int threads = bench_number(argv[1], 1);
-    snib_client *client = bench_client(bench->port);
+    snib_client *client = bench_client(bench->url);
     struct contend c = {.lock = bench_lock(client, kind, NULL, "contended", 0),
                         .hold_us = bench_number(argv[2], 0),
                         .oracle = contend_oracle(argv[3])};
@@ -120,7 +120,7 @@ void bench_reentry(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
     int depth = bench_number(argv[0], 1);
-    snib_client *client = bench_client(bench->port);
+    snib_client *client = bench_client(bench->url);
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);
     options.lease_ms = 3600 * 1000;

@@ -52,7 +52,7 @@ void bench_readers(const struct bench *bench, int argc, char **argv)
 {
     (void)argc;
     int count = bench_number(argv[0], 1);
-    snib_client *others = bench_client(bench->port), *client = bench_client(bench->port);
+    snib_client *others = bench_client(bench->url), *client = bench_client(bench->url);
     snib_lock *theirs = bench_lock(others, SNIB_READ, NULL, "readers:snib", 0);
     snib_lock *mine = bench_lock(client, SNIB_READ, NULL, "readers:snib", 0);
     snib_hold **standing = bench_alloc((size_t)count, sizeof(snib_hold *));
@@ -73,7 +73,7 @@ void bench_group(const struct bench *bench, int argc, char **argv)
     (void)argc;
     bool multi = strcmp(argv[0], "multi") == 0;
     int count = bench_number(argv[1], 1);
-    snib_client *client = bench_client(bench->port);
+    snib_client *client = bench_client(bench->url);
     snib_lock *members[LOCKS_MAX], *group;
     snib_error err;
     if (count > LOCKS_MAX)
@@ -96,17 +96,19 @@ void bench_group(const struct bench *bench, int argc, char **argv)
 /* The nodes are new to the client, and it is known that they have forgotten nothing. */
 void bench_quorum(const struct bench *bench, int argc, char **argv)
 {
-    (void)bench, (void)argc;
+    (void)argc, (void)argv;
     snib_client *clients[NODES_MAX];
     snib_lock *locks[NODES_MAX], *quorum;
     snib_lock_options options;
     snib_error err;
     int n = 0;
-    for (char *rest = NULL, *port = strtok_r(argv[0], ",", &rest); port != NULL && n < NODES_MAX;
-         port = strtok_r(NULL, ",", &rest), n++) {
-        clients[n] = bench_client(bench_number(port, 1));
+    char *urls = strdup(bench->url), *rest = NULL;
+    for (char *url = strtok_r(urls, " ", &rest); url != NULL && n < NODES_MAX;
+         url = strtok_r(NULL, " ", &rest), n++) {
+        clients[n] = bench_client(url);
         locks[n] = bench_lock(clients[n], SNIB_MUTEX, NULL, "quorum", 0);
     }
+    free(urls);
     snib_lock_options_init(&options, sizeof options);
     options.flags = SNIB_LOCK_NO_QUARANTINE;
     if (snib_quorum_new(locks, (uint32_t)n, &options, &quorum, &err) != SNIB_OK)

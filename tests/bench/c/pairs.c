@@ -24,7 +24,7 @@ static void pairs_snib(void *context, int index, const atomic_bool *stop, uint64
 
 static void pairs_ours(const struct bench *bench, int threads)
 {
-    snib_client *client = bench_client(bench->port);
+    snib_client *client = bench_client(bench->url);
     snib_lock **locks = bench_alloc((size_t)threads, sizeof *locks);
     uint64_t *counts = bench_alloc((size_t)threads, sizeof *counts);
     for (int i = 0; i < threads; i++)

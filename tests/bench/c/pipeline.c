@@ -60,7 +60,7 @@ static void pipeline_step(struct pipeline *p, const snib_event *event, bool more
 
 static void pipeline_ours(const struct bench *bench, int depth)
 {
-    struct pipeline p = {.client = bench_client(bench->port), .depth = depth};
+    struct pipeline p = {.client = bench_client(bench->url), .depth = depth};
     snib_event events[EVENTS];
     snib_error err;
     double seconds;

@@ -40,9 +40,12 @@ static void raw_load(const struct bench *bench, redisContext *redis, const char 
 
 struct bench_raw bench_raw_open(const struct bench *bench)
 {
-    struct bench_raw raw = {.redis = redisConnect("127.0.0.1", bench->port)};
+    int port;
+    if (sscanf(bench->url, "redis://127.0.0.1:%d", &port) != 1)
+        bench_die("not a server for hiredis: %s", bench->url);
+    struct bench_raw raw = {.redis = redisConnect("127.0.0.1", port)};
     if (raw.redis == NULL || raw.redis->err != 0)
-        bench_die("cannot connect to port %d", bench->port);
+        bench_die("cannot connect to %s", bench->url);
     raw_load(bench, raw.redis, "mutex_acquire", raw.acquire);
     raw_load(bench, raw.redis, "mutex_release", raw.release);
     return raw;

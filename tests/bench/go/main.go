@@ -1,9 +1,10 @@
 // Lock + unlock on distinct locks, for Snib and the Go libraries of its kind.
 //
-//	gobench PORT[,PORT...] SCRIPTS snib|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
+//	gobench URL SCRIPTS snib|rueidis|rueidislock|redislock|redsync|redsync-fast GOROUTINES
 //
-// rueidis is no lock library here: it sends the two scripts that Snib sends, and nothing else.
-// redsync and redsync-fast lock a majority of all the servers, the others use the first.
+// URL is as Snib takes it.  rueidis is no lock library here: it sends the two scripts that Snib sends,
+// and nothing else.  redsync and redsync-fast lock a majority of several servers, whose URLs stand with
+// spaces between.
 package main
 
 import (
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +22,7 @@ import (
 type pair func(ctx context.Context) error
 
 // A rival makes n pairs on n distinct locks.
-type rival func(ctx context.Context, addrs []string, scripts string, n int) ([]pair, error)
+type rival func(ctx context.Context, at place, scripts string, n int) ([]pair, error)
 
 var rivals = map[string]rival{
 	"snib":         newSnib,
@@ -65,18 +65,18 @@ func turn(ctx context.Context, pairs []pair, length time.Duration) (int64, time.
 
 func main() {
 	if len(os.Args) != 5 || rivals[os.Args[3]] == nil {
-		die(fmt.Errorf("usage: gobench PORT SCRIPTS RIVAL GOROUTINES"))
+		die(fmt.Errorf("usage: gobench URL SCRIPTS RIVAL GOROUTINES"))
 	}
 	n, err := strconv.Atoi(os.Args[4])
 	if err != nil {
 		die(err)
 	}
 	ctx := context.Background()
-	var addrs []string
-	for _, port := range strings.Split(os.Args[1], ",") {
-		addrs = append(addrs, "127.0.0.1:"+port)
+	at, err := parsePlace(os.Args[1])
+	if err != nil {
+		die(err)
 	}
-	pairs, err := rivals[os.Args[3]](ctx, addrs, os.Args[2], n)
+	pairs, err := rivals[os.Args[3]](ctx, at, os.Args[2], n)
 	if err != nil {
 		die(err)
 	}

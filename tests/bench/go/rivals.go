@@ -20,8 +20,8 @@ import (
 
 const lease = 30 * time.Second
 
-func newSnib(ctx context.Context, addrs []string, _ string, n int) ([]pair, error) {
-	client, err := snib.Open(ctx, "redis://"+addrs[0])
+func newSnib(ctx context.Context, at place, _ string, n int) ([]pair, error) {
+	client, err := snib.Open(ctx, at.url)
 	if err != nil {
 		return nil, err
 	}
@@ -39,23 +39,17 @@ func newSnib(ctx context.Context, addrs []string, _ string, n int) ([]pair, erro
 	return pairs, nil
 }
 
-func newRueidis(ctx context.Context, addrs []string, scripts string, n int) ([]pair, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs[:1]})
+func newRueidis(ctx context.Context, at place, scripts string, n int) ([]pair, error) {
+	// A client of a cluster, if these are its nodes.
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: at.addrs, TLSConfig: at.secure})
 	if err != nil {
 		return nil, err
 	}
-	load := func(name string) (string, error) {
-		text, err := os.ReadFile(filepath.Join(scripts, name+".lua"))
-		if err != nil {
-			return "", err
-		}
-		return client.Do(ctx, client.B().ScriptLoad().Script(string(text)).Build()).ToString()
-	}
-	acquire, err := load("mutex_acquire")
+	acquire, err := load(ctx, client, scripts, "mutex_acquire")
 	if err != nil {
 		return nil, err
 	}
-	release, err := load("mutex_release")
+	release, err := load(ctx, client, scripts, "mutex_release")
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +58,21 @@ func newRueidis(ctx context.Context, addrs []string, scripts string, n int) ([]p
 		pairs[i] = scriptPair(client, acquire, release, lockName(i))
 	}
 	return pairs, nil
+}
+
+// load makes the script known to every server.
+func load(ctx context.Context, client rueidis.Client, folder, name string) (sha1 string, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, name+".lua"))
+	if err != nil {
+		return "", err
+	}
+	for _, node := range client.Nodes() {
+		load := node.B().ScriptLoad().Script(string(text)).Build()
+		if sha1, err = node.Do(ctx, load).ToString(); err != nil {
+			return "", err
+		}
+	}
+	return sha1, nil
 }
 
 // scriptPair sends the scripts with a fresh owner for each acquisition, as Snib does.
@@ -88,9 +97,9 @@ func scriptPair(client rueidis.Client, acquire, release, key string) pair {
 	}
 }
 
-func newRueidislock(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
+func newRueidislock(_ context.Context, at place, _ string, n int) ([]pair, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: addrs[:1]},
+		ClientOption:   rueidis.ClientOption{InitAddress: at.addrs[:1]},
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		KeyValidity:    lease,
@@ -117,8 +126,8 @@ func pool(addr string, n int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: n})
 }
 
-func newRedislock(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
-	locker := redislock.New(pool(addrs[0], n))
+func newRedislock(_ context.Context, at place, _ string, n int) ([]pair, error) {
+	locker := redislock.New(pool(at.addrs[0], n))
 	pairs := make([]pair, n)
 	for i := range pairs {
 		name := lockName(i)
@@ -137,13 +146,13 @@ func newRedislock(_ context.Context, addrs []string, _ string, n int) ([]pair, e
 // against go-redis' own 3 s with 3 more tries.
 const nodeTimeout = 250 * time.Millisecond
 
-func newRedsync(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
-	return redsyncPairs(addrs, n), nil
+func newRedsync(_ context.Context, at place, _ string, n int) ([]pair, error) {
+	return redsyncPairs(at.addrs, n), nil
 }
 
 // newRedsyncFast returns with the majority's answers, and waits for nobody else.
-func newRedsyncFast(_ context.Context, addrs []string, _ string, n int) ([]pair, error) {
-	return redsyncPairs(addrs, n, redsync.WithFailFast(true)), nil
+func newRedsyncFast(_ context.Context, at place, _ string, n int) ([]pair, error) {
+	return redsyncPairs(at.addrs, n, redsync.WithFailFast(true)), nil
 }
 
 func redsyncPairs(addrs []string, n int, options ...redsync.Option) []pair {

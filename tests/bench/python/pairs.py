@@ -1,4 +1,7 @@
-"""Lock + unlock on distinct locks: pairs.py PORT snib|redis THREADS"""
+"""Lock + unlock on distinct locks: pairs.py URL snib|redis|redis-wait THREADS
+
+URL is as Snib takes it.  redis-wait has a connection for each thread, and waits for one replica.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,65 @@ import sys
 import threading
 from contextlib import AbstractContextManager
 from time import perf_counter
+from typing import Any
+from urllib.parse import parse_qs
 
 from turns import answer, turns
 
 
-def snib_locks(port: int, count: int) -> list[AbstractContextManager]:
+def snib_locks(url: str, count: int) -> list[AbstractContextManager]:
     import snib
 
-    client = snib.connect(f"redis://127.0.0.1:{port}")
+    client = snib.connect(url)
     return [client.lock(f"pair:{i}") for i in range(count)]
 
 
-def redis_locks(port: int, count: int) -> list[AbstractContextManager]:
+def redis_client(url: str, **options: Any) -> Any:
     import redis
     from redis._parsers import _HiredisParser
 
-    client = redis.Redis(port=port)
+    url, _, query = url.partition("?")
+    authority = parse_qs(query).get("tls_ca")
+    if authority:
+        options["ssl_ca_certs"] = authority[0]
+    client = redis.Redis.from_url(url, **options)
     parser = client.connection_pool.make_connection()._parser
     if not isinstance(parser, _HiredisParser):
         raise SystemExit("redis-py does not use its C parser")
+    return client
+
+
+def redis_locks(url: str, count: int) -> list[AbstractContextManager]:
+    client = redis_client(url)
+    # A connection with TLS costs redis-py much: all of them are there before the work begins.
+    pool = client.connection_pool
+    for connection in [pool.get_connection() for _ in range(count)]:
+        pool.release(connection)
     return [client.lock(f"pair:{i}", timeout=30) for i in range(count)]
+
+
+class Waited:
+    """A lock of redis-py, which counts when one replica has it."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._client = redis_client(url, single_connection_client=True)
+        self._lock = self._client.lock(name, timeout=30)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._client.wait(1, 1000) < 1:
+            self._lock.release()
+            raise SystemExit("no replica had the lock within a second")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def redis_wait_locks(url: str, count: int) -> list[AbstractContextManager]:
+    return [Waited(url, f"pair:{i}") for i in range(count)]
+
+
+KINDS = {"snib": snib_locks, "redis": redis_locks, "redis-wait": redis_wait_locks}
 
 
 def work(lock: AbstractContextManager, until: float, counts: list[int]) -> None:
@@ -38,8 +80,8 @@ def work(lock: AbstractContextManager, until: float, counts: list[int]) -> None:
 
 
 def main() -> None:
-    port, kind, threads = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    locks = {"snib": snib_locks, "redis": redis_locks}[kind](port, threads)
+    url, kind, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    locks = KINDS[kind](url, threads)
     for seconds in turns():
         counts: list[int] = []
         began = perf_counter()

@@ -1,4 +1,4 @@
-"""Lock + unlock on distinct locks by tasks: tasks.py PORT snib|redis TASKS asyncio|uvloop"""
+"""Lock + unlock on distinct locks by tasks: tasks.py URL snib|redis TASKS asyncio|uvloop"""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from turns import answer, turns
 
 
 async def snib_locks(
-    stack: AsyncExitStack, port: int, count: int
+    stack: AsyncExitStack, url: str, count: int
 ) -> list[AbstractAsyncContextManager]:
     import snib.aio
 
-    client = await stack.enter_async_context(snib.aio.connect(f"redis://127.0.0.1:{port}"))
+    client = await stack.enter_async_context(snib.aio.connect(url))
     return [client.lock(f"task:{i}") for i in range(count)]
 
 
 async def redis_locks(
-    stack: AsyncExitStack, port: int, count: int
+    stack: AsyncExitStack, url: str, count: int
 ) -> list[AbstractAsyncContextManager]:
     import redis.asyncio
 
-    client = await stack.enter_async_context(redis.asyncio.Redis(port=port))
+    client = await stack.enter_async_context(redis.asyncio.Redis.from_url(url))
     return [client.lock(f"task:{i}", timeout=30) for i in range(count)]
 
 
@@ -38,9 +38,9 @@ async def work(lock: AbstractAsyncContextManager, until: float) -> int:
 
 
 async def main() -> None:
-    port, kind, tasks = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    url, kind, tasks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     async with AsyncExitStack() as stack:
-        locks = await {"snib": snib_locks, "redis": redis_locks}[kind](stack, port, tasks)
+        locks = await {"snib": snib_locks, "redis": redis_locks}[kind](stack, url, tasks)
         # The loop stands still between turns, on purpose: nobody else shall work then.
         for seconds in turns():
             began = perf_counter()

@@ -1,0 +1,273 @@
+"""What rows are made of: who works on what, against whom, and what is to be reached.
+
+A figure is a ratio taken inside one round, or a count.  A missed goal is reported, never an error.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import BENCH, Builder, Sample
+from servers import Server, Site
+
+Round = dict[str, Sample]  # one round of a row: each subject's turn
+
+
+@dataclass
+class Setting:
+    """What the command line of a subject may refer to."""
+
+    builder: Builder
+    server: Server  # the one of most rows
+    folder: Path
+    quick: bool
+    own: Site | None = None  # of the row that is running
+
+    def site(self, seat: Seat) -> Site:
+        return self.server if self.own is None or seat.alone else self.own
+
+    def sites(self) -> list[Site]:
+        return [self.server] if self.own is None else [self.server, self.own]
+
+    def c(self, *words: object, url: str | None = None) -> list[str]:
+        head = [self.builder.c, url or self.server.url, self.builder.scripts]
+        return [str(word) for word in (*head, *words)]
+
+    def python(self, program: str, *words: object, url: str | None = None) -> list[str]:
+        head = [self.builder.python, BENCH / "python" / program, url or self.server.url]
+        return [str(word) for word in (*head, *words)]
+
+    def go(self, *words: object, url: str | None = None, sharded: bool = False) -> list[str]:
+        scripts = self.builder.sharded_scripts if sharded else self.builder.scripts
+        head = [self.builder.go, url or self.server.url, scripts]
+        return [str(word) for word in (*head, *words)]
+
+    def java(self, *words: object) -> list[str]:
+        return [*self.builder.java, str(self.server.port), *(str(word) for word in words)]
+
+    def fresh_folder(self) -> Path:
+        """For the servers of a row."""
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+    def oracle(self) -> Path:
+        """A fresh file for the safety oracle of one subject."""
+        path = self.folder / f"oracle.{len(list(self.folder.glob('oracle.*')))}"
+        path.write_bytes(bytes(64))
+        return path
+
+
+@dataclass
+class Seat:
+    """One subject of a row.  `kinds` say what has to be built for it."""
+
+    kinds: tuple[str, ...]
+    argvs: Callable[[Setting], list[list[str]]]  # one command line for each of its processes
+    warm: float = 0.3  # seconds of unmeasured work before the rounds
+    inside: tuple[str, ...] = ()  # counted commands that its scripts call once a pair
+    watched: str | None = None  # the fair lock whose order is watched
+    alone: bool = False  # on the one server of most rows, though the row has servers of its own
+
+
+@dataclass
+class Check:
+    """One figure of a row and what it shall be: at most or at least the goal, or told only."""
+
+    what: str
+    against: str
+    seats: tuple[str, ...]
+    value: Callable[[Round], float]
+    goal: float | None
+    most: bool = False
+    unit: str = "x"
+    any_of: tuple[str, ...] = ()  # of these one is enough, beside the seats
+
+    def has_figures(self, rounds: list[Round]) -> bool:
+        """Whether all that it compares was there in every round."""
+        return bool(rounds) and all(
+            all(name in r for name in self.seats)
+            and (not self.any_of or any(name in r for name in self.any_of))
+            for r in rounds
+        )
+
+    def reached(self, value: float) -> bool:
+        return value <= self.goal if self.most else value >= self.goal
+
+
+@dataclass
+class Row:
+    name: str
+    title: str
+    seats: dict[str, Seat]
+    checks: list[Check]
+    pinned: bool = False  # server and subjects on one core: steadier, for one-thread comparisons
+    rounds: int | None = None  # at most, of a length that does not change
+    seconds: float = 1.0
+    keeps_keys: bool = False
+    pairs: bool = True  # what is done is pairs of lock and unlock, so that its rate says something
+    site: Callable[[Setting], Site] | None = None  # makes servers of the row's own
+    notes: list[str] = field(default_factory=list)
+
+
+# ---- Seats ---------------------------------------------------------------------------------------
+
+
+def seat(kind: str, argv: Callable[[Setting], list[str]], **others: object) -> Seat:
+    return Seat((kind,), lambda s: [argv(s)], **others)
+
+
+Where = Callable[[Setting], str]  # a URL
+
+
+def one_server(s: Setting) -> str:
+    return s.server.url
+
+
+def own_site(s: Setting) -> str:
+    return s.own.url
+
+
+def c_seat(*words: object, at: Where = one_server, **others: object) -> Seat:
+    return seat("c", lambda s: s.c(*words, url=at(s)), **others)
+
+
+def python_seat(program: str, kind: str, *words: object, at: Where = one_server) -> Seat:
+    inside = () if kind == "snib" else ("del",)
+    return seat("python", lambda s: s.python(program, kind, *words, url=at(s)), inside=inside)
+
+
+def go_inside(kind: str) -> tuple[str, ...]:
+    if kind in ("redislock", "rueidislock"):
+        return ("set", "del")
+    return ("del",) if kind.startswith("redsync") else ()
+
+
+def go_seat(
+    kind: str, goroutines: int, at: Where = one_server, sharded: bool = False, **others: object
+) -> Seat:
+    def argv(s: Setting) -> list[str]:
+        return s.go(kind, goroutines, url=at(s), sharded=sharded)
+
+    return seat("go", argv, **{"inside": go_inside(kind)} | others)
+
+
+def c_contended(threads: int, processes: int = 1, kind: str = "mutex", **others: object) -> Seat:
+    def argvs(s: Setting) -> list[list[str]]:
+        return [s.c("contend", kind, threads, 0, s.oracle())] * processes
+
+    return Seat(("c",), argvs, **others)
+
+
+JAVA_WARM = 3.0
+JAVA_INSIDE = ("set", "del")  # the unlock latch; the lock
+
+
+def java_seat(*words: object, inside: tuple[str, ...] = JAVA_INSIDE) -> Seat:
+    return seat("java", lambda s: s.java(*words), warm=JAVA_WARM, inside=inside)
+
+
+def java_contended(threads: int, processes: int = 1, mode: str = "contended") -> Seat:
+    def argvs(s: Setting) -> list[list[str]]:
+        return [s.java(mode, threads, 0, s.oracle())] * processes
+
+    return Seat(("java",), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
+
+
+def mixed(ours: int, theirs: int) -> Seat:
+    """A process of ours with so many threads beside one of Redisson's, in this order."""
+
+    def argvs(s: Setting) -> list[list[str]]:
+        oracle = s.oracle()
+        return [
+            s.c("contend", "mutex", ours, 0, oracle),
+            s.java("contended", theirs, 0, oracle),
+        ]
+
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
+
+
+def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
+    """So many processes of ours and as many of Redisson's, in this order, in one queue."""
+
+    def argvs(s: Setting) -> list[list[str]]:
+        oracle = s.oracle()
+        ours = s.c("contend", "fair", 1, hold_us, oracle)
+        theirs = s.java("fair", 1, hold_us, oracle)
+        return [ours] * each + [theirs] * each
+
+    # Redisson's half calls two that count: one a lock.
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=("set",), **others)
+
+
+# ---- Checks --------------------------------------------------------------------------------------
+
+
+def time_ratio(ours: str, theirs: str, against: str, goal: float | None) -> Check:
+    def value(r: Round) -> float:
+        return r[theirs].rate / r[ours].rate
+
+    return Check("time", against, (ours, theirs), value, goal, most=True)
+
+
+def cpu_ratio(ours: str, theirs: str, against: str) -> Check:
+    """On one core it should be the time's ratio; it is steadier when others use the machine."""
+
+    def value(r: Round) -> float:
+        a, b = r[ours], r[theirs]
+        return (a.client_us + a.server_us) / (b.client_us + b.server_us)
+
+    return Check("CPU of client and server", against, (ours, theirs), value, None)
+
+
+def throughput(ours: str, theirs: tuple[str, ...], against: str, goal: float | None) -> Check:
+    """Against the best of theirs in each round; of several rivals some may be missing."""
+
+    def value(r: Round) -> float:
+        return r[ours].rate / max(r[name].rate for name in theirs if name in r)
+
+    return Check("throughput", against, (ours,), value, goal, any_of=theirs)
+
+
+def commands(seat: str, what: str, against: str, goal: float | None) -> Check:
+    return Check(what, against, (seat,), lambda r: r[seat].commands, goal, most=True, unit="")
+
+
+def per_pair(seat: str, name: str, goal: float) -> Check:
+    def value(r: Round) -> float:
+        return r[seat].extra[name] / r[seat].extra["done"]
+
+    return Check(f"{name} a pair", "", (seat,), value, goal, most=True, unit="")
+
+
+def told(seat: str, what: str, name: str, goal: float | None, unit: str) -> Check:
+    """A figure that the subject itself gives."""
+    return Check(what, "", (seat,), lambda r: r[seat].extra[name], goal, most=True, unit=unit)
+
+
+def jain(seat: str, goal: float | None = None) -> Check:
+    """Fairness among threads: 1 if all got the same share, 1/n if one got everything."""
+
+    def value(r: Round) -> float:
+        each = r[seat].extra["each"]
+        return sum(each) ** 2 / (len(each) * sum(n * n for n in each))
+
+    return Check(f"fairness of {seat} (Jain)", "", (seat,), value, goal, unit="")
+
+
+def equal_part(seat: str, ours: int, theirs: int) -> Check:
+    """What Redisson's threads, which answer last, got of what so many of so many would have got."""
+
+    def value(r: Round) -> float:
+        each = r[seat].extra["each"]
+        return sum(each[ours:]) / sum(each) / (theirs / (ours + theirs))
+
+    return Check("Redisson's share, of an equal part", "", (seat,), value, 0.25)
+
+
+def share_of_changes(seat: str) -> Check:
+    def value(r: Round) -> float:
+        return r[seat].extra["changes"] / r[seat].extra["done"]
+
+    return Check("share of hand-overs to another process", "", (seat,), value, None, unit="")
