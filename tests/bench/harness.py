@@ -43,7 +43,7 @@ class Sample:
 
     # Where servers come and go nothing is counted but what the subject itself has done.
     rate: float  # done per second
-    commands: float = 0  # sent by clients, per done
+    commands: float | None = 0  # sent by clients, per done; None: they cannot be told
     scripts: float = 0  # those of them that are calls of scripts
     client_us: float = 0  # CPU time per done
     server_us: float = 0
@@ -179,7 +179,7 @@ def measure(
     subject: Subject,
     site: Site,
     seconds: float,
-    inside: tuple[str, ...] = (),
+    inside: tuple[str, ...] | None = (),
     keeps_keys: bool = False,
     watch: Watch | None = None,
 ) -> Sample:
@@ -203,7 +203,9 @@ def measure(
     sample = Sample(done / extra["seconds"], extra=extra)
     if site.counts:
         calls = {name: n - calls.get(name, 0) for name, n in site.calls().items()}
-        sample.commands = client_commands(calls, inside, done) / done
+        sample.commands = None
+        if inside is not None:
+            sample.commands = client_commands(calls, inside, done) / done
         sample.scripts = sum(calls.get(name, 0) for name in SCRIPTS) / done
         sample.client_us = spent.client / done * 1e6
         sample.server_us = spent.server / done * 1e6

@@ -66,7 +66,8 @@ class Seat:
     kinds: tuple[str, ...]
     argvs: Callable[[Setting], list[list[str]]]  # one command line for each of its processes
     warm: float = 0.3  # seconds of unmeasured work before the rounds
-    inside: tuple[str, ...] = ()  # counted commands that its scripts call once a pair
+    # Counted commands that its scripts call once a pair; None: not each pair calls the same.
+    inside: tuple[str, ...] | None = ()
     watched: str | None = None  # the fair lock whose order is watched
     alone: bool = False  # on the one server of most rows, though the row has servers of its own
 
@@ -185,7 +186,7 @@ def mixed(ours: int, theirs: int) -> Seat:
             s.java("contended", theirs, 0, oracle),
         ]
 
-    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=JAVA_INSIDE)
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=None)
 
 
 def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
@@ -197,8 +198,7 @@ def mixed_fair(each: int, hold_us: int, **others: object) -> Seat:
         theirs = s.java("fair", 1, hold_us, oracle)
         return [ours] * each + [theirs] * each
 
-    # Redisson's half calls two that count: one a lock.
-    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=("set",), **others)
+    return Seat(("c", "java"), argvs, warm=JAVA_WARM, inside=None, **others)
 
 
 # ---- Checks --------------------------------------------------------------------------------------

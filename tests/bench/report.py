@@ -106,14 +106,17 @@ def check_result(check: Check, rounds: list[dict[str, Sample]]) -> dict:
 FIELDS = ("rate", "commands", "client_us", "server_us")
 
 
+def _median(samples: list[Sample], field: str) -> float | None:
+    values = [getattr(sample, field) for sample in samples]
+    return None if None in values else median(values)
+
+
 def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str]) -> dict:
     seats = {}
     for name in row.seats if row.pairs else ():
         samples = [r[name] for r in rounds if name in r]
         if samples:
-            seats[name] = {
-                field: median(getattr(sample, field) for sample in samples) for field in FIELDS
-            }
+            seats[name] = {field: _median(samples, field) for field in FIELDS}
     return {
         "name": row.name,
         "title": row.title,
@@ -133,9 +136,11 @@ def row_result(row: Row, rounds: list[dict[str, Sample]], missing: dict[str, str
 QUIET = 0.05  # what others may take of the machine before it is worth a word
 
 
-def number(value: float, unit: str = "") -> str:
+def number(value: float | None, unit: str = "") -> str:
     """Three digits that mean something."""
-    if value == 0:
+    if value is None:
+        text = "-"
+    elif value == 0:
         text = "0"
     elif abs(value) >= 100:
         text = f"{value:,.0f}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -229,6 +230,7 @@ def main() -> int:
         print("\n".join(f"{row.name:<16} {row.title}" for row in all_rows(options.quick)))
     if options.list or options.check:
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the servers
     options.build.mkdir(parents=True, exist_ok=True)
     builder = Builder(options.build.resolve())
     with tempfile.TemporaryDirectory(prefix="snib-bench-") as name:

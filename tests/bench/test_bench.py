@@ -146,6 +146,13 @@ def test_what_are_no_pairs_has_no_pairs_a_second() -> None:
     assert "300" not in text.partition("## Absolute")[2]
 
 
+def test_commands_that_cannot_be_told() -> None:
+    """Of Redisson's and of Snib's clients together: their scripts do not call the same."""
+    row = Row("both", "both", {"snib": None}, [])
+    text = page(row, [{"snib": Sample(300, commands=None, client_us=10, server_us=20)}] * 2, {})
+    assert "| both | snib | 300 | 10.0 | 20.0 | - |" in text
+
+
 # ---- The watch of fair locks -----------------------------------------------------------------------
 
 
