@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class Subject:
 
     def __init__(self, argvs: list[list[str]], folder: Path, cores: set[int]) -> None:
         self._errors = tempfile.TemporaryFile(dir=folder)
-        self._processes = [
+        self.processes = [
             subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -67,7 +68,7 @@ class Subject:
             for argv in argvs
         ]
         try:
-            for process, argv in zip(self._processes, argvs, strict=True):
+            for process, argv in zip(self.processes, argvs, strict=True):
                 if self._line(process, LINE_TIMEOUT) != "ready":
                     raise Failed(f"{Path(argv[0]).name} is not ready: {self._complaint()}")
         except Failed:
@@ -91,17 +92,20 @@ class Subject:
         return line
 
     def begin(self, seconds: float) -> None:
-        for process in self._processes:
-            process.stdin.write(b"go %.3f\n" % seconds)
-            process.stdin.flush()
+        for process in self.processes:
+            try:
+                process.stdin.write(b"go %.3f\n" % seconds)
+                process.stdin.flush()
+            except BrokenPipeError:
+                raise Failed(f"ended with {process.wait()}: {self._complaint()}") from None
 
     def answers(self, seconds: float) -> list[dict]:
         return [
-            json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self._processes
+            json.loads(self._line(process, seconds + LINE_TIMEOUT)) for process in self.processes
         ]
 
     def cpu(self) -> float:
-        return sum(process_cpu(process.pid) for process in self._processes)
+        return sum(process_cpu(process.pid) for process in self.processes)
 
     def await_quiet(self) -> None:
         """Until its processes use less than a twentieth of a core, or for QUIET_TIMEOUT."""
@@ -114,9 +118,10 @@ class Subject:
                 break
 
     def stop(self) -> None:
-        for process in self._processes:
-            process.stdin.close()
-        for process in self._processes:
+        for process in self.processes:
+            with suppress(BrokenPipeError):  # it has ended, and what it was told is still here
+                process.stdin.close()
+        for process in self.processes:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

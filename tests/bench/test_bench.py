@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import report  # noqa: E402
-from harness import Sample  # noqa: E402
+from harness import Sample, Subject  # noqa: E402
 from parts import Check, Row, throughput  # noqa: E402
 from run import all_rows, main  # noqa: E402
+from servers import Failed  # noqa: E402
 from watch import follow  # noqa: E402
 
 
@@ -84,6 +86,32 @@ def test_bad_input(
 def test_usable_arguments_are_only_looked_at(bench: Bench, tmp_path: Path) -> None:
     assert bench("--check", "--only", "c1", "--rounds", "3", "--build", tmp_path / "build") == 0
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- Subjects ------------------------------------------------------------------------------------
+
+READY = "import sys; print('ready', flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("raise SystemExit('no such thing')", "ended with 1: no such thing"),
+        ("print('hello', flush=True); input()", "is not ready"),
+        (f"{READY}; sys.exit('gone between turns')", "ended with 1: gone between turns"),
+        (f"{READY}; input(); sys.exit('gone in a turn')", "ended with 1: gone in a turn"),
+    ],
+)
+def test_a_subject_that_fails(tmp_path: Path, program: str, why: str) -> None:
+    with pytest.raises(Failed, match=why):
+        subject = Subject([[sys.executable, "-c", program]], tmp_path, os.sched_getaffinity(0))
+        try:
+            if "between" in program:
+                subject.processes[0].wait()
+            subject.begin(0.01)
+            subject.answers(0.01)
+        finally:
+            subject.stop()
 
 
 # ---- The page ------------------------------------------------------------------------------------
