@@ -160,14 +160,14 @@ from ._times import lease_ms
 
 
 class Options:
-    """One deployment of Redis or Valkey; thread-safe.
+    """A client of one deployment of Redis or Valkey; thread-safe.
 
     url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-    unix:///path; with ?name=value&... behind it for options of the names below.  None: the environment's SNIB_URL, with SNIB_PASSWORD
-    if there is one; else redis://127.0.0.1:6379.
+    unix:///path; ?name=value&... may follow with the options named below.  None: the environment
+    variable SNIB_URL, with SNIB_PASSWORD if set; or else redis://127.0.0.1:6379.
 
-    Times are seconds; in a URL they may have ms, s, m or h behind them.  An option that is given
-    here goes before the URL's.  Nothing is sent and no thread is started before the first operation.
+    Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
+    precedence over the URL's.  Nothing is sent and no thread starts before the first operation.
 
 {chr(10).join(rows)}
     """
@@ -255,9 +255,9 @@ def go_function(option: Option) -> str:
     if option.kind in ("DURATION", "COUNT"):
         text += f" It takes {option.show(option.least)} to {option.show(option.most)}"
         text += ", or -1 for none," if option.words.get("none") == -1 else ""
-        text += f" and is {option.default} otherwise."
+        text += f" and defaults to {option.default}."
     elif option.default:
-        text += f" It is {option.default} otherwise."
+        text += f" It defaults to {option.default}."
     source = go_comment(text)
     if option.is_flag:
         return source + (
@@ -314,11 +314,11 @@ import (
 {'	"math"' + chr(10) if uses_math else ""}	"time"
 )
 
-// optionValues are the options that were given; what is zero was not.
+// optionValues are the options that were given; a zero was not given.
 type optionValues struct {{
 {fields}}}
 
-{functions}// fill puts the values where the core reads them; text gives strings to C.
+{functions}// fill copies the values to the struct of the core; text converts strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {{
 {fill}}}
 """

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// optionValues are the options that were given; what is zero was not.
+// optionValues are the options that were given; a zero was not given.
 type optionValues struct {
 	lease            time.Duration
 	maxHold          time.Duration
@@ -37,60 +37,60 @@ type optionValues struct {
 	lanes            int32
 }
 
-// WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and is 30s otherwise.
+// WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and defaults to 30s.
 func WatchdogLease(d time.Duration) Option {
 	return func(o *clientOptions) { o.lease = atLeastTick(d) }
 }
 
-// DefaultMaxHold is the option max_hold: renewal ends and the hold is lost after this time; a lock may have its
-// own. It takes 1ms to 24h, or -1 for none, and is none otherwise.
+// DefaultMaxHold is the option max_hold: renewal ends and the hold is lost after this time; a lock may set its
+// own. It takes 1ms to 24h, or -1 for none, and defaults to none.
 func DefaultMaxHold(d time.Duration) Option {
 	return func(o *clientOptions) { o.maxHold = optionalTick(d) }
 }
 
-// ConnectTimeout is the option connect_timeout: one attempt to connect, with all addresses of the name, and as
-// long again to resolve it. It takes 1ms to 24h and is 3s otherwise.
+// ConnectTimeout is the option connect_timeout: time for one attempt to connect, over all addresses of the name,
+// and the same again to resolve it. It takes 1ms to 24h and defaults to 3s.
 func ConnectTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.connectTimeout = atLeastTick(d) }
 }
 
-// ReplyTimeout is the option reply_timeout: a reply that takes longer ends the connection. It takes 10ms to 24h
-// and is 3s otherwise.
+// ReplyTimeout is the option reply_timeout: if a reply takes longer, the connection is closed. It takes 10ms to
+// 24h and defaults to 3s.
 func ReplyTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.replyTimeout = atLeastTick(d) }
 }
 
-// Patience is the option patience: how long an operation endures an unreachable server. It takes 1ms to 24h and is
-// 5s otherwise.
+// Patience is the option patience: how long an operation tolerates an unreachable server. It takes 1ms to 24h and
+// defaults to 5s.
 func Patience(d time.Duration) Option {
 	return func(o *clientOptions) { o.patience = atLeastTick(d) }
 }
 
-// TryTimeout is the option try_timeout: how long a call that does not wait does, which is one round trip. It takes
-// 1ms to 24h and is 1s otherwise.
+// TryTimeout is the option try_timeout: how long a call that does not wait tolerates an unreachable server. It
+// takes 1ms to 24h and defaults to 1s.
 func TryTimeout(d time.Duration) Option {
 	return func(o *clientOptions) { o.tryTimeout = atLeastTick(d) }
 }
 
-// Recheck is the option recheck: a waiter asks again after this time at most. It takes 50ms to 1m and is 3s
-// otherwise.
+// Recheck is the option recheck: a waiter asks again after this time at the latest. It takes 50ms to 1m and
+// defaults to 3s.
 func Recheck(d time.Duration) Option {
 	return func(o *clientOptions) { o.recheck = atLeastTick(d) }
 }
 
-// Handovers is the option handover_max: hand-overs in a row inside this process. It takes 1 to 2147483647, or -1
-// for none, and is 16 otherwise.
+// Handovers is the option handover_max: consecutive hand-overs inside this process. It takes 1 to 2147483647, or
+// -1 for none, and defaults to 16.
 func Handovers(n int32) Option {
 	return func(o *clientOptions) { o.handoverMax = given(n, -1) }
 }
 
-// Waiters is the option waiters_max: operations at once; what is more is refused. It takes 1 to 2147483647 and is
-// 200000 otherwise.
+// Waiters is the option waiters_max: concurrent operations; any more are refused. It takes 1 to 2147483647 and
+// defaults to 200000.
 func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
 }
 
-// SentinelUsername is the option sentinel_username: user at the sentinels.
+// SentinelUsername is the option sentinel_username: user name at the sentinels.
 func SentinelUsername(text string) Option {
 	return func(o *clientOptions) { o.sentinelUsername = text }
 }
@@ -100,7 +100,7 @@ func SentinelPassword(text string) Option {
 	return func(o *clientOptions) { o.sentinelPassword = text }
 }
 
-// TLSCA is the option tls_ca: file or folder of the authorities that are trusted, instead of the system's.
+// TLSCA is the option tls_ca: file or directory of trusted certificate authorities, instead of the system's.
 func TLSCA(text string) Option {
 	return func(o *clientOptions) { o.tlsCa = text }
 }
@@ -110,25 +110,25 @@ func TLSCert(text string) Option {
 	return func(o *clientOptions) { o.tlsCert = text }
 }
 
-// TLSKey is the option tls_key: file with the certificate's private key; without it the certificate's file has the
-// key.
+// TLSKey is the option tls_key: file with the certificate's private key; if not given, the certificate's file
+// contains the key.
 func TLSKey(text string) Option {
 	return func(o *clientOptions) { o.tlsKey = text }
 }
 
-// TLSKeyPassword is the option tls_key_password: password of that file, if it has one.
+// TLSKeyPassword is the option tls_key_password: password of the private key, if it is encrypted.
 func TLSKeyPassword(text string) Option {
 	return func(o *clientOptions) { o.tlsKeyPassword = text }
 }
 
-// TLSServerName is the option tls_server_name: name that the server's certificate must have, instead of the
-// host's.
+// TLSServerName is the option tls_server_name: name that the server's certificate must have, instead of the host
+// in the URL.
 func TLSServerName(text string) Option {
 	return func(o *clientOptions) { o.tlsServerName = text }
 }
 
-// TLSInsecure is the option tls_insecure: believe any certificate: whoever is on the way can read and change
-// everything. It is no otherwise.
+// TLSInsecure is the option tls_insecure: accept any certificate: an attacker on the network can then read and
+// change everything. It defaults to no.
 func TLSInsecure(yes bool) Option {
 	return func(o *clientOptions) { o.tlsInsecure = flag(yes) }
 }
@@ -144,19 +144,19 @@ const (
 	PublishBoth    PublishMode = 4
 )
 
-// Publish is the option publish: how releases are told in a cluster; auto is Redisson's rule. It is auto
-// otherwise.
+// Publish is the option publish: how releases are announced in a cluster; auto follows Redisson's rule. It
+// defaults to auto.
 func Publish(how PublishMode) Option {
 	return func(o *clientOptions) { o.publish = given(int32(how), math.MinInt32) }
 }
 
 // Lanes is the option lanes: connections for commands to each server, at most; more than one only while several
-// threads call at once. It takes 1 to 4 and is 4 otherwise.
+// threads call at the same time. It takes 1 to 4 and defaults to 4.
 func Lanes(n int32) Option {
 	return func(o *clientOptions) { o.lanes = given(n, math.MinInt32) }
 }
 
-// fill puts the values where the core reads them; text gives strings to C.
+// fill copies the values to the struct of the core; text converts strings to C.
 func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.char) {
 	setMillis(&raw.lease_ms, o.lease)
 	setMillis(&raw.max_hold_ms, o.maxHold)

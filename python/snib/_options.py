@@ -13,42 +13,44 @@ from ._times import lease_ms
 
 
 class Options:
-    """One deployment of Redis or Valkey; thread-safe.
+    """A client of one deployment of Redis or Valkey; thread-safe.
 
     url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-    unix:///path; with ?name=value&... behind it for options of the names below.  None: the environment's SNIB_URL, with SNIB_PASSWORD
-    if there is one; else redis://127.0.0.1:6379.
+    unix:///path; ?name=value&... may follow with the options named below.  None: the environment
+    variable SNIB_URL, with SNIB_PASSWORD if set; or else redis://127.0.0.1:6379.
 
-    Times are seconds; in a URL they may have ms, s, m or h behind them.  An option that is given
-    here goes before the URL's.  Nothing is sent and no thread is started before the first operation.
+    Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
+    precedence over the URL's.  Nothing is sent and no thread starts before the first operation.
 
     lease              lease of renewed holds (30s)
-    max_hold           renewal ends and the hold is lost after this time; a lock may have its
-                       own (none)
-    connect_timeout    one attempt to connect, with all addresses of the name, and as long again
-                       to resolve it (3s)
-    reply_timeout      a reply that takes longer ends the connection (3s)
-    patience           how long an operation endures an unreachable server (5s)
-    try_timeout        how long a call that does not wait does, which is one round trip (1s)
-    recheck            a waiter asks again after this time at most (3s)
-    handover_max       hand-overs in a row inside this process (16)
-    waiters_max        operations at once; what is more is refused (200000)
-    username           user at the server, instead of the URL's
+    max_hold           renewal ends and the hold is lost after this time; a lock may set its own
+                       (none)
+    connect_timeout    time for one attempt to connect, over all addresses of the name, and the
+                       same again to resolve it (3s)
+    reply_timeout      if a reply takes longer, the connection is closed (3s)
+    patience           how long an operation tolerates an unreachable server (5s)
+    try_timeout        how long a call that does not wait tolerates an unreachable server (1s)
+    recheck            a waiter asks again after this time at the latest (3s)
+    handover_max       consecutive hand-overs inside this process (16)
+    waiters_max        concurrent operations; any more are refused (200000)
+    username           user name at the server, instead of the URL's
     password           password at the server, instead of the URL's
-    sentinel_username  user at the sentinels
+    sentinel_username  user name at the sentinels
     sentinel_password  password at the sentinels
-    tls_ca             file or folder of the authorities that are trusted, instead of the
+    tls_ca             file or directory of trusted certificate authorities, instead of the
                        system's
     tls_cert           file with the client's certificate and its chain
-    tls_key            file with the certificate's private key; without it the certificate's
-                       file has the key
-    tls_key_password   password of that file, if it has one
-    tls_server_name    name that the server's certificate must have, instead of the host's
-    tls_insecure       believe any certificate: whoever is on the way can read and change
-                       everything (no)
-    publish            how releases are told in a cluster; auto is Redisson's rule (auto)
+    tls_key            file with the certificate's private key; if not given, the certificate's
+                       file contains the key
+    tls_key_password   password of the private key, if it is encrypted
+    tls_server_name    name that the server's certificate must have, instead of the host in the
+                       URL
+    tls_insecure       accept any certificate: an attacker on the network can then read and
+                       change everything (no)
+    publish            how releases are announced in a cluster; auto follows Redisson's rule
+                       (auto)
     lanes              connections for commands to each server, at most; more than one only
-                       while several threads call at once (4)
+                       while several threads call at the same time (4)
     """
 
     def __init__(
