@@ -16,13 +16,13 @@ const (
 	MySQL                         // and MariaDB
 )
 
-// Querier is what [AcceptSQL] wants of a *[sql.Tx]; a *[sql.Conn] with a transaction of its own has it, too.
+// Querier is what [AcceptSQL] needs from a *[sql.Tx]; a *[sql.Conn] with its own transaction also works.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// CreateSQL makes the table of fences, unless it is there.
+// CreateSQL creates the table of fences, unless it exists.
 func CreateSQL(ctx context.Context, db Querier, dialect Dialect) error {
 	statement := SQLTable
 	switch dialect {
@@ -36,9 +36,9 @@ func CreateSQL(ctx context.Context, db Querier, dialect Dialect) error {
 	return err
 }
 
-// AcceptSQL notes a token in the table of fences, or returns [ErrStale]: then roll the transaction back. It is
-// the first statement of the transaction that changes what name stands for, so that check and change happen
-// together or not at all. The table and the statements are those of the C and Python packages.
+// AcceptSQL records a token in the table of fences, or returns [ErrStale]: then roll the transaction back. Call it
+// first in the transaction that changes what name stands for, so that check and change happen together or not at
+// all. The table and the statements are the same as in the C and Python packages.
 func AcceptSQL(ctx context.Context, tx Querier, dialect Dialect, name string, token int64, owner string) error {
 	if token <= 0 {
 		return ErrNoToken

@@ -2,9 +2,9 @@
 
 package fencing
 
-// Parameters are the name of what is protected, the token and the owner, in this order. Accept in the
-// transaction that makes the change, before the change: the row stays locked until the transaction ends,
-// so no older hold can slip in. [AcceptSQL] does it.
+// Parameters are the name of the protected resource, the token and the owner, in this order. Accept the token
+// in the transaction that makes the change, before the change: the row stays locked until the transaction
+// ends, so no older hold can slip in. [AcceptSQL] does this.
 const (
 	// SQLTable makes the table of PostgreSQL and SQLite, one row for each thing that is protected.
 	SQLTable = `CREATE TABLE IF NOT EXISTS snib_fence (
@@ -23,12 +23,12 @@ WHERE snib_fence.token < excluded.token
     token BIGINT NOT NULL,
     owner VARBINARY(128) NOT NULL
 ) ENGINE=InnoDB`
-	// MySQLNote notes the token if it is not stale; MySQLVerify must follow.
+	// MySQLNote records the token if it is not stale; MySQLVerify must follow.
 	MySQLNote = `INSERT INTO snib_fence (name, token, owner) VALUES (?, ?, ?)
 ON DUPLICATE KEY UPDATE
     owner = IF(token < VALUES(token), VALUES(owner), owner),
     token = GREATEST(token, VALUES(token))`
-	// MySQLVerify has one row if the token was accepted and none if it is stale. It locks the row, for a plain
+	// MySQLVerify has one row if the token was accepted and none if it is stale. It locks the row, because a plain
 	// SELECT may see the table as it was when the transaction began.
 	MySQLVerify = `SELECT token FROM snib_fence WHERE name = ? AND token = ? AND owner = ? FOR UPDATE`
 	// RedisFunction is fence_passes(fence, token, owner), a Lua function for scripts of your own.
@@ -49,8 +49,8 @@ local function fence_passes(fence, token, owner)
     redis.call('hset', fence, 'token', token, 'owner', owner)
     return true
 end`
-	// RedisAccept gives 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence, ARGV[1] the token,
-	// ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one step.
+	// RedisAccept returns 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence, ARGV[1] the
+	// token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one step.
 	RedisAccept = `-- Whether a request with this token of this owner may pass; if so, the hash notes it.  Lua's
 -- numbers are exact to 2^53 only, so tokens are compared as decimal digits: the longer is the greater.
 local function fence_passes(fence, token, owner)

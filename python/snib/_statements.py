@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS snib_fence (
 ) ENGINE=InnoDB
 """
 
-# SQL_NOTE_MYSQL notes the token if it is not stale; SQL_VERIFY_MYSQL must follow.
+# SQL_NOTE_MYSQL records the token if it is not stale; SQL_VERIFY_MYSQL must follow.
 SQL_NOTE_MYSQL = """\
 INSERT INTO snib_fence (name, token, owner) VALUES (:name, :token, :owner)
 ON DUPLICATE KEY UPDATE
@@ -40,7 +40,7 @@ ON DUPLICATE KEY UPDATE
 """
 
 # SQL_VERIFY_MYSQL has one row if the token was accepted and none if it is stale. It locks the
-# row, for a plain SELECT may see the table as it was when the transaction began.
+# row, because a plain SELECT may see the table as it was when the transaction began.
 SQL_VERIFY_MYSQL = """\
 SELECT token FROM snib_fence WHERE name = :name AND token = :token AND owner = :owner FOR UPDATE
 """
@@ -66,7 +66,7 @@ local function fence_passes(fence, token, owner)
 end
 """
 
-# REDIS_ACCEPT gives 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence,
+# REDIS_ACCEPT returns 1 if the token is accepted and 0 if it is stale. KEYS[1] is the fence,
 # ARGV[1] the token, ARGV[2] the owner; with KEYS[2] it also sets that key to ARGV[3], in one
 # step.
 REDIS_ACCEPT = """\
