@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Client is one connection set to one server. It is safe for use by many goroutines.
+// A Client holds the connections to one deployment. It is safe for use by many goroutines.
 type Client struct {
 	handle  uint64
 	events  *pump
@@ -30,10 +30,10 @@ type Client struct {
 	watches map[uint64][]*watch // by the core's handle of a hold
 }
 
-// Open makes a client and asks the server for a sign of life, so that a wrong address or password shows
-// here. The URL is redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
-// unix://[user[:password]@]/path, with ?name=value&name=value behind it for options and db=n for the database;
-// "" takes SNIB_URL from the environment, with SNIB_PASSWORD if there is one, else redis://127.0.0.1:6379.
+// Open creates a client and pings the server, so that a wrong address or password is noticed here. The URL is
+// redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
+// unix://[user[:password]@]/path. ?name=value&name=value may follow with options, and db=n for the database.
+// "" means SNIB_URL from the environment, with SNIB_PASSWORD if set, or else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	var o clientOptions
 	for _, option := range options {
@@ -68,7 +68,7 @@ func (c *Client) ID() string { return clientID(c.handle) }
 // for the releases as long as the client's [Patience] lasts. A second Close does nothing.
 func (c *Client) Close() error { return c.closeWithin(-1) }
 
-// CloseTimeout is Close with a limit of its own.
+// CloseTimeout is Close with an explicit time limit.
 func (c *Client) CloseTimeout(d time.Duration) error { return c.closeWithin(max(0, d.Milliseconds())) }
 
 func (c *Client) closeWithin(ms int64) error {
@@ -92,10 +92,10 @@ func (c *Client) closeWithin(ms int64) error {
 	return err
 }
 
-// closers are the closes that may block a thread in C at once.
+// closers limits how many closes may block a thread in C at the same time.
 var closers = make(chan struct{}, 10)
 
-// closeInTurn waits for its turn, if that comes in time. A client whose turn does not come is closed all the same,
+// closeInTurn waits for its turn, if that comes in time. A client whose turn does not come is closed nevertheless,
 // but its releases are not confirmed.
 func (c *Client) closeInTurn(ms int64) error {
 	limit := time.Duration(ms) * time.Millisecond

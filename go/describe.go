@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Description is everything the server knows of one name. What the kind has not is 0 or empty.
+// A Description is everything the server knows about a name. Fields that the kind does not have are 0 or empty.
 type Description struct {
 	Kind      string   // free, mutex, fair, read, write, plain, permits, counter or other
 	Holders   []Holder // of a mutex, fair, write or plain lock
@@ -25,14 +25,14 @@ type Description struct {
 	More      int64    // entries that are not shown
 }
 
-// A Holder is one who holds a lock, or waits for it.
+// A Holder is an owner that holds a lock, or waits for it.
 type Holder struct {
 	Owner     string
 	Remaining time.Duration // negative if there is no lease
 	Count     int64
 }
 
-// Describe asks the server for everything it knows of a name, whatever kind of lock it is.
+// Describe asks the server for everything it knows about a name, whatever the kind of lock.
 func (c *Client) Describe(ctx context.Context, name string) (Description, error) {
 	e, err := c.run(ctx, false, false, func(token uint64) started {
 		return startDescribe(c.handle, name, c.events.queue, token)
@@ -51,7 +51,7 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 	return d, nil
 }
 
-// add takes in one line of the core; one that it does not know, of a newer core, is left out.
+// add adds one line of the core; unknown lines, from a newer core, are ignored.
 func (d *Description) add(words []string) {
 	if len(words) < 2 {
 		return

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Code says what an operation came to. Every Code is an error, for errors.Is.
+// Code is the result of an operation. Every Code is an error, for errors.Is.
 type Code int32
 
 // Error returns the code's sentence.
@@ -35,7 +35,7 @@ const (
 	ReasonFailover    Reason = 7 // another server took over, and has nothing of it
 )
 
-// State is what a hold is worth at a moment.
+// State is the state of a hold at a moment.
 type State int32
 
 // The states of a hold.
@@ -70,7 +70,7 @@ func makeError(code Code, text string, os syscall.Errno) *Error {
 	return &Error{Code: code, Text: text, OSError: os}
 }
 
-// toldError is made of what the core says.
+// toldError makes an Error from what the core reports.
 func toldError(code Code, text string, os syscall.Errno) *Error {
 	const mark = "; the server said: "
 	e := makeError(code, text, os)
@@ -81,7 +81,7 @@ func toldError(code Code, text string, os syscall.Errno) *Error {
 	return e
 }
 
-// contextError is the error of an operation that its context ended.
+// contextError is the error of an operation that ended because its context did.
 func contextError(ctx context.Context) *Error {
 	code, text := ErrCancelled, "the context was cancelled before the operation was done"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -104,7 +104,7 @@ func withDeadline(ctx context.Context, err error) error {
 	return err
 }
 
-// alsoUnlocked joins what work under a lock came to and what its Unlock did. A loss is told once.
+// alsoUnlocked joins the errors of work under a lock and of its Unlock. A loss is reported once.
 func alsoUnlocked(work, unlock error) error {
 	var told, lost *Error
 	switch {
@@ -126,7 +126,7 @@ func (e *Error) Is(target error) bool {
 	return target == error(e.Code) || (e.Code == ErrNotConnected && target == error(ErrUnreachable))
 }
 
-// Unwrap returns the context's error if a context ended the operation, and the operating system's.
+// Unwrap returns the context's error, if a context ended the operation, and the operating system's error.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.context != nil {
@@ -141,5 +141,5 @@ func (e *Error) Unwrap() []error {
 // Retryable reports whether the same call may succeed later.
 func (e *Error) Retryable() bool { return e.Code.Retryable() }
 
-// MaybeApplied reports whether the server may have done what was asked although the call failed.
+// MaybeApplied reports whether the server may have carried out the request although the call failed.
 func (e *Error) MaybeApplied() bool { return e.maybe || e.Code.MaybeApplied() }

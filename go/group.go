@@ -8,21 +8,21 @@ import (
 	"runtime"
 )
 
-// A Group is several locks held as one, see [Multi] and [Quorum].
+// A Group is several locks held as one; see [Multi] and [Quorum].
 type Group struct {
 	locker
 	members []*lock
 }
 
-// Multi makes one lock of 1 to 100: all of them are held, or none. They may be of any kinds but semaphore and
-// latch, and of different clients; they are taken in the same order whatever the order here, so that two
-// processes cannot wait for each other in a circle. The hold is lost as soon as one of them is. Options of
-// the members are ignored in favour of those of [Group.With].
+// Multi combines 1 to 100 locks into one: all of them are held, or none. They may be of any kind but semaphore and
+// latch, and of different clients. They are always taken in the same order, whatever their order here, so that
+// processes cannot deadlock. The hold is lost as soon as one of them is lost. The members' own options are ignored
+// in favour of those of [Group.With].
 func Multi(locks ...Locker) *Group { return newLockGroup(kindMulti, members(locks), nil) }
 
-// Quorum makes one lock of 3 to 15 mutexes of one name, each of another client with a server of its own: it
-// is held while most of them are. The servers must not depend on each other; one that was restarted does not
-// vote until every lease that it may have forgotten has ended, see [NoQuarantine].
+// Quorum combines 3 to 15 mutexes of the same name, each of a different client with its own server, into one lock:
+// it is held while a majority of them is held. The servers must be independent of each other. A server that was
+// restarted does not vote until every lease that it may have forgotten has ended, see [NoQuarantine].
 func Quorum(locks ...Locker) *Group { return newLockGroup(kindQuorum, members(locks), nil) }
 
 // With returns the group with these options.

@@ -12,9 +12,9 @@ import (
 
 // A Hold is one successful acquisition, of a lock or of permits. It may be used and unlocked by any goroutine.
 //
-// It stays until it is unlocked or its client is closed. One that is dropped without either, together with
-// its Contexts, is not given back by the garbage collector, for somebody may still be at work under it: its
-// renewal ends, the lease runs out at the server, and a log record names the lock, see [Logger].
+// It lasts until it is unlocked or its client is closed. If a hold is dropped without either, together with its
+// Contexts, the garbage collector does not release it, because code may still work under it: renewal ends, the
+// lease runs out on the server, and a log record names the lock, see [Logger].
 type Hold struct {
 	lock   *lock
 	handle uint64
@@ -27,14 +27,14 @@ type Hold struct {
 	watch    *watch // who wants to be told of the end; nil: nobody
 }
 
-// newHold is the hold of a grant, which must be made here at once: from here on it cannot be forgotten.
+// newHold makes the hold of a grant. It must be called at once, so that the grant cannot be forgotten.
 func (l *lock) newHold(handle uint64, token int64) *Hold {
 	h := &Hold{lock: l, handle: handle, token: token}
 	runtime.SetFinalizer(h, (*Hold).dropped)
 	return h
 }
 
-// dropped is called by the collector.
+// dropped is called by the garbage collector.
 func (h *Hold) dropped() {
 	if h.watch != nil {
 		h.lock.client.unwatch(h.handle, h.watch)
@@ -56,7 +56,7 @@ func (h *Hold) over() *Error {
 	return nil
 }
 
-// check asks the core; what another goroutine did meanwhile has the last word, since it takes the handle away.
+// check asks the core. What another goroutine did meanwhile takes precedence, because it takes the handle away.
 func (h *Hold) check() *Error {
 	if err := h.over(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (h *Hold) check() *Error {
 	return h.lock.about(err)
 }
 
-// Check returns nil while the hold is safe, by this machine's clock at the moment of the call. Else the
+// Check returns nil while the hold is safe, by this machine's clock at the moment of the call. Otherwise the
 // error matches [ErrLost] and says why, or [ErrNotHeld] after an Unlock.
 func (h *Hold) Check() error {
 	if err := h.check(); err != nil {
@@ -86,7 +86,7 @@ func (h *Hold) Check() error {
 	return nil
 }
 
-// State tells what the hold is worth now, by this machine's clock, and why if it is lost.
+// State returns the state of the hold now, by this machine's clock, and the reason if it is lost.
 func (h *Hold) State() (State, Reason) {
 	state := StateLost
 	if h.over() == nil {
@@ -106,8 +106,8 @@ func (h *Hold) State() (State, Reason) {
 	return StateLost, err.Reason
 }
 
-// Remaining returns how long the hold is safe as things stand; 0 when it is lost or unlocked. Renewal
-// makes it longer again. Permits of a semaphore have no lease.
+// Remaining returns how long the hold is safe without another renewal; 0 when it is lost or unlocked. Each renewal
+// extends it. Permits of a semaphore have no lease.
 func (h *Hold) Remaining() time.Duration {
 	if h.over() != nil {
 		return 0
@@ -117,10 +117,10 @@ func (h *Hold) Remaining() time.Duration {
 }
 
 // Token returns the fencing token, greater than that of every earlier hold of the name; 0 if the lock has
-// none, see [Client.Fenced] and [FencedTokens]. Package fencing has what checks it.
+// none, see [Client.Fenced] and [FencedTokens]. Package fencing checks tokens.
 func (h *Hold) Token() int64 { return h.token }
 
-// Owner returns the owner as it stands at the server, "<client uuid>:<number>"; "" after an Unlock.
+// Owner returns the owner as the server stores it, "<client uuid>:<number>"; "" after an Unlock.
 func (h *Hold) Owner() string {
 	if err := h.over(); err != nil && err.Code == ErrNotHeld {
 		return ""
@@ -129,11 +129,11 @@ func (h *Hold) Owner() string {
 	return holdOwner(h.handle)
 }
 
-// Unlock gives the lock, or all permits of the hold, back and wakes a waiter.
+// Unlock releases the lock, or all permits of the hold, and wakes a waiter.
 //
-// The error matches [ErrLost] if it was not held any more, and [ErrNotHeld] at the second call. When ctx ends,
-// or has ended before, Unlock stops waiting and says so with an error that matches the context's, while the
-// release goes on by itself.
+// The error matches [ErrLost] if the lock was no longer held, and [ErrNotHeld] on a second call. If ctx ends,
+// or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
+// continues in the background.
 func (h *Hold) Unlock(ctx context.Context) error {
 	h.check() // a loss that can be known is known before anybody is told of an Unlock
 	w, over := h.leave()
@@ -159,7 +159,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return err
 }
 
-// leave is for the first Unlock; later ones are told what over says.
+// leave is for the first Unlock; later ones return what over says.
 func (h *Hold) leave() (*watch, *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +173,7 @@ func (h *Hold) leave() (*watch, *Error) {
 	return nil, h.lock.about(makeError(ErrNotHeld, "", 0))
 }
 
-// release ends the handle. With a context that has ended nobody waits, so that the answer is no matter of chance.
+// release ends the handle. With a context that has ended it never waits, so that the result does not depend on timing.
 func (c *Client) release(ctx context.Context, handle uint64) error {
 	if ctx.Err() != nil {
 		if s := startRelease(handle, 0, 0, 0); s.code != codeAgain && s.code != codeOK {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lock is what all kinds share: a name at a server, or several as one.
+// lock is what all kinds share: a name on a server, or several locks as one.
 type lock struct {
 	client *Client
 	kind   kind
@@ -32,7 +32,7 @@ func (c *Client) newLock(k kind, name string, o *lockOptions) *lock {
 	return l
 }
 
-// take makes the core's lock, which lives as long as this one.
+// take creates the core's lock, which lives as long as this one.
 func (l *lock) take(o *lockOptions, make func() (uint64, error)) {
 	if o.owned && o.owner == 0 {
 		l.err = makeError(ErrInvalidArgument, "the owner of a reentrant lock must not be 0", 0)
@@ -57,7 +57,7 @@ func newLockOptions(options []LockOption) *lockOptions {
 	return o
 }
 
-// about lets an error name the lock.
+// about adds the lock's name and kind to an error.
 func (l *lock) about(err *Error) *Error {
 	if err.Name != "" || l.name == "" || err.Code == ErrClosed {
 		return err
@@ -77,7 +77,7 @@ func (l *lock) fail(err error) error {
 	return err
 }
 
-// usable tells why the lock cannot be used, whoever asks.
+// usable returns why the lock cannot be used by anybody, or nil.
 func (l *lock) usable() error {
 	switch {
 	case l == nil:
@@ -100,7 +100,7 @@ func (l *lock) check(ctx context.Context) error {
 	return nil
 }
 
-// grant waits for what is wished; the hold in the result is a latch's 0.
+// grant waits for the result of an acquisition; the hold in it is 0 for a latch.
 func (l *lock) grant(ctx context.Context, w wish) (hold uint64, fencing int64, _ error) {
 	if err := l.check(ctx); err != nil {
 		return 0, 0, err
@@ -142,7 +142,7 @@ func (l *lock) ask(ctx context.Context, what question) (event, error) {
 	return e, l.fail(err)
 }
 
-// Info is what the server says of a lock.
+// Info is what the server says about a lock.
 type Info struct {
 	Held      bool
 	Mine      bool          // held through this client
@@ -163,15 +163,15 @@ func (l *lock) Info(ctx context.Context) (Info, error) {
 		Waiting: e.waiting, Token: e.fencing}, nil
 }
 
-// ForceRelease deletes the lock whoever holds it and wakes the waiters. The error matches [ErrNotHeld] if
-// there was nothing. A holder that is a Snib is told at its next renewal. Permits are deleted with their
-// number, a latch opens; a lock made of several cannot do it.
+// ForceRelease deletes the lock, whoever holds it, and wakes the waiters. The error matches [ErrNotHeld] if
+// there was nothing to delete. A holder that uses Snib learns of it at its next renewal. Permits are deleted with
+// their number, and a latch opens. Locks made of several others do not support this.
 func (l *lock) ForceRelease(ctx context.Context) error {
 	_, err := l.ask(ctx, askForceRelease)
 	return err
 }
 
-// A Locker is a lock of any kind: what [Multi] and [Quorum] take.
+// A Locker is a lock of any kind: [Multi] and [Quorum] take Lockers.
 type Locker interface {
 	Lock(ctx context.Context) (*Hold, error)
 	TryLock(ctx context.Context) (*Hold, error)
@@ -186,18 +186,18 @@ type locker struct{ *lock }
 
 func (l locker) self() *lock { return l.lock }
 
-// Lock waits for the lock until ctx ends; ctx limits the wait, not the hold. When ctx has ended the wait, or had
-// ended before, the error matches the context's, and the caller will not own the lock through this call.
+// Lock waits for the lock until ctx ends; ctx limits the wait, not the hold. If ctx ends during the wait, or had
+// already ended, the error matches the context's, and the call will not give the caller the lock.
 func (l locker) Lock(ctx context.Context) (*Hold, error) { return l.hold(ctx, waitMS(ctx)) }
 
-// TryLock is one try; the error matches [ErrBusy] if somebody else holds the lock.
+// TryLock tries once; the error matches [ErrBusy] if the lock is held.
 func (l locker) TryLock(ctx context.Context) (*Hold, error) { return l.hold(ctx, 0) }
 
-// Do waits for the lock until ctx ends, runs work while it is held, and unlocks, also when work panics. The
-// context that work is given ends with ctx and when the lock is lost, see [Hold.Context]; work should end then.
+// Do waits for the lock until ctx ends, runs work while it is held, and unlocks, even if work panics. The context
+// passed to work is cancelled with ctx, and when the lock is lost, see [Hold.Context]; work should then end.
 //
-// nil means that work returned nil and that the lock was held all the time. Else the error is that of waiting, of
-// work, or of the Unlock, or joins the last two: it matches [ErrLost] if the lock was lost under the work,
+// Do returns nil if work returned nil and the lock was held all the time. Otherwise the error is that of the wait,
+// of work, or of the Unlock, or joins the last two: it matches [ErrLost] if the lock was lost during the work,
 // whatever work returned.
 func (l locker) Do(ctx context.Context, work func(context.Context) error) error {
 	return do(ctx, work, l.Lock)
@@ -210,7 +210,7 @@ func (l locker) hold(ctx context.Context, wait int64) (*Hold, error) {
 	return l.acquire(ctx, wish{owner: l.owner, count: 1, waitMS: wait})
 }
 
-// permits is n for the core, which refuses 0 as it would refuse what does not fit.
+// permits is n for the core; a number that does not fit becomes 0, which the core refuses.
 func permits(n int) uint32 {
 	if n < 0 || int64(n) > math.MaxUint32 {
 		return 0

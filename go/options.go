@@ -13,19 +13,19 @@ type clientOptions struct {
 	logs   bool // logger was given
 }
 
-// An Option changes how [Open] makes a client. Most can also stand in the URL's query, ?lease=10s&recheck=500ms,
-// by the names that their comments have; one that is given here goes before the URL's.
+// An Option changes how [Open] creates a client. Most can also be given in the URL's query,
+// ?lease=10s&recheck=500ms, under the names in their comments; an Option takes precedence over the URL's.
 type Option func(*clientOptions)
 
-// Credentials are the options username and password, taken instead of those in the URL. An empty user name
-// means a password alone.
+// Credentials are the options username and password, used instead of those in the URL. An empty user name
+// means that there is only a password.
 func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
 }
 
-// Logger is told what happens to the client: connections that come and go, locks that are lost, holds that were
-// dropped. Without this option warnings and errors go to slog's default logger; nil means no log at all. A
-// handler may take its time and may use this package.
+// Logger sets the logger for the client's events: connections that open and close, locks that are lost, holds that
+// were dropped. Without this option warnings and errors go to slog's default logger; nil disables the log. A
+// handler may be slow and may use this package.
 func Logger(logger *slog.Logger) Option {
 	return func(o *clientOptions) { o.logger, o.logs = logger, true }
 }
@@ -38,8 +38,8 @@ type lockOptions struct {
 	flags          uint32
 }
 
-// A LockOption changes how a client makes a lock. One that the kind of lock does not know is reported by
-// the first call, as [ErrInvalidOption].
+// A LockOption changes how a client creates a lock. The first call on the lock reports an option that does not
+// fit its kind, as [ErrInvalidOption].
 type LockOption func(*lockOptions)
 
 // Lease gives a fixed lease, 100 ms to 24 h: the hold is not renewed and is lost when it ends.
@@ -50,8 +50,8 @@ func MaxHold(d time.Duration) LockOption {
 	return func(o *lockOptions) { o.maxHold, o.unlimited = atLeastTick(d), d == -1 }
 }
 
-// Owner makes a lock reentrant: while owner (any number but 0) holds it through this client, its further
-// calls succeed at once, without a command, and each hold wants its own Unlock.
+// Owner makes a lock reentrant: while owner (any number but 0) holds it through this client, further calls with
+// the same owner succeed immediately, without a command, and each hold needs its own Unlock.
 func Owner(owner uint64) LockOption {
 	return func(o *lockOptions) { o.owner, o.owned = owner, true }
 }
@@ -60,15 +60,15 @@ func Owner(owner uint64) LockOption {
 // the same counter as those of [Client.Fenced].
 func FencedTokens() LockOption { return func(o *lockOptions) { o.flags |= flagFenced } }
 
-// PreferWriter is for an [RW]: while a writer waits, new readers that are Snibs wait behind it.
+// PreferWriter is for an [RW]: while a writer waits, new readers that use Snib wait behind it.
 func PreferWriter() LockOption { return func(o *lockOptions) { o.flags |= flagPreferWriter } }
 
-// NoQuarantine is for [Quorum]: servers vote at once that may have lost their memory. Only where they
+// NoQuarantine is for [Quorum]: servers that may have lost their memory vote at once. Use it only where they
 // persist every write before they answer.
 func NoQuarantine() LockOption { return func(o *lockOptions) { o.flags |= flagNoQuarantine } }
 
-// atLeastTick keeps the core's "0 is the default" from hiding a duration that was given and is out of
-// range: zero and fractions of a millisecond become -1 ms, which the core refuses.
+// atLeastTick keeps the core's "0 is the default" from hiding a given duration that is out of range: zero and
+// fractions of a millisecond become -1 ms, which the core refuses.
 func atLeastTick(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return -time.Millisecond
@@ -76,7 +76,7 @@ func atLeastTick(d time.Duration) time.Duration {
 	return d
 }
 
-// optionalTick is atLeastTick for what -1 switches off.
+// optionalTick is atLeastTick for options that -1 switches off.
 func optionalTick(d time.Duration) time.Duration {
 	if d == -1 {
 		return -time.Millisecond
@@ -87,7 +87,7 @@ func optionalTick(d time.Duration) time.Duration {
 	return d
 }
 
-// given keeps 0, which the core takes for its default, from hiding a number that was given.
+// given keeps a given 0 from being taken for the core's default.
 func given(n, zero int32) int32 {
 	if n == 0 {
 		return zero
@@ -95,7 +95,7 @@ func given(n, zero int32) int32 {
 	return n
 }
 
-// flag is what the core takes for yes and no.
+// flag is the core's number for yes and no.
 func flag(yes bool) int32 {
 	if yes {
 		return 1

@@ -13,8 +13,8 @@ type RW struct {
 	reader locker
 }
 
-// RW names a read/write lock; see [Client.Mutex] for names. With an [Owner], who writes may read as well, but
-// who reads and wants to write gets [ErrUpgrade], since it would wait for itself.
+// RW creates a read/write lock; see [Client.Mutex] for names. With an [Owner], a writer may also take the read
+// lock, but a reader that asks for the write lock gets [ErrUpgrade], since it would wait for itself.
 func (c *Client) RW(name string, options ...LockOption) *RW {
 	o := newLockOptions(options)
 	rw := &RW{locker: locker{c.newLock(kindWrite, name, o)}}
@@ -27,10 +27,10 @@ func (c *Client) RW(name string, options ...LockOption) *RW {
 // RLocker returns the readers' side as a lock of its own, whose Lock and TryLock are RLock and TryRLock.
 func (rw *RW) RLocker() Locker { return rw.reader }
 
-// RLock waits for the lock as a reader; else it is as Lock.
+// RLock waits for the lock as a reader; otherwise it is like Lock.
 func (rw *RW) RLock(ctx context.Context) (*Hold, error) { return rw.reader.Lock(ctx) }
 
-// TryRLock is one try to read; the error matches [ErrBusy] while a writer holds the lock.
+// TryRLock tries once to get the lock as a reader; the error matches [ErrBusy] while a writer holds it.
 func (rw *RW) TryRLock(ctx context.Context) (*Hold, error) { return rw.reader.TryLock(ctx) }
 
 // RDo is [RW.Do] as a reader.
@@ -46,10 +46,10 @@ func (rw *RW) Do(ctx context.Context, work func(context.Context) error) error {
 // Lock waits for the lock as a writer until ctx ends; see [Mutex.Lock].
 func (rw *RW) Lock(ctx context.Context) (*Hold, error) { return rw.write(ctx, waitMS(ctx)) }
 
-// TryLock is one try to write; the error matches [ErrBusy] if somebody else reads or writes.
+// TryLock tries once to get the lock as a writer; the error matches [ErrBusy] if other readers or a writer hold it.
 func (rw *RW) TryLock(ctx context.Context) (*Hold, error) { return rw.write(ctx, 0) }
 
-// ownOwner marks the numbers of writers that were given none: Downgrade needs one.
+// ownOwner marks the owner numbers of writers created without an Owner: Downgrade needs one.
 const ownOwner = 1 << 63
 
 func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
@@ -67,9 +67,9 @@ func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
 	return hold, err
 }
 
-// Downgrade turns a write hold of an [RW] into a read hold, without a moment in which another could write.
-// The write hold is unlocked by it, and its Context ends. After an error the write hold is as it was, unless
-// it is lost: then nothing is held any more.
+// Downgrade turns a write hold of an [RW] into a read hold, with no gap in which another writer could get the lock.
+// It unlocks the write hold, whose Context ends. After an error the write hold is unchanged, unless it is lost:
+// then nothing is held any more.
 func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	reader := h.lock.reader
 	if reader == nil {
@@ -85,7 +85,7 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A release that is not confirmed goes on by itself; but a hold that was gone did not guard the change.
+	// A release that is not confirmed continues by itself; but a hold that was gone did not guard the change.
 	if err := h.Unlock(ctx); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
 		_ = read.Unlock(context.WithoutCancel(ctx))
 		return nil, err

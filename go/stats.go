@@ -7,7 +7,7 @@ package snib
 */
 import "C"
 
-// Stats are a client's counters; see snib_client_stats_data in snib.h for what each means.
+// Stats are a client's counters; snib_client_stats_data in snib.h explains each of them.
 type Stats struct {
 	Acquisitions, Reentries, Releases, Waits, Handovers, Timeouts, Cancels             uint64
 	Renewals, RenewalCommands, RenewalFailures                                         uint64
@@ -21,8 +21,8 @@ type Stats struct {
 	LostFailover uint64
 }
 
-// Stats returns a consistent snapshot of the client's counters, without a round trip. A closed client
-// has none.
+// Stats returns a consistent snapshot of the client's counters, without a round trip. A closed
+// client returns the zero Stats.
 func (c *Client) Stats() Stats {
 	var raw C.snib_client_stats_data
 	if C.bridge_stats(C.uint64_t(c.handle), &raw, nil) != C.SNIB_OK {

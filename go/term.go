@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// CloseOnTerm closes the clients when the process gets SIGTERM, so that what it holds is free at once and not
-// after a lease. Then the signal goes on: to then, or with nil to what a program without a handler does, which
-// is to end by the signal. A second SIGTERM is not held back. stop takes the call back.
+// CloseOnTerm closes the clients when the process gets SIGTERM, so that their locks are free immediately and not
+// only after a lease. Then it calls then; if then is nil, it raises the signal again, so that a program without a
+// handler ends by it. A second SIGTERM is not intercepted. stop undoes the call.
 //
-// A program that asks signal.Notify for SIGTERM still gets it, at once; it passes what it wants to be done after
-// the close as then, if only an empty function, because nil raises the signal once more.
+// A program that uses signal.Notify for SIGTERM still gets the signal immediately. It must pass a function as then,
+// even if an empty one, because nil raises the signal once more.
 //
-// Who works under a lock is told by the context of the hold, whose cause is a loss for [ReasonClosed], but is not
-// waited for. A program that can stop its work needs no CloseOnTerm: it hands the context of signal.NotifyContext
-// to [Mutex.Do], which unlocks when the work has ended.
+// Work under a lock is notified by the context of the hold, whose cause is a loss with [ReasonClosed], but nobody
+// waits for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
+// signal.NotifyContext to [Mutex.Do], which unlocks when the work has ended.
 func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
 	signals, stopped := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGTERM)
@@ -55,7 +55,7 @@ func closeAll(clients []*Client) {
 	all.Wait()
 }
 
-// raise lets a signal do what it does when nobody listens to it.
+// raise lets a signal have its default effect.
 func raise(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(os.Getpid(), number)

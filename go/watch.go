@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A watch is who wants to be told of a hold's end. The client knows it, so it must not lead to the Hold, which
-// could never be collected then. A hold of which nobody asked for Lost or Context has none.
+// A watch keeps those who want to know when a hold ends. The client refers to it, so it must not refer to the Hold,
+// which could then never be collected. A hold whose Lost and Context were never called has none.
 type watch struct {
 	lock *lock
 
@@ -20,7 +20,7 @@ type watch struct {
 	contexts map[*context.CancelCauseFunc]struct{}
 }
 
-// watched returns the hold's watch, which is made at the first call.
+// watched returns the hold's watch, which the first call creates.
 func (h *Hold) watched() *watch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Client) unwatch(handle uint64, w *watch) {
 	}
 }
 
-// lose tells everybody who watches a hold that it is lost.
+// lose notifies everybody who watches a hold that it is lost.
 func (c *Client) lose(handle uint64, reason Reason) {
 	c.mu.Lock()
 	watches := slices.Clone(c.watches[handle])
@@ -83,7 +83,7 @@ func (c *Client) lose(handle uint64, reason Reason) {
 	}
 }
 
-// end tells of a loss, or with nil of an Unlock; what comes later has no effect.
+// end reports a loss, or with nil an Unlock; later calls have no effect.
 func (w *watch) end(loss error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *watch) end(loss error) {
 	w.contexts = nil
 }
 
-// add lets a context end with the hold, and returns what to call when the context has ended otherwise.
+// add makes a context end with the hold, and returns a function to call when the context has ended otherwise.
 func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,22 +121,22 @@ func (w *watch) add(cancel context.CancelCauseFunc) (remove func()) {
 // open after an Unlock.
 func (h *Hold) Lost() <-chan struct{} { return h.watched().lost }
 
-// Context returns a context for the work that is done under the hold. It has parent's values and ends
+// Context returns a context for the work that is done under the hold. It has parent's values and is cancelled
 //
-//   - with parent, for its cause;
+//   - with parent, with the same cause;
 //   - when the hold is lost, with the loss as its cause: an [*Error] with the lock's name and the reason,
 //     which matches [ErrLost];
-//   - by Unlock, with the cause context.Canceled, before the lock is given back.
+//   - by Unlock, with the cause context.Canceled, before the lock is released.
 //
-// As long as a context is in use the hold is, too. Ask once for each piece of work: what a context needs is
-// freed at its end.
+// A context that is in use keeps the hold in use, too. Call Context once for each piece of work: the resources of
+// a context are freed when it ends.
 func (h *Hold) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	context.AfterFunc(ctx, h.watched().add(cancel))
 	return holdContext{ctx, h}
 }
 
-// holdContext keeps the hold as long as somebody uses its context.
+// holdContext keeps the hold alive as long as its context is in use.
 type holdContext struct {
 	context.Context
 	hold *Hold
@@ -151,14 +151,14 @@ func (c holdContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// HoldFrom returns the hold under whose [Hold.Context] the work with ctx is done, the innermost of several,
-// and nil if there is none. So work that [Mutex.Do] runs finds its fencing token.
+// HoldFrom returns the hold whose [Hold.Context] ctx is derived from, the innermost if there are several, or nil if
+// there is none. Work that [Mutex.Do] runs can use it to get its fencing token.
 func HoldFrom(ctx context.Context) *Hold {
 	hold, _ := ctx.Value(holdKey{}).(*Hold)
 	return hold
 }
 
-// do runs work under what acquire brings.
+// do runs work under the hold that acquire returns.
 func do(ctx context.Context, work func(context.Context) error, acquire func(context.Context) (*Hold, error)) (err error) {
 	if work == nil {
 		return makeError(ErrInvalidArgument, "there is no work to be done: the function is nil", 0)
