@@ -7,11 +7,11 @@
         ...
         hold.check()  # raises snib.Lost if the hold can no longer be trusted
 
-A lock has the habits of threading.Lock, one from client.rlock() those of threading.RLock; times are
+A lock behaves like threading.Lock, one from client.rlock() like threading.RLock; times are in
 seconds.  A client also has fair_lock(), fenced_lock(), rwlock(), spin_lock(), plain_lock(),
-semaphore(), permits() and latch(); MultiLock and QuorumLock are one lock over several.  snib.aio
-has the same names for asyncio, snib.fencing what checks tokens.  All exceptions are under
-snib.Error.
+semaphore(), permits() and latch(); MultiLock and QuorumLock combine several locks into one.
+snib.aio has the same names for asyncio, and snib.fencing checks tokens.  All exceptions derive
+from snib.Error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both faces of the package share of a lock: a name at a client, used as one kind of lock."""
+"""What the threaded and the asyncio locks share: a name at a client, used as one kind of lock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BaseNamed:
         )
 
     def _named(self, error: E) -> E:
-        """The error, which now says which lock it is about."""
+        """The error, with the name and kind of the lock added."""
         error.name, error.kind = self.name, self.kind
         return error
 
@@ -78,14 +78,14 @@ class BaseHoldable(BaseNamed, Generic[H]):
         self._found: Kept[H] | None = None
 
     def _number(self, caller: int, n: int) -> int:
-        """What the core wants to know of an acquisition: the owner, or how many permits."""
+        """What the core needs to know about an acquisition: the owner, or how many permits."""
         return 0  # a fresh owner
 
     def _key(self) -> Hashable:
         return self._KIND, self.name
 
     def _home(self) -> int:
-        """The client that keeps what is acquired."""
+        """The client that keeps the acquired holds."""
         return self._client._number
 
     def _kept(self) -> Kept[H]:
@@ -107,14 +107,14 @@ class BaseHoldable(BaseNamed, Generic[H]):
         return self._named(NotHeld(f"{self.name!r} is not held {by}, so it cannot be released"))
 
     def _refusal(self, wait: int) -> Error:
-        """Why a wait that may last so many milliseconds ended without a hold."""
+        """Why a wait of at most so many milliseconds ended without a hold."""
         if wait:
             return self._named(Timeout(f"{self.name!r} was not free in time"))
         return self._named(Busy(self._busy.format(self.name)))
 
 
 class BasePermits(BaseHoldable[H]):
-    """Permits, of which an acquisition takes some."""
+    """Permits; an acquisition takes one or more."""
 
     __slots__ = ()
 
@@ -174,21 +174,21 @@ class MutexKind:
 
 
 class FairKind:
-    """A lock that goes to whoever asked first, among all processes."""
+    """A lock that is first come, first served across all processes."""
 
     __slots__ = ()
     _KIND, kind = _kinds.FAIR, "fair"
 
 
 class FencedKind:
-    """A lock whose holds carry a rising token; snib.fencing has what checks it."""
+    """A lock whose holds carry increasing tokens, which snib.fencing checks."""
 
     __slots__ = ()
     _KIND, kind = _kinds.FENCED, "fenced"
 
 
 class SpinKind:
-    """A lock whose waiters poll and whose releases tell nobody: for short work."""
+    """A lock whose waiters poll, because a release notifies nobody: for short work."""
 
     __slots__ = ()
     _KIND, kind = _kinds.SPIN, "spin"
@@ -202,7 +202,7 @@ class PlainKind:
 
 
 class ReadKind:
-    """The readers' side of a read/write lock: many may hold it, or one writer the other side."""
+    """The readers' side of a read/write lock: many readers may hold it, while no writer does."""
 
     __slots__ = ()
     _KIND, kind = _kinds.READ, "read"
@@ -216,10 +216,10 @@ class WriteKind:
 
 
 class SemaphoreKind:
-    """A number of permits that know no owner, with the habits of the library's own semaphores.
+    """A number of permits without owners, which behaves like the standard library's semaphores.
 
     Nobody can tell who has a permit: those of a process that died do not come back by themselves,
-    and a hold of them has no lease and is never lost.  Where that matters take Permits.
+    and their hold has no lease and is never lost.  Where that matters, use Permits.
     """
 
     __slots__ = ()
@@ -227,14 +227,14 @@ class SemaphoreKind:
 
 
 class PermitsKind:
-    """A number of permits with a lease each, renewed while held like a lock's."""
+    """A number of permits, each with a lease, which is renewed while held like that of a lock."""
 
     __slots__ = ()
     _KIND, kind = _kinds.PERMITS, "permits"
 
 
 class LatchKind:
-    """A count that processes bring down and wait for to become 0."""
+    """A count that processes count down; waiters wait until it is 0."""
 
     __slots__ = ()
     _KIND, kind = _kinds.LATCH, "latch"

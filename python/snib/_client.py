@@ -1,4 +1,4 @@
-"""What both clients share: options, statistics, and their end at exit and in forked children."""
+"""What both clients share: options, statistics, and how they end at exit and in forked children."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def living_clients() -> list[BaseClient]:
 
 @dataclass(frozen=True)
 class Stats:
-    """A snapshot of a client's counters, as in snib.h, which says what each of them counts."""
+    """A snapshot of a client's counters; snib.h says what each of them counts."""
 
     acquisitions: int
     reentries: int
@@ -84,11 +84,11 @@ class BaseClient(Options):
         _clients[id(self)] = self
 
     def _begin(self) -> None:
-        """What a face of the package wants to set up."""
+        """What a subclass needs to set up."""
 
     @property
     def id(self) -> str:
-        """The client's UUID, part of its owners' names; another one in the child of a fork."""
+        """The client's UUID, the first part of its owners; the child of a fork gets a new one."""
         return _core.client_id(self._handle)
 
     def stats(self) -> Stats:
@@ -122,10 +122,11 @@ class BaseClient(Options):
 def in_thread(
     call: Callable[..., T], *arguments: object, in_place: tuple[object, ...] | None = None
 ) -> Future[T]:
-    """Run a call of the core that cannot be cut into slices in a thread of its own.
+    """Run a call of the core that cannot be cut into slices in a separate thread.
 
-    So a signal, or a cancelled task, ends the wait for it and not the call.  Where no thread can be
-    started, it runs in place, with other arguments if those would block who must not.
+    So a signal, or a cancelled task, ends the wait for the call and not the call.  Where no thread
+    can be started, the call runs in place, with other arguments if these would block a caller that
+    must not block.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on nobody can cancel it

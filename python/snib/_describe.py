@@ -1,4 +1,4 @@
-"""Everything the server knows of one name, as values."""
+"""Everything the server knows about a name, as values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, or reads under it."""
+    """An owner that holds a lock, as a reader or otherwise."""
 
     owner: str  # "<client id>:<number>"; what is not plain text is shown as question marks
     remaining: float | None  # seconds until the lease ends; None: it never would
@@ -17,7 +17,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Permit:
-    """A permit that somebody has."""
+    """A permit that is taken."""
 
     id: str  # 32 hexadecimal digits
     remaining: float | None  # seconds until its lease ends; None: it never would
@@ -33,20 +33,20 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Description:
-    """What client.describe() found under a name, whatever kind of lock made it.
+    """What client.describe() found under a name, whatever the kind of lock.
 
     kind       "free", "mutex", "fair", "read", "write", "plain", "permits", "counter" (a semaphore
                or a latch), or "other" (no lock)
     holders    of a mutex, a fair or a plain lock, or the writer
     readers    of a read/write lock
-    permits    that are held
+    permits    the taken permits
     waiters    of a fair lock, in order
-    token      the fencing token given out last; 0 none
-    available  permits to be had now
+    token      the fencing token issued last; 0 none
+    available  free permits
     total      permits held and free together
-    count      a counter's number
+    count      the number of a counter
     waiting    processes that wait for wake-ups, if known
-    more       entries that did not fit in here
+    more       number of entries that did not fit here
     """
 
     name: str
@@ -93,7 +93,7 @@ _NUMBERS = ("token", "available", "total", "count", "waiting", "more")
 
 
 def make_description(name: str, lines: list[str]) -> Description:
-    """From the texts of snib_client_describe(); words of a newer core are passed over."""
+    """From the texts of snib_client_describe(); unknown words of a newer core are ignored."""
     found: dict[str, list[object]] = {field: [] for field, _ in _LISTS.values()}
     single: dict[str, str | int | None] = {}
     for line in lines:

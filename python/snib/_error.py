@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Anything that Snib raises, save TypeError.
+    """Base class of everything that Snib raises, except TypeError.
 
     code           the number in snib.h
     retryable      the same call may succeed later
-    maybe_applied  the server may have done it; the client cleans up what it can
+    maybe_applied  the server may have carried out the request; the client cleans up what it can
     os_error       the errno behind it, or 0
-    name, kind     of the lock, if it is about one; kind is "mutex", "fair", "read", ...
+    name, kind     of the lock, if the error is about one; kind is "mutex", "fair", "read", ...
     reason         of a loss: "expired", "taken", "deleted", "unreachable", "max hold", "closed"
                    or "failover"
     """

@@ -1,4 +1,4 @@
-"""How a client makes locks, for both faces of the package."""
+"""How a client creates locks, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ D = TypeVar("D", bound=BaseNamed)
 
 
 class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
-    """A client whose locks are of the classes that are named here in the order of the methods."""
+    """A client whose locks are of the classes named here, in the order of the methods."""
 
     _CLASSES: tuple[
         type[L], type[R], type[F], type[T], type[S], type[P], type[W], type[C], type[N], type[D]
     ]
 
     def lock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> L:
-        """Name a lock; nothing is sent.
+        """Create a lock for a name; nothing is sent.
 
-        lease     None: renewed while held, with the client's lease.  Else fixed and not renewed.
+        lease     None: renewed while held, with the client's lease.  Otherwise fixed.
         max_hold  renewal ends and the hold is lost after this time
         """
         return self._CLASSES[0](self, name, lease, max_hold)
 
     def rlock(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> R:
-        """As lock(), re-entrant: the owner is the thread, in asyncio the task."""
+        """Like lock(), but re-entrant: the owner is the thread, or in asyncio the task."""
         return self._CLASSES[1](self, name, lease, max_hold)
 
     def fair_lock(
@@ -47,7 +47,7 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         max_hold: float | None = None,
         fenced: bool = False,
     ) -> F:
-        """As lock(), first come, first served among all processes.
+        """Like lock(), but first come, first served across all processes.
 
         fenced  holds carry a fencing token
         """
@@ -56,19 +56,19 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
     def fenced_lock(
         self, name: str, *, lease: float | None = None, max_hold: float | None = None
     ) -> T:
-        """As lock(); holds carry a fencing token, which rises from hold to hold."""
+        """Like lock(); each hold carries a fencing token, greater than that of the hold before."""
         return self._CLASSES[3](self, name, lease, max_hold)
 
     def spin_lock(
         self, name: str, *, lease: float | None = None, max_hold: float | None = None
     ) -> S:
-        """As lock(), without wake-up messages: waiters poll."""
+        """Like lock(), but without wake-up messages: waiters poll."""
         return self._CLASSES[4](self, name, lease, max_hold)
 
     def plain_lock(
         self, name: str, *, lease: float | None = None, max_hold: float | None = None
     ) -> P:
-        """As lock(), for names shared with redis-py, redsync, node-redlock and the like."""
+        """Like lock(), for names shared with redis-py, redsync, node-redlock and the like."""
         return self._CLASSES[5](self, name, lease, max_hold)
 
     def rwlock(
@@ -80,24 +80,24 @@ class Factories(BaseClient, Generic[L, R, F, T, S, P, W, C, N, D]):
         fenced: bool = False,
         prefer_writer: bool = False,
     ) -> W:
-        """A pair of locks, .read and .write; re-entrant as rlock().
+        """A pair of locks, .read and .write; re-entrant like rlock().
 
         fenced         the writer's holds carry a fencing token
-        prefer_writer  while a writer waits, new readers of Snib wait behind it
+        prefer_writer  while a writer waits, new readers that use Snib wait behind it
         """
         return self._CLASSES[6](self, name, lease, max_hold, rwlock_flags(fenced, prefer_writer))
 
     def semaphore(self, name: str) -> C:
-        """A number of permits that know no owner and no lease."""
+        """A number of permits without owners or leases."""
         return self._CLASSES[7](self, name)
 
     def permits(self, name: str, *, lease: float | None = None, max_hold: float | None = None) -> N:
-        """A number of permits that come back by themselves if their holder dies.
+        """A number of permits that become free by themselves if their holder dies.
 
-        lease and max_hold are those of lock().
+        lease and max_hold are as in lock().
         """
         return self._CLASSES[8](self, name, lease, max_hold)
 
     def latch(self, name: str) -> D:
-        """A count that processes bring down and wait for to become 0."""
+        """A count that processes count down; waiters wait until it is 0."""
         return self._CLASSES[9](self, name)

@@ -1,8 +1,8 @@
-"""From a client's options as programs give them to the numbers and texts of the core.
+"""Convert a client's options, as programs give them, to the numbers and texts of the core.
 
-None is the core's 0, "not given"; therefore nothing that is given may become 0.  What the core would not
-take is left to the core to refuse, so that the sentence is the same everywhere; only what cannot cross is
-refused here.
+None is the core's 0, "not given", so nothing that is given may become 0.  Invalid values are
+left to the core to refuse, so that the message is the same everywhere; only values that cannot
+be passed to the core are refused here.
 """
 
 from __future__ import annotations

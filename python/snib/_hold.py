@@ -1,4 +1,4 @@
-"""What a hold can tell; the two faces of the package add how to wait and to release."""
+"""What all holds have in common; the threaded and asyncio holds add waiting and releasing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARRIVING, OWNED, LEAVING, GIVEN_BACK = range(4)
 
 
 class State(enum.IntEnum):
-    """How far a hold can be trusted."""
+    """Whether a hold can be trusted."""
 
     VALID = 0  # safe
     AT_RISK = 1  # still safe, but renewal is overdue or the connection is down
@@ -37,7 +37,7 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True)
 class LockInfo:
-    """What the server says about a lock."""
+    """What the server reports about a lock."""
 
     held: bool
     remaining: float | None  # seconds until the lease ends; None: it never would
@@ -45,7 +45,7 @@ class LockInfo:
     waiting: int | None  # processes that wait for its wake-ups, or in its queue, if known
     mine: bool  # held through this client
     owner: str  # "<client id>:<number>", "" if free
-    token: int = 0  # the fencing token given out last; 0 none
+    token: int = 0  # the fencing token issued last; 0 none
 
 
 def make_info(info: _core.Info | None) -> LockInfo:
@@ -57,7 +57,7 @@ def make_info(info: _core.Info | None) -> LockInfo:
 
 
 def _place() -> str:
-    """Where the program is, outside of this package; for whoever traces memory anyway."""
+    """Where the program is, outside this package; only if memory is being traced anyway."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "snib":
         frame = frame.f_back
@@ -67,8 +67,8 @@ def _place() -> str:
 class BaseHold:
     """One successful acquisition: what you own, inspect and release.
 
-    A hold that is dropped without a release is not released, for somebody may work under it: its
-    renewal ends and its lease runs out, with a ResourceWarning.
+    A hold that is dropped without a release is not released, because code may still work under it:
+    renewal ends and the lease runs out, with a ResourceWarning.
     """
 
     __slots__ = ("_lock", "_handle", "_stage", "_place", "__weakref__")
@@ -111,19 +111,19 @@ class BaseHold:
 
     @property
     def state(self) -> State:
-        """Exact at the moment of the call, by this machine's clock."""
+        """Accurate at the moment of the call, by this machine's clock."""
         return State(_core.hold_state(self._handle)[0])
 
     @property
     def reason(self) -> str | None:
-        """Why the hold was lost ("expired", "taken", "deleted", ...), else None."""
+        """Why the hold was lost ("expired", "taken", "deleted", ...), or None."""
         reason = _core.hold_state(self._handle)[1]
         return _core.reason_text(reason) if reason else None
 
     def remaining(self) -> float:
-        """Seconds for which the hold is safe as things stand; 0.0 when lost or released.
+        """Seconds for which the hold is safe without another renewal; 0.0 when lost or released.
 
-        Infinity for a hold that cannot be lost, which only a semaphore's is.
+        Infinity for a hold that cannot be lost; only a semaphore has such holds.
         """
         milliseconds = _core.hold_remaining_ms(self._handle)
         return math.inf if milliseconds == _FOREVER else milliseconds / 1000
@@ -136,13 +136,13 @@ class BaseHold:
             raise self._named(error)
 
     def _named(self, error: E) -> E:
-        """The error, which now says which lock it is about, and why it was lost."""
+        """The error, with the lock's name and kind, and the reason of the loss, added."""
         if isinstance(error, Lost) and error.reason is None:
             error.reason = self.reason
         return self._lock._named(error)
 
     def _loss(self) -> Lost:
-        """What to raise for a loss that was told."""
+        """What to raise for a reported loss."""
         try:
             _core.hold_check(self._handle)
         except Lost as lost:

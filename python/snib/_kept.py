@@ -1,8 +1,8 @@
-"""What acquire() got and release() has not given back yet, by client, kind and name.
+"""The holds that acquire() got and release() has not released yet, by client, kind and name.
 
-It belongs to no lock object: another one for the same lock finds it, and it stays when all of them
-are gone.  No step needs a mutex, which a fork, a signal's handler or the end of the interpreter
-could find locked: each is one operation on a dict.
+They belong to no lock object: another object for the same lock finds them, and they stay when all
+of these objects are gone.  No step needs a mutex, which a fork, a signal handler or the end of the
+interpreter could find locked: each step is one operation on a dict.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Key = tuple[int, Hashable]
 
 
 class Kept(Generic[H]):
-    """The holds of one lock at one client, with who called (a thread, a task, an owner)."""
+    """The holds of one lock at one client, each with its caller (a thread, a task, an owner)."""
 
     __slots__ = ("client", "_holds", "__weakref__")
 
@@ -35,7 +35,7 @@ class Kept(Generic[H]):
         hold._stage = OWNED
 
     def take(self, caller: int, others: bool) -> H | None:
-        """The caller's newest; else, where others may release, the oldest of all; else None."""
+        """The caller's newest hold; else, where others may release, the oldest of all; or None."""
         # Nearly always there is one, and it is the caller's.
         newest = next(reversed(self._holds.copy().items()), None)
         if newest is not None and newest[1][0] == caller:
@@ -49,23 +49,23 @@ class Kept(Generic[H]):
         return None
 
     def newest(self, caller: int) -> H | None:
-        """The caller's newest, which stays here."""
+        """The caller's newest hold, without removing it."""
         for held_by, hold, _ in reversed(self._holds.copy().values()):
             if held_by == caller:
                 return hold
         return None
 
     def take_this(self, hold: H) -> bool:
-        """This one, unless it was taken already."""
+        """This hold, unless it was already taken."""
         for number, entry in self._holds.copy().items():
             if entry[1] is hold:
                 return self._pop(number) is not None
         return False
 
     def take_permits(self, caller: int, wanted: int) -> list[H]:
-        """Holds of so many permits in all, if possible in the order of take(); none if it is not.
+        """Holds of so many permits in all, in the order of take(); none if that is not possible.
 
-        What was acquired together stays together.
+        Permits that were acquired together stay together.
         """
         sums: dict[int, list[int]] = {0: []}
         for number in self._order(caller, True):
@@ -122,7 +122,7 @@ def _gone(
 
 
 def kept_for(client: int, key: Hashable) -> Kept[Any]:
-    """The one of a lock, for as long as somebody uses it or something is held."""
+    """The Kept of a lock, for as long as it is in use or something is held."""
     new: Kept[Any] = Kept(client)
     ref = KeyedRef(new, _gone, (client, key))
     while True:

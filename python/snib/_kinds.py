@@ -1,4 +1,4 @@
-"""Numbers of snib.h that both faces of the package hand to the core."""
+"""Numbers of snib.h that the threaded and the asyncio locks pass to the core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number(n: int) -> int:
 
 
 def permits(n: int) -> int:
-    """A number of permits to be given back."""
+    """A number of permits to release."""
     if number(n) < 1:
         raise InvalidPermits(f"the number of permits must be 1 or more, not {n!r:.40}")
     return n

@@ -36,7 +36,7 @@ _owners = itertools.count(1)
 
 
 class _Thread(threading.local):
-    """Owners of re-entrant locks: a number per thread that, unlike its identity, never returns."""
+    """Owners of re-entrant locks: a number per thread, never reused, unlike its identity."""
 
     def __init__(self) -> None:
         self.owner = next(_owners)
@@ -46,7 +46,7 @@ _thread = _Thread()
 
 
 class Loss:
-    """The loss of a hold, with the habits of threading.Event."""
+    """The loss of a hold; behaves like threading.Event."""
 
     __slots__ = ("_hold",)
 
@@ -54,19 +54,19 @@ class Loss:
         self._hold = hold
 
     def is_set(self) -> bool:
-        """Whether the hold is lost; exact at the moment of the call."""
+        """Whether the hold is lost; accurate at the moment of the call."""
         return self._hold.state is State.LOST
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the hold is lost (True), or released or the time is over (False)."""
+        """Wait until the hold is lost (True), or released, or the timeout ends (False)."""
         return _core.hold_wait(self._hold._handle, wait_ms(timeout))
 
 
 class Hold(BaseHold):
     """One successful acquisition.  `with` releases it; any thread may.
 
-    It must be released: one that is dropped instead is renewed no more, and the lock is free when
-    its lease has ended; a ResourceWarning says so.
+    It must be released.  A hold that is dropped instead is no longer renewed, and the lock is free
+    when its lease has ended; a ResourceWarning says so.
     """
 
     __slots__ = ()
@@ -76,10 +76,10 @@ class Hold(BaseHold):
         return Loss(self)
 
     def release(self) -> None:
-        """Give the lock back and wake a waiter.
+        """Release the lock and wake a waiter.
 
-        Raises Lost if it was not held any more, NotHeld if this hold was released before, and
-        Unreachable if no answer came; then the client goes on trying until the lease has ended.
+        Raises Lost if it was no longer held, NotHeld if this hold was already released, and
+        Unreachable if no answer came; then the client keeps trying until the lease has ended.
         """
         if self._stage == GIVEN_BACK:
             raise self._lock._named(NotHeld(f"this hold of {self._lock.name!r} was released before"))
@@ -221,7 +221,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
 
 
 class AnyLock(Holdable):
-    """What all locks have in common, whoever their owner is."""
+    """What all locks have in common, whatever their owner is."""
 
     __slots__ = ()
 
@@ -229,31 +229,31 @@ class AnyLock(Holdable):
     _submit = staticmethod(_core.lock_acquire_submit)
 
     def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
-        """Get the lock, waiting if need be; False if it was not free in time.
+        """Get the lock, waiting if necessary; False if it was not free in time.
 
-        It is held by this client under this name until release(), or until the client is closed,
-        whatever becomes of this object.
+        This client holds it under this name until release(), or until the client is closed,
+        whatever happens to this object.
         """
         return self._try_to_keep(1, acquire_ms(blocking, timeout))
 
     def release(self) -> None:
-        """Release what acquire() got, also through another object for the same lock.
+        """Release what acquire() got, even through another object for the same lock.
 
-        Raises NotHeld if there is nothing to release; else as Hold.release().
+        Raises NotHeld if there is nothing to release; otherwise like Hold.release().
         """
         self._take(self._caller()).release()
 
     def hold(self, *, timeout: float | None = None) -> Hold:
         """Acquire and return the hold: `with lock.hold(timeout=2.0) as hold:`.
 
-        Raises Timeout when the time is over, Busy if it was 0 (one try).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
         return self._hold(1, wait_ms(timeout))
 
     def protect(self, *, timeout: float | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """A decorator: each call of the function runs under the lock.
 
-        A call raises Timeout or Busy as hold() does, then without running the function, and Lost
+        Like hold(), a call may raise Timeout or Busy, without running the function.  It raises Lost
         if the lock was lost meanwhile.
         """
         return self._protect(1, wait_ms(timeout))
@@ -264,10 +264,10 @@ class AnyLock(Holdable):
 
 
 class Lock(MutexKind, AnyLock):
-    """A named lock with the habits of threading.Lock.
+    """A named lock that behaves like threading.Lock.
 
-    Each acquisition has an owner of its own: a second one waits for the first one's release,
-    also in the same thread.  Any thread may release: its own hold, else the oldest.
+    Each acquisition has its own owner: a second one waits until the first is released, even in
+    the same thread.  Any thread may release: its own hold, or else the oldest.
     """
 
     __slots__ = ()
@@ -290,9 +290,9 @@ class PlainLock(PlainKind, Lock):
 
 
 class RLock(MutexKind, AnyLock):
-    """A named lock with the habits of threading.RLock.
+    """A named lock that behaves like threading.RLock.
 
-    The owner is the thread: it may acquire again, at once and without a round trip, and must
+    The owner is the thread: it may acquire again, immediately and without a round trip, and must
     release as often.  Another thread cannot release it.
     """
 
@@ -321,9 +321,9 @@ class WriteLock(WriteKind, RLock):
 class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `with rwlock.read:`, `with rwlock.write as hold:`.
 
-    The owner of either side is the thread, as for RLock.  Who holds `write` may take `read` too and
-    keep it when `write` is released: so a writer becomes a reader, and nobody writes in between.
-    The other way round raises UpgradeRefused at once; it would wait for itself.
+    The owner of either side is the thread, as for RLock.  The holder of `write` may also take
+    `read` and keep it when `write` is released: the writer becomes a reader, and nobody writes in
+    between. The opposite raises UpgradeRefused immediately, because it would wait for itself.
     """
 
     __slots__ = ()

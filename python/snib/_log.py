@@ -1,8 +1,8 @@
 """The core's log records, for the logger `snib`.
 
-A thread of their own hands them over, so no handler can hold up a lock: what takes its time delays
-further records, of which 256 of a client wait; older ones are dropped and counted.  The thread
-starts with the first operation of a client, if anybody would see an error.
+A separate thread delivers them, so no handler can delay a lock.  A slow handler only delays further
+records; at most 256 per client wait, and older ones are dropped and counted.  The thread starts
+with the first operation of a client, if the logger is enabled for errors.
 """
 
 from __future__ import annotations

@@ -27,20 +27,20 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def acquire(
         self, blocking: bool = True, timeout: float | None = None, *, n: int = 1
     ) -> bool:
-        """Take n permits at once, waiting if need be; False if they were not free in time.
+        """Take n permits at once, waiting if necessary; False if they were not free in time.
 
-        They are held by this client until release(), or until the client is closed, whatever
-        becomes of this object.
+        This client holds them until release(), or until the client is closed, whatever happens to
+        this object.
         """
         return self._try_to_keep(_kinds.number(n), acquire_ms(blocking, timeout))
 
     def release(self, n: int | None = None) -> None:
-        """Give back what acquire() took, also through another object for the same permits.
+        """Release what acquire() took, even through another object for the same permits.
 
-        n  None: what one acquire() took, this thread's newest, else the oldest.  Else so many
-           permits in all; what one acquire() took goes back as a whole.
+        n  None: what one acquire() took, this thread's newest or else the oldest.  Otherwise: so
+           many permits in all; what one acquire() took is released as a whole.
 
-        Raises NotHeld if fewer were acquired; else as Hold.release().
+        Raises NotHeld if fewer were acquired; otherwise like Hold.release().
         """
         failure: Error | None = None
         for hold in self._take_permits(self._caller(), n):
@@ -54,34 +54,34 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def hold(self, *, n: int = 1, timeout: float | None = None) -> Hold:
         """Take n permits as one hold: `with permits.hold(n=2, timeout=2.0) as hold:`.
 
-        Raises Timeout when the time is over, Busy if it was 0 (one try).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
         return self._hold(_kinds.number(n), wait_ms(timeout))
 
     def protect(
         self, *, n: int = 1, timeout: float | None = None
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """A decorator: each call of the function has n permits.
+        """A decorator: each call of the function runs with n permits.
 
-        A call raises Timeout or Busy as hold() does, then without running the function, and Lost
+        Like hold(), a call may raise Timeout or Busy, without running the function.  It raises Lost
         if the permits were lost meanwhile.
         """
         return self._protect(_kinds.number(n), wait_ms(timeout))
 
     def init(self, n: int) -> bool:
-        """Set the number of permits unless it is set; False if it was."""
+        """Set the number of permits unless it is already set; False if it was."""
         return self._count(_kinds.INIT, _kinds.number(n)) == 1
 
     def add(self, n: int) -> int:
-        """Add permits, or take some away with a negative n; the number to be had then."""
+        """Add permits, or remove some with a negative n; returns the new number of free permits."""
         return self._count(_kinds.ADD, _kinds.number(n))
 
     def available(self) -> int:
-        """The number of permits to be had now."""
+        """The number of free permits."""
         return self._count(_kinds.GET)
 
     def locked(self) -> bool:
-        """Ask the server whether there is no permit to be had."""
+        """Ask the server whether no permit is free."""
         return self.available() <= 0
 
 
@@ -93,11 +93,11 @@ class Semaphore(SemaphoreKind, _AnyPermits):
     _counter = staticmethod(_core.semaphore_count)
 
     def put_back(self, n: int = 1) -> int:
-        """Put permits in, whoever took them; the number to be had then."""
+        """Put permits back, whoever took them; returns the new number of free permits."""
         return self._count(_kinds.RELEASE, _kinds.number(n))
 
     def drain(self) -> int:
-        """Take all permits to be had, for good; how many there were."""
+        """Take all free permits, for good; returns how many there were."""
         return self._count(_kinds.DRAIN)
 
 
@@ -109,7 +109,7 @@ class Permits(PermitsKind, _AnyPermits):
     _counter = staticmethod(_core.permits_count)
 
     def set(self, n: int) -> int:
-        """Make it n permits in all, whoever holds some; the number to be had then."""
+        """Set the total to n permits, held ones included; returns how many are free."""
         return self._count(_kinds.SET, _kinds.number(n))
 
     def total(self) -> int:
@@ -132,7 +132,7 @@ class Latch(LatchKind, Named):
         return self._count(_kinds.INIT, _kinds.number(n)) == 1
 
     def count_down(self) -> int:
-        """Count down by one; what is left.  Who waits is woken at 0."""
+        """Count down by one and return what is left.  At 0 the waiters are woken."""
         return self._count(_kinds.DOWN)
 
     def count(self) -> int:
@@ -140,7 +140,7 @@ class Latch(LatchKind, Named):
         return self._count(_kinds.GET)
 
     def wait(self, timeout: float | None = -1) -> bool:
-        """Wait until the count is 0; False if it was not in time."""
+        """Wait until the count is 0; False after the timeout."""
         self._client._used()
         try:
             return _core.latch_wait(self._handle, wait_ms(timeout))

@@ -1,4 +1,4 @@
-"""The end of the process: of multiprocessing's children, and by SIGTERM."""
+"""The end of the process: of multiprocessing children, and by SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _watched = False
 
 
 def _end_of_child() -> None:
-    """A child of multiprocessing ends by os._exit(), without atexit's handlers."""
+    """A multiprocessing child ends with os._exit(), without atexit handlers."""
     current = threading.current_thread()
     for thread in threading.enumerate():  # as the child would, but under their locks
         if thread is not current and not thread.daemon:
@@ -35,16 +35,17 @@ def _end_of_child() -> None:
 
 
 def _arm(_: object) -> None:
-    """Have a child of multiprocessing give back what it holds when it ends."""
+    """Make a multiprocessing child release its holds when it ends."""
     util: Any = sys.modules["multiprocessing.util"]
     util.Finalize(None, _end_of_child, exitpriority=-100)
 
 
 def _watch_multiprocessing() -> None:
-    """In a process that may be, or may become, a child of multiprocessing.
+    """For a process that may be, or may have, multiprocessing children.
 
-    A child calls what is registered for "after fork" when it begins, however it was started; what
-    is imported later finds that it is in a child.  Without multiprocessing nothing is imported.
+    A child calls the functions registered for "after fork" when it starts, however it was
+    started; a module that is imported later notices that it is in a child.  Without
+    multiprocessing nothing is imported.
     """
     global _watched
     util: Any = sys.modules.get("multiprocessing.util")
@@ -63,24 +64,25 @@ _before: Any = signal.SIG_DFL  # what release_on_sigterm() found
 
 
 def release_on_sigterm() -> None:
-    """Have SIGTERM give back what this process holds, and then do what it did before.
+    """Make SIGTERM release what this process holds, and then have its previous effect.
 
-    Off until it is called, in the main thread.  When SIGTERM comes every client of the process is
-    closed, which takes a second at most: holds are released, waits end.  Then the handler that
-    was there is called; where there was none, the signal ends the process.  Without this call a
-    process that SIGTERM ends leaves its locks to their leases.
+    Nothing happens unless you call this, in the main thread.  When SIGTERM arrives, every client of
+    the process is closed, which takes a second at most: holds are released, waits end.  Then the
+    previous handler is called; if there was none, the signal ends the process.  Without this call,
+    if SIGTERM ends a process, its locks become free only when their leases end.
 
     Call it after other libraries have set their handlers, and after asyncio's
-    loop.add_signal_handler(), whose callback still runs.  Where the handler that is there winds
-    the program up in good order, so that with statements and atexit release, this call is not
-    needed; with it, work that still runs learns from its hold (lost, check()) that the lock has
-    gone.  A SIGTERM that is ignored stays ignored.
+    loop.add_signal_handler(), whose callback still runs.  If the existing handler shuts the program
+    down cleanly, so that with statements and atexit release the locks, this call is not needed;
+    with it, work that still runs learns from its hold (lost, check()) that the lock is gone.  A
+    SIGTERM that is ignored stays ignored.
 
-    Python runs handlers in the main thread between two steps of the program: C code that does not
-    return delays this one.  To call it again is fine.  The child of a fork gives back its own.
+    Python runs handlers in the main thread between two steps of the program, so C code that does
+    not return delays this one.  Calling it again is allowed.  The child of a fork releases its own
+    holds.
 
-    ValueError    called in another thread than the main one
-    RuntimeError  the handler that is there was not set from Python, so it cannot be called
+    ValueError    called in a thread other than the main thread
+    RuntimeError  the existing handler was not set from Python, so it cannot be called
     """
     global _before
     if threading.current_thread() is not threading.main_thread():
@@ -94,7 +96,7 @@ def release_on_sigterm() -> None:
 
 
 def _close_each() -> None:
-    """Give back what is held while the program goes on."""
+    """Release what is held while the program continues."""
     end = time.monotonic() + _client._EXIT_MS / 1000
     for client in _client.living_clients():
         left = max(0.0, end - time.monotonic())

@@ -1,7 +1,7 @@
-"""Locks on an event loop of your own: submit, watch a descriptor, drain.
+"""Locks on any event loop: submit, watch a file descriptor, drain.
 
-`snib.aio` does this for asyncio.  Any other loop that can watch a descriptor can do it too; the
-guide shows trio.
+`snib.aio` does this for asyncio.  Any other loop that can watch a file descriptor can do it too;
+the guide shows trio.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Queue:
         self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
 
     def fileno(self) -> int:
-        """A descriptor that is readable while there are events; watch it and nothing else."""
+        """A file descriptor that is readable while there are events; only watch it."""
         return _core.queue_fd(self._handle)
 
     def acquire(self, lock: Holdable, timeout: float | None = None, *, n: int = 1) -> int:
-        """Start to acquire; exactly one event will come.
+        """Start to acquire; exactly one event will arrive.
 
         The owner of a re-entrant lock is the thread that calls this.  n is for a Semaphore or
         Permits: how many to take.
@@ -66,11 +66,11 @@ class Queue:
         return self._start(lock, lock._submit, lock._handle, number, wait_ms(timeout))
 
     def wait(self, latch: Latch, timeout: float | None = None) -> int:
-        """Start to wait for a latch; exactly one event will come, with None or an exception."""
+        """Start to wait for a latch; exactly one event will arrive, with None or an exception."""
         return self._start(latch, _core.latch_wait_submit, latch._handle, wait_ms(timeout))
 
     def release(self, hold: Hold) -> int:
-        """Start to release; exactly one event will come."""
+        """Start to release; exactly one event will arrive."""
         ticket = self._start(hold._lock, _core.hold_release_submit, hold._handle)
         hold._stage = GIVEN_BACK
         return ticket
@@ -88,10 +88,10 @@ class Queue:
         return ticket
 
     def cancel(self, ticket: int) -> bool:
-        """End an operation now; its event still comes.
+        """End an operation now; its event still arrives.
 
-        True: it ends as Cancelled and this caller will not own the lock through it.  False: the
-        result was already there and the event brings it, perhaps a hold to release.
+        True: it ends as Cancelled and will not give the caller the lock.  False: the result was
+        already there, and the event has it, perhaps a hold to release.
         """
         op = self._running.get(ticket)
         return op is not None and _core.op_cancel(op)

@@ -13,7 +13,7 @@ class MultiLock(MultiKind[Hold, Holdable], Lock):
     _MEMBER = Named
 
     def locked(self) -> bool:
-        """Ask the servers whether anybody holds one of the members."""
+        """Ask the servers whether any member is held."""
         return any(member.locked() for member in self.members)
 
 
@@ -21,7 +21,7 @@ class QuorumLock(QuorumKind[Hold, Holdable], Lock):
     _MEMBER = Named
 
     def locked(self) -> bool:
-        """Ask the servers whether most of them have it held; one that is away has not."""
+        """Ask the servers whether a majority has the lock held; a server that is down does not count."""
         held = 0
         for member in self.members:
             with contextlib.suppress(NetworkError, ServerError):

@@ -28,12 +28,12 @@ class Client(
     )
 
     def describe(self, name: str) -> Description:
-        """Everything the server knows of a name, whatever kind of lock made it."""
+        """Everything the server knows about a name, whatever the kind of lock."""
         self._used()
         return make_description(name, _core.client_describe(self._handle, name)[1])
 
     def ping(self, timeout: float | None = None) -> None:
-        """Connect if need be and ask the server for an answer; None: the client's patience."""
+        """Connect if necessary and ask the server for an answer; None: the client's patience."""
         self._used()
         _core.ping(self._handle, wait_ms(timeout))
 
@@ -49,10 +49,10 @@ class Client(
         return sorted(names)
 
     def close(self, timeout: float | None = None) -> None:
-        """End every operation with Closed and release every hold; again is fine.
+        """End every operation with Closed and release every hold; may be called again.
 
-        Raises Timeout if a release was not confirmed in time (None: the client's patience); then
-        its lease will end it.
+        Raises Timeout if a release was not confirmed in time (None: the client's patience); the
+        lock is then free when its lease ends.
         """
         in_thread(self._end, wait_ms(timeout)).result()
 

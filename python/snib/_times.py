@@ -1,6 +1,6 @@
-"""From seconds to the milliseconds of the core.
+"""Convert seconds to the milliseconds of the core.
 
-Only what milliseconds cannot express is refused here; the ranges are the core's.
+Only what milliseconds cannot express is refused here; the core checks the ranges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SECONDS_MAX = 2**53
 
 
 class TimeoutOverflow(InvalidArgument, OverflowError):
-    """A wait that is longer than any clock goes; the threading module has OverflowError for it."""
+    """A wait that is too long for any clock; the threading module raises OverflowError for it."""
 
 
 def seconds(value: object, what: str, error: type[Exception]) -> float:
@@ -27,7 +27,7 @@ def seconds(value: object, what: str, error: type[Exception]) -> float:
 
 
 def wait_ms(timeout: float | None) -> int:
-    """None and -1 mean no limit, 0 one try; what is longer than 0 never becomes 0."""
+    """None and -1 mean no limit, 0 one attempt; a time above 0 never becomes 0."""
     if timeout is None:
         return -1
     if isinstance(timeout, (int, float)) and timeout > TIMEOUT_MAX:

@@ -6,7 +6,7 @@
         async with client.lock("orders").hold(timeout=2.0) as hold:
             ...  # in a cancel scope that is cancelled when the lock is lost; then Lost is raised
 
-The locks, holds and their methods are those of `snib.aio`.  Wants the package anyio 4.
+The locks, holds and their methods are those of `snib.aio`.  Requires the package anyio 4.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _AsyncioLoop(Loop):
 
 
 class _Future:
-    """What a task of trio waits for, with the habits of asyncio.Future."""
+    """What a trio task waits for; behaves like asyncio.Future."""
 
     __slots__ = ("_event", "_result", "_error")
 
@@ -113,7 +113,7 @@ class _Future:
 
 
 class _TrioLoop(_AsyncioLoop):
-    """A client's queue in one run of trio, watched by a task of the system's."""
+    """A client's queue in one run of trio, watched by a trio system task."""
 
     def __init__(self, client: BaseClient, token: Any) -> None:
         import trio
@@ -182,10 +182,10 @@ class Client(aio.Client):
         return make(self, running)
 
     async def close(self, timeout: float | None = None) -> None:
-        """End every operation with Closed and release every hold; again is fine.
+        """End every operation with Closed and release every hold; may be called again.
 
-        Raises Timeout if a release was not confirmed in time (None: the client's patience); then
-        its lease will end it.  A cancelled close goes on.
+        Raises Timeout if a release was not confirmed in time (None: the client's patience); the
+        lock is then free when its lease ends.  A cancelled close continues.
         """
         loops = self._loops
         closing = in_thread(self._end, wait_ms(timeout))

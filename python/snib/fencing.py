@@ -1,8 +1,8 @@
-"""Checkers for fencing tokens, for the side that a lock protects.
+"""Checks of fencing tokens, for the resource that a lock protects.
 
-A lock cannot stop a holder that was suspended, lost its hold and then writes all the same.  The
-resource can, if each request to it carries the hold's token: tokens of a lock rise from hold to
-hold, so the resource refuses whatever is older than what it has seen.
+A lock cannot stop a holder that was suspended, lost its hold and then writes nevertheless.  The
+resource can, if each request to it carries the hold's token: the tokens of a lock increase from
+hold to hold, so the resource refuses a token that is smaller than one it has seen.
 
     with client.fenced_lock("orders") as hold:
         send(order, token=hold.token, owner=hold.owner)
@@ -17,8 +17,8 @@ and where the order arrives, one of
 
     redis_set(redis, "order:7", text, token, owner)   # the value is in a Redis
 
-All raise StaleToken for a token that was overtaken.  Equal tokens pass for the same owner only, so
-one hold may write many times.  A token is compared as a whole number of any size below 2**63.
+All raise StaleToken for an outdated token.  Equal tokens pass only for the same owner, so one hold
+may write many times.  Tokens are compared as integers below 2**63.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _stale(token: int, what: str) -> StaleToken:
 class Fence:
     """Guards one resource in this process; thread-safe.
 
-    token, owner  what was seen last, if it was written down before a restart
+    token, owner  what was seen last, if it was saved before a restart
     """
 
     __slots__ = ("_mutex", "_token", "_owner")
@@ -80,7 +80,7 @@ class Fence:
 
     @property
     def token(self) -> int:
-        """The greatest token seen; 0 none."""
+        """The greatest token seen; 0 if none."""
         return self._token
 
     @property
@@ -94,14 +94,14 @@ class Fence:
         self._token, self._owner = token, owner
 
     def check(self, token: int, owner: str) -> None:
-        """Note a token, or raise StaleToken; what follows may be overtaken, see guard()."""
+        """Record a token, or raise StaleToken; a newer hold may overtake what follows, see guard()."""
         _checked(token, owner)
         with self._mutex:
             self._advance(token, owner)
 
     @contextlib.contextmanager
     def guard(self, token: int, owner: str) -> Iterator[None]:
-        """As check(), and keep all others out while the block writes."""
+        """Like check(), and keep all other tokens out while the block writes."""
         _checked(token, owner)
         with self._mutex:
             self._advance(token, owner)
@@ -140,7 +140,7 @@ def _library(connection: Any) -> str:
 
 
 def _pyformat(statement: str) -> str:
-    """Parameters as most drivers want them: %(name)s."""
+    """Parameters in the form that most drivers expect: %(name)s."""
     return re.sub(r":(name|token|owner)\b", r"%(\1)s", statement)
 
 
@@ -165,21 +165,21 @@ def _of(connection: Any) -> tuple[str, Execute]:
 
 
 def sql_create(connection: Any) -> None:
-    """Make the table snib_fence, unless it is there.  connection: as for sql_check()."""
+    """Create the table snib_fence, unless it exists.  connection: as for sql_check()."""
     dialect, execute = _of(connection)
     execute(SQL_TABLE_MYSQL if dialect in ("mysql", "mariadb") else SQL_TABLE, {})
 
 
 def sql_check(connection: Any, name: str, token: int, owner: str) -> None:
-    """Note a token in the table snib_fence, or raise StaleToken; then roll the transaction back.
+    """Record a token in the table snib_fence, or raise StaleToken; then roll the transaction back.
 
     Call it first in the transaction that changes what `name` stands for: check and change then happen
-    together or not at all, and the row keeps others out until the transaction ends.  Outside a
+    together or not at all, and the row stays locked until the transaction ends.  Outside a
     transaction it protects nothing.
 
-    connection  of SQLite, PostgreSQL, MySQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
+    connection  to SQLite, PostgreSQL, MySQL or MariaDB, by sqlite3, psycopg (3 or 2), PyMySQL,
                 mysqlclient or mysql.connector; a Connection or Session of SQLAlchemy; Django's
-                connection.  Table and statements are those of the C and Go packages.
+                connection.  Table and statements are the same as in the C and Go packages.
     """
     _checked(token, owner)
     values = {"name": name, "token": token, "owner": owner}
@@ -205,11 +205,11 @@ class Evaluates(Protocol):
 
 
 def redis_check(redis: Evaluates, fence: str, token: int, owner: str) -> None:
-    """Note a token in the hash `fence`, or raise StaleToken.
+    """Record a token in the hash `fence`, or raise StaleToken.
 
-    What is done in other commands afterwards may be overtaken; see redis_set() and REDIS_FUNCTION.
-    A client with an awaitable eval() takes the script itself: `await redis.eval(REDIS_ACCEPT, 1,
-    fence, token, owner)` gives 1, or 0 for a stale token.
+    A newer holder may get ahead of later, separate commands; see redis_set() and REDIS_FUNCTION.
+    With a client whose eval() is awaitable, call the script directly: `await
+    redis.eval(REDIS_ACCEPT, 1, fence, token, owner)` returns 1, or 0 for a stale token.
     """
     _checked(token, owner)
     if redis.eval(REDIS_ACCEPT, 1, fence, str(token), owner) != 1:
@@ -225,9 +225,10 @@ def redis_set(
     *,
     fence: str | None = None,
 ) -> None:
-    """Set a key in one step with the check of the token, or raise StaleToken.
+    """Check the token and set a key in one step, or raise StaleToken.
 
-    fence  the hash that notes tokens; None: `key` with the suffix ":fence".  In a cluster both must
+    fence  the hash that records tokens; None: `key` with the suffix ":fence".  In a cluster both
+    must
            be in one slot, so the key then needs a hash tag, as in "{order:7}".
     """
     _checked(token, owner)

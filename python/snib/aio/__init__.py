@@ -1,8 +1,8 @@
 """Clients and locks for asyncio: the names of `snib`, with `await`.
 
-No thread waits and none calls into Python: each running loop watches one descriptor for all of a
-client's operations in it.  A client may serve several loops in several threads.  A task may be
-cancelled at any await; what it was about to get is given back.
+No thread waits and none calls into Python: each running loop watches one file descriptor for all of
+a client's operations in it.  A client may serve several loops in several threads.  A task may be
+cancelled at any await; if it was about to get a lock, the lock is released.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Client(
         self._loops.clear()
 
     async def describe(self, name: str) -> Description:
-        """Everything the server knows of a name, whatever kind of lock made it."""
+        """Everything the server knows about a name, whatever the kind of lock."""
         submit = _core.client_describe_submit
         code, value = await self._loop().run(submit, self._handle, name)
         if code != OK:
@@ -93,7 +93,7 @@ class Client(
         return make_description(name, value[1])
 
     async def ping(self, timeout: float | None = None) -> None:
-        """Connect if need be and ask the server for an answer; None: the client's patience."""
+        """Connect if necessary and ask the server for an answer; None: the client's patience."""
 
         def submit(queue: _core.QueueHandle, token: int) -> int:
             return _core.client_ping_submit(self._handle, wait_ms(timeout), queue, token)
@@ -117,10 +117,10 @@ class Client(
                 return sorted(names)
 
     async def close(self, timeout: float | None = None) -> None:
-        """End every operation with Closed and release every hold; again is fine.
+        """End every operation with Closed and release every hold; may be called again.
 
-        Raises Timeout if a release was not confirmed in time (None: the client's patience); then
-        its lease will end it.  A cancelled close goes on.
+        Raises Timeout if a release was not confirmed in time (None: the client's patience); the
+        lock is then free when its lease ends.  A cancelled close continues.
         """
         loops = self._loops
         closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Cancels the task that works under a hold once when the hold is lost, as asyncio.timeout().
+    """Cancels the task that works under a hold when the hold is lost, like asyncio.timeout().
 
-    end() gives the Lost to raise, unless somebody else cancelled the task too: that goes on as it
-    is.  Python 3.10 does not tell; there a cancellation from elsewhere in the very moment between a
-    loss and the task's next step may end as Lost.
+    end() returns the Lost to raise, unless the task was also cancelled from elsewhere: that
+    remains a cancellation.  Python 3.10 cannot tell: there, a cancellation from elsewhere between
+    the loss and the task's next step may end as Lost.
     """
 
     __slots__ = ("_hold", "_task", "_before", "_lost", "_message", "_later")
@@ -76,7 +76,7 @@ class Guard:
         return None
 
     def _alone(self, error: BaseException | None) -> bool:
-        """Whether nobody else cancelled the task."""
+        """Whether the task was not cancelled from elsewhere."""
         if sys.version_info >= (3, 11):
             return self._task.uncancel() <= self._before
         while error is not None:
@@ -87,7 +87,7 @@ class Guard:
 
 
 def _insert(error: BaseException, lost: Lost) -> None:
-    """Show the loss where the program's own error came from."""
+    """Show the loss as the cause of the program's own error."""
     while error.__context__ is not None:
         if isinstance(error.__context__, CancelledError):
             lost.__cause__ = error.__context__
@@ -97,7 +97,7 @@ def _insert(error: BaseException, lost: Lost) -> None:
 
 
 class NoGuard(Guard):
-    """For what cannot be lost."""
+    """For holds that cannot be lost."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ _task_owners: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary
 
 
 class Loss:
-    """The loss of a hold, with the habits of asyncio.Event."""
+    """The loss of a hold; behaves like asyncio.Event."""
 
     __slots__ = ("_hold",)
 
@@ -52,7 +52,7 @@ class Loss:
         self._hold = hold
 
     def is_set(self) -> bool:
-        """Whether the hold is lost; exact at the moment of the call."""
+        """Whether the hold is lost; accurate at the moment of the call."""
         return self._hold.state is State.LOST
 
     async def wait(self) -> bool:
@@ -82,8 +82,8 @@ class Loss:
 class Hold(BaseHold):
     """One successful acquisition.  `async with` releases it; any task may.
 
-    It must be released: one that is dropped instead is renewed no more, and the lock is free when
-    its lease has ended; a ResourceWarning says so.
+    It must be released.  A hold that is dropped instead is no longer renewed, and the lock is free
+    when its lease has ended; a ResourceWarning says so.
     """
 
     __slots__ = ("_loop",)
@@ -99,15 +99,15 @@ class Hold(BaseHold):
         return Loss(self)
 
     async def release(self) -> None:
-        """Give the lock back and wake a waiter; a cancelled release goes on.
+        """Release the lock and wake a waiter; a cancelled release continues.
 
-        Raises Lost if it was not held any more, NotHeld if this hold was released before, and
-        Unreachable if no answer came; then the client goes on trying until the lease has ended.
+        Raises Lost if it was no longer held, NotHeld if this hold was already released, and
+        Unreachable if no answer came; then the client keeps trying until the lease has ended.
         """
         await self._end(None)
 
     async def _end(self, error: BaseException | None) -> None:
-        """Release; a failure is raised unless the program's own error is in flight."""
+        """Release; a failure is raised unless the program's own error is propagating."""
         try:
             if self._stage == GIVEN_BACK:
                 raise NotHeld(f"this hold of {self._lock.name!r} was released before")
@@ -144,8 +144,8 @@ class Hold(BaseHold):
 class Holding:
     """What hold() of a lock returns: `async with` it, or `await` it for the hold.
 
-    `async with` cancels its body if the hold is lost, and raises Lost then.  A hold that was
-    awaited cancels nothing, also not in `async with hold:`, which releases it.
+    `async with` cancels its body if the hold is lost, and then raises Lost.  A hold that was
+    awaited cancels nothing, not even in `async with hold:`, which only releases it.
     """
 
     __slots__ = ("_lock", "_caller", "_n", "_wait", "_hold", "_guard")
@@ -195,7 +195,7 @@ class Named(BaseNamed):
     _client: Client
 
     async def _run(self, submit: Callable[..., int], *arguments: object) -> tuple[int, Any]:
-        """Submit an operation on the lock; its code, if it is none of an error, and value."""
+        """Submit an operation on the lock; returns its code, if not an error, and its value."""
         try:
             code, value = await self._client._loop().run(submit, self._handle, *arguments)
             if isinstance(value, Error) and code not in (BUSY, TIMEDOUT, NOT_HELD):
@@ -226,7 +226,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         self._inside: dict[int, list[tuple[Hold, Guard]]] = {}
 
     def _caller(self) -> int:
-        """The task that calls, which need not be the one that awaits; 0 if there is none."""
+        """The calling task, which need not be the one that awaits; 0 if there is none."""
         task = self._client._task()
         return 0 if task is None else id(task)
 
@@ -310,7 +310,7 @@ class Holdable(Named, BaseHoldable[Hold]):
 
 
 class AnyLock(Holdable):
-    """What all locks have in common, whoever their owner is."""
+    """What all locks have in common, whatever their owner is."""
 
     __slots__ = ()
 
@@ -319,17 +319,17 @@ class AnyLock(Holdable):
     def acquire(
         self, blocking: bool = True, timeout: float | None = -1
     ) -> Coroutine[Any, Any, bool]:
-        """Get the lock, waiting if need be; False if it was not free in time.
+        """Get the lock, waiting if necessary; False if it was not free in time.
 
-        It is held by this client under this name until release(), or until the client is closed,
-        whatever becomes of this object.
+        This client holds it under this name until release(), or until the client is closed,
+        whatever happens to this object.
         """
         return self._try_to_keep(self._caller(), 1, acquire_ms(blocking, timeout))
 
     def release(self) -> Coroutine[Any, Any, None]:
-        """Release what acquire() got, also through another object for the same lock.
+        """Release what acquire() got, even through another object for the same lock.
 
-        Raises NotHeld if there is nothing to release; else as Hold.release().
+        Raises NotHeld if there is nothing to release; otherwise like Hold.release().
         """
         return self._give_back(self._caller())
 
@@ -339,7 +339,7 @@ class AnyLock(Holdable):
     def hold(self, *, timeout: float | None = None) -> Holding:
         """Acquire: `async with lock.hold(timeout=2.0) as hold:` or `hold = await lock.hold()`.
 
-        Raises Timeout when the time is over, Busy if it was 0 (one try).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
         return Holding(self, 1, wait_ms(timeout))
 
@@ -348,7 +348,7 @@ class AnyLock(Holdable):
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """A decorator: each call of the coroutine function runs under the lock.
 
-        A call raises Timeout or Busy as hold() does, then without running the function; it is
+        Like hold(), a call may raise Timeout or Busy, without running the function.  It is
         cancelled and raises Lost if the lock is lost meanwhile.
         """
         return self._protect(1, wait_ms(timeout))
@@ -359,10 +359,10 @@ class AnyLock(Holdable):
 
 
 class Lock(MutexKind, AnyLock):
-    """A named lock with the habits of asyncio.Lock, across processes.
+    """A named lock that behaves like asyncio.Lock, across processes.
 
-    Each acquisition has an owner of its own: a second one waits for the first one's release,
-    also in the same task.  Any task may release: its own hold, else the oldest.
+    Each acquisition has its own owner: a second one waits until the first is released, even in
+    the same task.  Any task may release: its own hold, or else the oldest.
     """
 
     __slots__ = ()
@@ -387,9 +387,9 @@ class PlainLock(PlainKind, Lock):
 class RLock(MutexKind, AnyLock):
     """A named re-entrant lock whose owner is the task that calls acquire(), hold() or release().
 
-    The owner may acquire again, at once and without a round trip, and must release as often.
-    Another task cannot release it.  Who only awaits what another task called does so for that one:
-    `asyncio.wait_for(lock.acquire(), 2)` acquires for its caller.
+    The owner may acquire again, immediately and without a round trip, and must release as often.
+    Another task cannot release it.  The owner is the task that makes the call, not the task that
+    awaits it: `asyncio.wait_for(lock.acquire(), 2)` acquires for its caller.
     """
 
     __slots__ = ()
@@ -425,9 +425,9 @@ class WriteLock(WriteKind, RLock):
 class RWLock(BaseRWLock[ReadLock, WriteLock]):
     """Many readers, or one writer: `async with rwlock.read:`, `async with rwlock.write:`.
 
-    The owner of either side is the task, as for RLock.  Who holds `write` may take `read` too and
-    keep it when `write` is released: so a writer becomes a reader, and nobody writes in between.
-    The other way round raises UpgradeRefused at once; it would wait for itself.
+    The owner of either side is the task, as for RLock.  The holder of `write` may also take `read`
+    and keep it when `write` is released: the writer becomes a reader, and nobody writes in between.
+    The opposite raises UpgradeRefused immediately, because it would wait for itself.
     """
 
     __slots__ = ()

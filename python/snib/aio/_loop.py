@@ -23,9 +23,9 @@ Result = tuple[int, Any]
 class Loop:
     """A client's queue in one running loop.
 
-    A loop does not tell when it closes, but it lets go of its readers: as nobody else owns this for
-    long, queue and waiting operations end with the loop.  Where the loop lives on, they end when
-    the client is closed or collected: see detach().
+    A loop does not announce that it closes, but it drops its readers.  Nothing else keeps this
+    object for long, so queue and waiting operations end with the loop.  If the loop lives on,
+    they end when the client is closed or collected: see detach().
     """
 
     def __init__(self, client: BaseClient, loop: AbstractEventLoop) -> None:
@@ -50,9 +50,9 @@ class Loop:
             raise
 
     def abandon(self, token: int, operation: int, future: Future[Result]) -> None:
-        """The task was cancelled, or thrown away with its loop.
+        """The task was cancelled, or discarded with its loop.
 
-        Either the core takes back what it may still be granted, or a hold is there already: in the
+        Either the core releases what it may still be granted, or a hold is already there: in the
         queue, where the drain drops it because nobody waits for its token, or in the future.
         """
         self.waiting.pop(token, None)
@@ -89,7 +89,7 @@ class Loop:
             tell(lost)
 
     def tell_release(self, hold_id: int, releaser: Loop) -> None:
-        """Who waits for the loss waits no more, also if another loop released the hold."""
+        """End the waits for the loss, even if another loop released the hold."""
         if releaser is self:
             self.end_losses(hold_id, False)
         else:

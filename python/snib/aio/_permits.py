@@ -30,21 +30,21 @@ class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
     def acquire(
         self, blocking: bool = True, timeout: float | None = None, *, n: int = 1
     ) -> Coroutine[Any, Any, bool]:
-        """Take n permits at once, waiting if need be; False if they were not free in time.
+        """Take n permits at once, waiting if necessary; False if they were not free in time.
 
-        They are held by this client until release(), or until the client is closed, whatever
-        becomes of this object.
+        This client holds them until release(), or until the client is closed, whatever happens to
+        this object.
         """
         wait = acquire_ms(blocking, timeout)
         return self._try_to_keep(self._caller(), _kinds.number(n), wait)
 
     def release(self, n: int | None = None) -> Coroutine[Any, Any, None]:
-        """Give back what acquire() took, also through another object for the same permits.
+        """Release what acquire() took, even through another object for the same permits.
 
-        n  None: what one acquire() took, this task's newest, else the oldest.  Else so many
-           permits in all; what one acquire() took goes back as a whole.
+        n  None: what one acquire() took, this task's newest or else the oldest.  Otherwise: so
+           many permits in all; what one acquire() took is released as a whole.
 
-        Raises NotHeld if fewer were acquired; else as Hold.release().
+        Raises NotHeld if fewer were acquired; otherwise like Hold.release().
         """
         return self._give_back(self._caller(), n)
 
@@ -61,34 +61,34 @@ class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
     def hold(self, *, n: int = 1, timeout: float | None = None) -> Holding:
         """Take n permits as one hold: `async with permits.hold(n=2, timeout=2.0) as hold:`.
 
-        Raises Timeout when the time is over, Busy if it was 0 (one try).
+        Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
         return Holding(self, _kinds.number(n), wait_ms(timeout))
 
     def protect(
         self, *, n: int = 1, timeout: float | None = None
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """A decorator: each call of the coroutine function has n permits.
+        """A decorator: each call of the coroutine function runs with n permits.
 
-        A call raises Timeout or Busy as hold() does, then without running the function; it is
+        Like hold(), a call may raise Timeout or Busy, without running the function.  It is
         cancelled and raises Lost if the permits are lost meanwhile.
         """
         return self._protect(_kinds.number(n), wait_ms(timeout))
 
     async def init(self, n: int) -> bool:
-        """Set the number of permits unless it is set; False if it was."""
+        """Set the number of permits unless it is already set; False if it was."""
         return await self._count(_kinds.INIT, _kinds.number(n)) == 1
 
     async def add(self, n: int) -> int:
-        """Add permits, or take some away with a negative n; the number to be had then."""
+        """Add permits, or remove some with a negative n; returns the new number of free permits."""
         return await self._count(_kinds.ADD, _kinds.number(n))
 
     async def available(self) -> int:
-        """The number of permits to be had now."""
+        """The number of free permits."""
         return await self._count(_kinds.GET)
 
     async def locked(self) -> bool:
-        """Ask the server whether there is no permit to be had."""
+        """Ask the server whether no permit is free."""
         return await self.available() <= 0
 
 
@@ -99,11 +99,11 @@ class Semaphore(SemaphoreKind, _AnyPermits):
     _counter = staticmethod(_core.semaphore_count_submit)
 
     async def put_back(self, n: int = 1) -> int:
-        """Put permits in, whoever took them; the number to be had then."""
+        """Put permits back, whoever took them; returns the new number of free permits."""
         return await self._count(_kinds.RELEASE, _kinds.number(n))
 
     async def drain(self) -> int:
-        """Take all permits to be had, for good; how many there were."""
+        """Take all free permits, for good; returns how many there were."""
         return await self._count(_kinds.DRAIN)
 
 
@@ -114,7 +114,7 @@ class Permits(PermitsKind, _AnyPermits):
     _counter = staticmethod(_core.permits_count_submit)
 
     async def set(self, n: int) -> int:
-        """Make it n permits in all, whoever holds some; the number to be had then."""
+        """Set the total to n permits, held ones included; returns how many are free."""
         return await self._count(_kinds.SET, _kinds.number(n))
 
     async def total(self) -> int:
@@ -132,7 +132,7 @@ class Latch(LatchKind, _Counted):
         return await self._count(_kinds.INIT, _kinds.number(n)) == 1
 
     async def count_down(self) -> int:
-        """Count down by one; what is left.  Who waits is woken at 0."""
+        """Count down by one and return what is left.  At 0 the waiters are woken."""
         return await self._count(_kinds.DOWN)
 
     async def count(self) -> int:
@@ -140,5 +140,5 @@ class Latch(LatchKind, _Counted):
         return await self._count(_kinds.GET)
 
     async def wait(self, timeout: float | None = -1) -> bool:
-        """Wait until the count is 0; False if it was not in time."""
+        """Wait until the count is 0; False after the timeout."""
         return (await self._run(_core.latch_wait_submit, wait_ms(timeout)))[0] == OK
