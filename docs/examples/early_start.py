@@ -1,4 +1,4 @@
-"""A service that starts before its Redis waits for it, as it would after an interruption."""
+"""A service that starts before its Redis waits for it, as it would during an outage."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def start() -> None:
 
 threading.Thread(target=start).start()
 try:
-    # patience: how long an operation endures a server that cannot be reached; default 5 s
+    # patience: how long an operation tolerates an unreachable server; default 5 s
     with snib.connect(f"unix://{folder}/socket", patience=120.0) as client, client.lock("early"):
         print("the server came, and the lock with it")
 finally:

@@ -1,4 +1,4 @@
-"""What an error knows."""
+"""What an error contains."""
 
 import os
 

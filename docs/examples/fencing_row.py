@@ -1,4 +1,4 @@
-"""A row that refuses a holder which was overtaken.  The same table protects it from holders in C, Go and Java."""
+"""A row that refuses an outdated holder.  The same table protects it from holders in C, Go and Java."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""One client, made before a fork and used on both sides, as under gunicorn --preload or Celery."""
+"""One client, created before a fork and used on both sides, as under gunicorn --preload or Celery."""
 
 import os
 
@@ -10,7 +10,7 @@ client = snib.connect(URL)
 lock = client.lock("report")
 for _ in range(3):
     if os.fork() == 0:
-        with lock:  # another identity, connections of its own
+        with lock:  # a new identity and its own connections
             print("a child's turn", flush=True)
         client.close()
         os._exit(0)

@@ -26,7 +26,7 @@ func main() {
 	}
 	defer client.Close()
 	err = client.Mutex("orders").Do(ctx, func(ctx context.Context) error {
-		<-ctx.Done() // the caller's end, or the loss of the lock: context.Cause says which
+		<-ctx.Done() // cancelled by the caller or by the loss of the lock: context.Cause says which
 		return context.Cause(ctx)
 	})
 	if errors.Is(err, snib.ErrLost) {

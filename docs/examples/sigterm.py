@@ -1,4 +1,4 @@
-"""SIGTERM gives the locks back, then does what it did before."""
+"""SIGTERM releases the locks, then has its previous effect."""
 
 import os
 import signal
@@ -21,5 +21,5 @@ with subprocess.Popen([sys.executable, __file__, "service"], stdout=subprocess.P
     service.send_signal(signal.SIGTERM)
 assert service.returncode == -signal.SIGTERM
 with snib.connect(URL) as client:
-    assert not client.lock("service").locked()  # not a lease later: now
+    assert not client.lock("service").locked()  # now, not a lease later
 print("released by SIGTERM")

@@ -14,7 +14,7 @@ async def work(client: snib.aio.Client) -> None:
         print("working")
         await client.lock("orders").force_release()  # an operator takes the lock away
         while True:
-            await asyncio.sleep(0.01)  # is cancelled at the next renewal
+            await asyncio.sleep(0.01)  # cancelled at the next renewal
 
 
 async def main() -> None:

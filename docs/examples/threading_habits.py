@@ -1,4 +1,4 @@
-"""threading's arguments work; numbers with two meanings have names."""
+"""The arguments of threading work; ambiguous numbers must be keyword arguments."""
 
 import os
 
@@ -18,7 +18,7 @@ with snib.connect(URL) as client:
         try:
             call()
         except TypeError as error:
-            print(error)  # seconds here, permits there: so they have names
+            print(error)  # seconds in one place, permits in the other: so name them
         else:
             raise SystemExit("a number without a name was taken")
     try:

@@ -1,4 +1,4 @@
-"""*Not free* and *cannot be asked* are two answers."""
+"""*Busy* and *unreachable* are two different results."""
 
 import os
 
@@ -13,7 +13,7 @@ with snib.connect(URL) as client, snib.connect(URL) as rival, client.lock("taken
         print(busy)
 
 with snib.connect("redis://127.0.0.1:1") as client:
-    for timeout in (0, 0.5):  # 0 endures an unreachable server for one round trip: try_timeout, default 1 s
+    for timeout in (0, 0.5):  # 0 tolerates an unreachable server for try_timeout (1 s by default)
         try:
             client.lock("taken").hold(timeout=timeout)
         except snib.Unreachable as unreachable:
