@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "c1c7dfc082dc502b"
+#define SNIB_BUILD_ID "999af7a3689f70ae"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -43,30 +43,30 @@
 
 /* snib.h - distributed locks on Redis and Valkey, wire-compatible with Redisson.
  *
- * This header is the reference manual.  In one paragraph: open a client, make a lock from it, acquire
- * the lock and get a hold; the hold is what you own, inspect and release.  A lock made without a lease
- * of its own is renewed by the client's watchdog for as long as the hold lives; when the hold can no
- * longer be trusted it becomes lost, for ever, before the lease in Redis can have ended.
+ * This header is the reference manual.  In one paragraph: open a client, create a lock from it, and acquire the
+ * lock to get a hold.  The hold is what you own, inspect and release.  The client's watchdog renews a lock
+ * without an explicit lease for as long as the hold lives.  When the hold can no longer be trusted, it becomes
+ * lost, permanently, before the lease in Redis can have ended.
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
  *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             of a parent process gives an error and never touches freed memory.
+ *             from a parent process gives an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
- *             snib_code_is() tells what a program may conclude from a code.
- * Outputs     are written on success only, `err` on any other result.  `err` may be NULL.
- * Strings     that come with a length need no terminator and are copied before the call returns.
- * Times       are milliseconds.  A wait of -1 has no limit, 0 means one try.
- * Unreachable a wait that ends while the server does not answer ends as SNIB_ECONNECT or SNIB_EUNREACHABLE,
- *             for nobody knows then whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT were told so.
- * Threads     every function may be called from any thread unless it says otherwise, and none is
+ *             snib_code_is() says what a program may conclude from a code.
+ * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
+ * Strings     passed with a length need no terminator and are copied before the call returns.
+ * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
+ * Unreachable a wait that ends while the server does not answer returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since
+ *             nobody knows whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so.
+ * Threads     every function may be called from any thread unless it says otherwise; none is
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
- *             point: a thread that is cancelled inside a call ends after it.  A thread that sits in a
- *             signal handler, or is stopped, inside a call keeps no other hold from being renewed.
- * Fork        the child may go on with the clients and locks that it inherited: at their first use there they get
- *             a new identity, new connections and a thread of their own (also locks of locks).  What was
- *             held or under way belongs to the parent, which goes on untouched: inherited holds, operations
- *             and queues answer SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
- *             fork, whatever others do in the library.
+ *             point: a thread that is cancelled inside a call ends after it.  A thread that is stopped, or
+ *             interrupted by a signal handler, inside a call does not keep other holds from being renewed.
+ * Fork        the child may continue to use the clients and locks that it inherited: at their first use there, they
+ *             get a new identity, new connections and their own thread (also locks made of locks).  Holds and
+ *             running operations belong to the parent, which continues undisturbed: inherited holds, operations
+ *             and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
+ *             fork, whatever other threads are doing in the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -105,11 +105,11 @@ typedef struct snib_queue snib_queue;
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,      /* somebody else holds the lock and the caller would not wait */
+    SNIB_BUSY = 1,      /* the lock is held and the caller did not want to wait */
     SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
-    SNIB_CANCELLED = 3, /* cancelled: this caller will not own the lock through the operation */
+    SNIB_CANCELLED = 3, /* cancelled: the operation will not give the caller the lock */
     SNIB_LOST = 4,      /* the hold was lost before this call */
-    SNIB_AGAIN = 5,     /* not finished yet; go on with snib_op_wait() or the queue */
+    SNIB_AGAIN = 5,     /* not finished yet; continue with snib_op_wait() or the queue */
     SNIB_NOT_HELD = 6,  /* nothing was held, so nothing was released */
     /* usage */
     SNIB_EINVAL = -1,    /* an argument is out of range */
@@ -119,9 +119,9 @@ enum snib_code {
     SNIB_EURL = -5,      /* the URL cannot be understood */
     SNIB_EOPTION = -6,   /* an option is out of range or unknown */
     SNIB_ENOTSUP = -7,   /* this build or this lock kind cannot do that */
-    SNIB_EINUSE = -8,    /* the queue has another consumer at this moment */
+    SNIB_EINUSE = -8,    /* another consumer is using the queue right now */
     SNIB_EUPGRADE = -9,  /* the owner holds the read lock and cannot get the write lock as well */
-    SNIB_EPERMITS = -10, /* more permits than there are, or a number that is no count */
+    SNIB_EPERMITS = -10, /* more permits than exist, or an invalid count */
     /* resources */
     SNIB_ENOMEM = -20,
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
@@ -132,11 +132,11 @@ enum snib_code {
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
-    SNIB_ETOPOLOGY = -35,    /* no part of the deployment that the URL names */
+    SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
-    SNIB_EWRONGTYPE = -42, /* the name belongs to something that is not such a lock */
+    SNIB_EWRONGTYPE = -42, /* the key holds something that is not a lock of this kind */
     SNIB_ELOADING = -43,   /* the server is still loading its data, or busy with a script */
     SNIB_EOOM = -44,       /* the server is out of memory and refuses writes */
     SNIB_EREADONLY = -45,  /* the server is a replica */
@@ -145,7 +145,7 @@ enum snib_code {
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
-    SNIB_EFORKED = -61  /* a hold, an operation or a queue of the process before a fork */
+    SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
 };
 
 /* What may be concluded from a code: see snib_code_is(). */
@@ -153,8 +153,8 @@ enum snib_code {
 #define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
-/* An error's detail, owned by the caller.  text is one sentence without a newline: what happened, to which
- * lock, at which server, and the server's own words if it spoke (never a password). */
+/* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
+ * lock, at which server, and the server's own message if there was one (never a password). */
 typedef struct snib_error {
     int32_t code;
     int32_t os_error; /* errno where there is one, else 0 */
@@ -184,8 +184,8 @@ SNIB_API uint32_t snib_features(void);
 #define SNIB_DURABILITY_NONE (-1)
 #define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
 #define SNIB_DURABILITY_ALL (-3)
-/* snib_client_options.durability_policy: too few replicas have the grant in time */
-#define SNIB_DURABILITY_REFUSE 1 /* it is undone and the call fails */
+/* snib_client_options.durability_policy: what happens if too few replicas have the grant in time */
+#define SNIB_DURABILITY_REFUSE 1 /* the grant is undone and the call fails */
 #define SNIB_DURABILITY_REPORT 2 /* it counts, and the hold says how many have it */
 /* snib_client_options.publish; 0 is auto unless the URL says more. */
 #define SNIB_PUBLISH_AUTO 1 /* as Redisson does it */
@@ -201,56 +201,56 @@ typedef struct snib_client_options {
     int64_t connect_timeout_ms; /* one attempt to connect, with all addresses of the name, and as
                                    long again to resolve it; default 3000 */
     int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
-    int64_t patience_ms;  /* how long an operation endures an unreachable server; default 5000 */
-    int64_t try_timeout_ms; /* how long a wait of 0 does: one round trip's patience; default 1000 */
-    int64_t recheck_ms;   /* a waiter asks again after this time at most; default 3000 */
+    int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
+    int64_t try_timeout_ms; /* the same for a wait of 0, one round trip; default 1000 */
+    int64_t recheck_ms;   /* a waiter asks again at least this often; default 3000 */
     int64_t max_hold_ms;  /* default for locks; 0 none; -1 none, whatever the URL says */
     int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
-    int32_t waiters_max;  /* operations at once; more get SNIB_ELIMIT; default 200000 */
+    int32_t waiters_max;  /* concurrent operations; more get SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
-    /* Texts as these two.  What this build cannot do of the following is SNIB_ENOTSUP. */
+    /* Strings as above.  Options that this build does not support give SNIB_ENOTSUP. */
     const char *password_file;     /* read at each connect, instead of a password */
     const char *sentinel_username; /* at the sentinels */
     const char *sentinel_password;
-    const char *tls_ca;            /* file or folder of trusted authorities; NULL: the system's */
+    const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
     const char *tls_cert;          /* file with the client's certificate and its chain */
     const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
     const char *tls_key_password;  /* of that file, if it is encrypted */
-    const char *tls_server_name;   /* that the certificate must have, instead of the host's */
-    int32_t tls_insecure; /* 1: any certificate is believed; -1: not, whatever the URL says */
+    const char *tls_server_name;   /* name that the certificate must have, instead of the host */
+    int32_t tls_insecure; /* 1: accept any certificate; -1: do not, whatever the URL says */
     int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
     int64_t durability_timeout_ms; /* how long they may take; default 1000 */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
-    int32_t publish;  /* SNIB_PUBLISH_*: how releases are told in a cluster */
+    int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
     int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
-                       * one until several threads wait for answers at once, often */
+                       * only one until several threads often wait for answers at the same time */
     int32_t reserved; /* must be 0 */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
 SNIB_API void snib_client_options_init(snib_client_options *options, size_t size);
 
-/* snib_client_open - make a client for one deployment.
+/* snib_client_open - create a client for one deployment.
  *
- * Nothing is sent and no thread is started before the first operation.  A client may be made before a
+ * Nothing is sent and no thread is started before the first operation.  A client may be created before a
  * fork and used on both sides.
  *
  * url      redis://[user[:password]@]host[:port][/database]   default port 6379, database 0
  *          unix://[user[:password]@]/path/to/socket
- *          rediss:// is redis:// with TLS 1.2 or newer; the server's certificate must be trusted and be for the
- *          host, see tls_* below; where that fails operations end with SNIB_ETLS.
+ *          rediss:// is redis:// with TLS 1.2 or newer.  The server's certificate must be trusted and match the
+ *          host, see tls_* above; otherwise operations fail with SNIB_ETLS.
  *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
- *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster,
- *          of which some nodes are named; at most 32 hosts; with TLS: rediss+sentinel://, rediss+cluster://.
- *          What this build cannot do is SNIB_ENOTSUP.  valkey stands for redis, and valkeys for rediss.
- *          IPv6 goes in brackets.  User, password, path, service and the values of options are percent-decoded.
- *          redis://:password@host has a password only.
- *          ?name=value&name=value: options, by the names of the fields below without _ms, and db, the database.
- *          A time is a decimal number with ms, s, m or h behind it, or plain seconds.
- *          NULL: the environment's SNIB_URL or, if that is unset or empty, redis://127.0.0.1:6379; and
- *          SNIB_PASSWORD, if there is one, in the place of the URL's password.
- * options  NULL for defaults.  What is given here goes before what the URL has.
+ *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster;
+ *          name some of its nodes.  At most 32 hosts.  With TLS: rediss+sentinel://, rediss+cluster://.
+ *          What this build does not support gives SNIB_ENOTSUP.  valkey means redis, and valkeys means rediss.
+ *          Put IPv6 addresses in brackets.  User, password, path, service and option values are percent-decoded.
+ *          redis://:password@host gives only a password.
+ *          ?name=value&name=value gives options, named like the fields above without _ms, and db, the database.
+ *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
+ *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
+ *          SNIB_PASSWORD, if set, then replaces the password of that URL.
+ * options  NULL for defaults.  Options given here take precedence over those in the URL.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
  * Owns     free with snib_client_free().
@@ -258,15 +258,15 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
 
-/* snib_client_get_options - the options in force: what was given, the URL's, and the defaults.
+/* snib_client_get_options - the options in effect: those given, those of the URL, and the defaults.
  *
- * out      its size was set by snib_client_options_init().  Texts are NULL.
+ * out      its size was set by snib_client_options_init().  Strings are NULL.
  * Returns  SNIB_OK, SNIB_EINVAL, SNIB_EHANDLE.
  */
 SNIB_API int snib_client_get_options(snib_client *client, snib_client_options *out,
                                      snib_error *err);
 
-/* snib_client_ping - connect if need be and ask the server for an answer.
+/* snib_client_ping - connect if necessary and ask the server for an answer.
  *
  * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).
  * Returns  SNIB_OK, or an error of the network, server or state group.
@@ -280,25 +280,25 @@ SNIB_API int snib_client_ping_submit(snib_client *client, int64_t wait_ms, snib_
  * Holds that are still held become lost with the reason SNIB_REASON_CLOSED.  Idempotent.
  *
  * Blocks   for at most timeout_ms (-1: the client's patience) while releases are confirmed.
- * Returns  SNIB_OK; SNIB_TIMEDOUT if a release was not confirmed (its lease will end it);
+ * Returns  SNIB_OK; SNIB_TIMEDOUT if a release was not confirmed (the lock is then free when its lease ends);
  *          SNIB_EHANDLE.
  */
 SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_error *err);
 
-/* snib_client_free - close with a timeout of 0 if need be and give the handle back.  NULL is fine.
- * Its locks answer SNIB_ECLOSED afterwards, its holds are lost with the reason SNIB_REASON_CLOSED; free
+/* snib_client_free - close with a timeout of 0 if necessary and free the handle.  NULL is allowed.
+ * Afterwards its locks return SNIB_ECLOSED, and its holds are lost with the reason SNIB_REASON_CLOSED; free
  * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
 
-/* snib_set_exit_timeout - how long the end of the process may take for giving back what it holds.
+/* snib_set_exit_timeout - how long the process may take at its end to release its holds.
  *
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
- * atexit() handlers and before the process is gone: what is held is released, operations end with
- * SNIB_ECLOSED.  Threads that still work under a lock then are no longer protected, so end them before.  The
- * child of a fork gives back only what it acquired itself.  _exit(), abort() and signals that kill leave the
- * locks to their leases.
+ * atexit() handlers and before the process is gone: holds are released, operations end with
+ * SNIB_ECLOSED.  Threads that still work under a lock are then no longer protected, so end them first.  The
+ * child of a fork releases only what it acquired itself.  After _exit(), abort() or a fatal signal the locks
+ * become free when their leases end.
  *
- * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: give nothing back
+ * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
  */
 SNIB_API int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err);
@@ -328,10 +328,10 @@ typedef struct snib_client_stats_data {
     uint64_t lost_unreachable;
     uint64_t lost_max_hold;
     uint64_t lost_closed;
-    uint64_t abandoned; /* holds that were forgotten, see snib_hold_abandon() */
+    uint64_t abandoned; /* holds dropped without a release, see snib_hold_abandon() */
     uint64_t rechecks; /* attempts of waiters that no message caused */
     uint64_t messages; /* wake-up messages received */
-    uint64_t polling;  /* waits without a subscription because it was refused */
+    uint64_t polling;  /* waits without a subscription, which was refused */
     uint64_t connects;
     uint64_t reconnects;
     uint64_t commands;         /* commands sent on command connections, handshakes not counted */
@@ -345,7 +345,7 @@ typedef struct snib_client_stats_data {
     uint64_t memory;           /* bytes the client uses now, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
-    uint64_t lost_failover; /* beside those above */
+    uint64_t lost_failover; /* a loss like those above */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -353,11 +353,11 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
 
 /* snib_client_list - find locks by name; the server is scanned in steps.
  *
- * Call with *cursor = 0 first and again with what it became until it is 0 again.  A name can come twice.
+ * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
  *
  * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
- * buffer   names are written one after another, each ended by a NUL; at least 65536 bytes.  What is no
- *          UTF-8 or a control character in a name, which then is none of Snib's, is shown as question marks.
+ * buffer   receives the names, each ended by a NUL; at least 65536 bytes.  Invalid UTF-8 and control
+ *          characters, which Snib's own names never contain, are shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
@@ -365,25 +365,25 @@ SNIB_API int snib_client_list(snib_client *client, const char *pattern, size_t p
                               uint64_t *cursor, char *buffer, size_t cap, size_t *out_used,
                               uint32_t *out_count, snib_error *err);
 
-/* One step without waiting for it, as snib_lock_acquire_submit(): its event's texts are the names. */
+/* One step without waiting, like snib_lock_acquire_submit(): the texts of its event are the names. */
 SNIB_API int snib_client_list_submit(snib_client *client, const char *pattern, size_t pattern_len,
                                      uint64_t cursor, snib_queue *queue, uint64_t token,
                                      snib_op **out_op, snib_error *err);
 
 /* ---- Locks -------------------------------------------------------------------------------------- */
 
-/* Each kind is, on the wire, the Redisson type in brackets, and can be held by either side in turn. */
+/* On the wire each kind is the Redisson type in brackets, so Snib and Redisson share it. */
 enum snib_kind {
     SNIB_MUTEX = 1,  /* one holder [RLock] */
-    SNIB_FAIR = 2,   /* one holder; first come, first served between all processes [RFairLock] */
-    SNIB_READ = 3,   /* many readers, or one writer: the readers' side [RReadWriteLock.readLock] */
+    SNIB_FAIR = 2,   /* one holder; first come, first served across processes [RFairLock] */
+    SNIB_READ = 3,   /* the readers' side of a read/write lock [RReadWriteLock.readLock] */
     SNIB_WRITE = 4,  /* the writers' side of the same name [RReadWriteLock.writeLock] */
-    SNIB_FENCED = 5, /* a mutex whose holds carry a rising token [RFencedLock] */
-    SNIB_SPIN = 6,   /* a mutex whose waiters poll and whose releases tell nobody [RSpinLock] */
+    SNIB_FENCED = 5, /* a mutex whose holds carry increasing tokens [RFencedLock] */
+    SNIB_SPIN = 6,   /* a mutex whose waiters poll; a release notifies nobody [RSpinLock] */
     SNIB_PLAIN = 7,  /* a string set by SET NX PX: what redis-py, redsync, node-redlock write */
     SNIB_SEMAPHORE = 8, /* a number of permits without owners [RSemaphore] */
     SNIB_PERMITS = 9,   /* permits with an id and a lease each [RPermitExpirableSemaphore] */
-    SNIB_LATCH = 10     /* a count that is waited for to become 0 [RCountDownLatch] */
+    SNIB_LATCH = 10     /* a count; waiters wait until it is 0 [RCountDownLatch] */
 };
 
 /* snib_lock_options.flags */
@@ -391,11 +391,11 @@ enum snib_kind {
     1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
 #define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
 #define SNIB_LOCK_NO_QUARANTINE                                                                    \
-    4 /* quorum: let nodes vote at once that may have lost their memory */
+    4 /* quorum: let nodes that may have lost their memory vote at once */
 
 typedef struct snib_lock_options {
     uint32_t size;
-    uint32_t flags; /* SNIB_LOCK_*; one that the kind does not know is SNIB_EOPTION */
+    uint32_t flags; /* SNIB_LOCK_*; a flag that does not fit the kind is SNIB_EOPTION */
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
@@ -405,9 +405,9 @@ typedef struct snib_lock_options {
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
 SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 
-/* snib_lock_new - name a lock.  Cheap: nothing is sent.
+/* snib_lock_new - create a lock object for a name.  Cheap: nothing is sent.
  *
- * kind     enum snib_kind.  The read and the write side of one name are two locks.
+ * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
  *          well-placed non-empty hash tag, as in "{tenant}orders".
  * Returns  SNIB_OK, SNIB_EHANDLE, SNIB_ENAME, SNIB_ELEASE, SNIB_EOPTION, SNIB_ENOTSUP, SNIB_ENOMEM,
@@ -416,87 +416,87 @@ SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
  */
 SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, size_t name_len,
                            const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
-SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is fine */
+SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 
-/* snib_multi_new - all of several locks, or none, as one lock.
+/* snib_multi_new - one lock that holds all of several locks, or none.
  *
- * Members are taken in the order of their servers and names, whatever the order here, so that two
- * processes cannot wait for each other in a circle; neighbours of one client and of the kinds mutex,
- * fenced, spin, read and write by one command.  The hold is lost as soon as one member's is; its token is 0.
+ * Members are taken in the order of their servers and names, whatever their order here, so that processes
+ * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
+ * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
  *
- * locks    1 to 100; any kinds but semaphore and latch; also of different clients.  Leases, limits and
- *          flags of their own are ignored in favour of these options.  They may be freed afterwards.
+ * locks    1 to 100, of any kinds but semaphore and latch; their clients may differ.  The members' own leases,
+ *          limits and flags are ignored in favour of these options.  They may be freed afterwards.
  * options  as for snib_lock_new(); NULL for defaults.
- * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member
+ * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member,
  *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
 
-/* snib_quorum_new - a lock on most of several independent servers, for whom one server is not enough.
+/* snib_quorum_new - a lock on a majority of several independent servers, for use where one server is not enough.
  *
- * All nodes are asked at once and the call returns with the majority's answer; the lease counts from the
- * first request, less the drift; what a minority granted is taken back everywhere.  A release goes to all
- * and returns with the majority's answers; a node that is gone keeps its vote until the lease ends.
- * Independent means: no replicas, no two on one machine.  After: "Distributed Locks with Redis", the
- * Redlock algorithm.
+ * All nodes are asked at the same time, and an acquire returns when a majority has answered.  The lease counts from
+ * the first request, minus the drift.  Grants of a mere minority are undone everywhere.  A release goes to all nodes
+ * and returns when a majority has answered; a node that is gone keeps its vote until the lease ends.
+ * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
+ * the Redlock algorithm.
  *
- * A node that was restarted, or lost its data, does not vote until every lease it may have forgotten has
- * ended; so does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives that).
+ * A node that was restarted, or lost its data, does not vote until every lease that it may have forgotten has
+ * ended; neither does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
  *
- * locks    3 to 15 mutexes of one name, each of another client.
+ * locks    3 to 15 mutexes of the same name, each of a different client.
  * Returns  as snib_multi_new().
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
  */
 SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                              snib_lock **out_lock, snib_error *err);
 
-/* snib_lock_acquire - get the lock, waiting if need be.
+/* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process waiters are served first come, first served; between processes the lock goes to
- * whoever asks first after the release, but SNIB_FAIR is first come, first served between them too.
+ * Within a process waiters are served first come, first served.  Between processes the lock goes to the first
+ * process that asks after the release, except that SNIB_FAIR is first come, first served between processes, too.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
  * no lease and cannot be lost.  SNIB_LATCH: SNIB_ENOTSUP; see snib_latch_wait().
  *
- * owner    0: a fresh owner, so a second acquire waits for the first hold's release.
- *          Else: any number of the caller's.  While that owner holds this lock through this client, a
- *          further acquire by it succeeds at once without a command, gives the same hold again, and
- *          the hold must be released once more.
- *          An owner that holds the write lock may take the read lock of the name as well, and so keep it
- *          when it releases the write lock.  The other way round is SNIB_EUPGRADE: it would wait for
+ * owner    0: a new owner, so a second acquire waits until the first hold is released.
+ *          Otherwise: any number that the caller chooses.  While that owner holds this lock through this client,
+ *          another acquire by the same owner succeeds immediately without a command and returns the same hold,
+ *          which must then be released once more.
+ *          An owner that holds the write lock may also take the read lock of the name, and so keep it
+ *          when it releases the write lock.  The opposite is SNIB_EUPGRADE, because it would wait for
  *          itself.
- * wait_ms  -1 no limit, 0 one try, at most 86400000 otherwise.
- * Blocks   for at most wait_ms; and while the server is unreachable for at most the client's patience.
+ * wait_ms  -1 no limit, 0 one attempt, at most 86400000 otherwise.
+ * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
- *          caller owns nothing, and the client takes back what a late answer may still grant.
+ *          caller owns nothing, and if a late answer still grants the lock, the client releases it.
  * Owns     free the hold with snib_hold_free(), once for each success.
  */
 SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
                                snib_hold **out_hold, snib_error *err);
 
-/* snib_lock_acquire_submit - start acquiring; the result comes as an event.
+/* snib_lock_acquire_submit - start acquiring; the result arrives as an event.
  *
- * queue    where SNIB_EVENT_DONE comes, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
+ * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
  *          use snib_op_wait() on *out_op.
- * token    returned in the events; not a pointer into a garbage-collected heap, please.
- * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle ends by
- *          itself when its event has been drained or waited for.
- * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will come.  Else nothing was started.
+ * token    returned in the events; it must not be a pointer into a garbage-collected heap.
+ * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
+ *          automatically when its event has been drained or waited for.
+ * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will arrive.  Otherwise nothing was started.
  */
 SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t wait_ms,
                                       snib_queue *queue, uint64_t token, snib_op **out_op,
                                       snib_error *err);
 
-/* snib_lock_acquire_begin - acquire, but come back with SNIB_AGAIN instead of blocking long.
+/* snib_lock_acquire_begin - acquire, but return SNIB_AGAIN instead of blocking for long.
  *
- * For bindings: stays in the fast synchronous path for up to slice_ms.  If the operation is not done by
- * then, or (with a queue) as soon as it has to wait for another holder, the call returns SNIB_AGAIN and
- * the operation goes on: with a queue as if submitted, without one by snib_op_wait() on *out_op.
+ * For language bindings: stays in the fast synchronous path for up to slice_ms.  If the operation is not done by
+ * then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
+ * operation continues: with a queue as if submitted, without a queue through snib_op_wait() on *out_op.
  * The hold's SNIB_EVENT_LOST goes to the queue in every case.
  *
- * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; else as snib_lock_acquire().
+ * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; otherwise as snib_lock_acquire().
  */
 SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms,
                                      int64_t slice_ms, snib_queue *queue, uint64_t token,
@@ -504,26 +504,26 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 
 /* ---- Permits, semaphores, latches --------------------------------------------------------------- */
 
-/* What to ask a counter for, and what comes back in *out_value (snib_event.count for _submit). */
+/* What to do with a counter, and (after the arrow) the value in *out_value (snib_event.count for _submit). */
 enum snib_count {
-    SNIB_COUNT_GET = 1,   /* permits to be had now; a latch's count */
-    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set: 1 done, 0 it was set */
-    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative: the new number */
-    SNIB_COUNT_SET = 4,   /* PERMITS: make it n in all, whoever holds some: permits to be had now */
-    SNIB_COUNT_TOTAL = 5, /* PERMITS: held and free together */
-    SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold: the new number */
-    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all: how many there were */
-    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one: what is left */
+    SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1 done, 0 it was already set */
+    SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
+    SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
+    SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
+    SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
+    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> how many there were */
+    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> what is left */
 };
 
-/* snib_permits_acquire - take `count` permits at once; the hold has them all and gives them all back.
+/* snib_permits_acquire - take `count` permits at once; the hold owns them all and releases them all.
  *
  * count    1 to 1000.
- * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than there are held and
- *          free together.  SNIB_EUNREACHABLE of a semaphore (not of permits) may mean that the permits were
- *          taken: semaphores know no owners, so nobody can tell.
- * Otherwise as snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
- * snib_semaphore_ functions for one of kind SNIB_SEMAPHORE.
+ * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
+ *          together.  With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were
+ *          taken: semaphores have no owners, so nobody can tell.
+ * Otherwise these work like snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
+ * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
  */
 SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
                                   snib_hold **out_hold, snib_error *err);
@@ -542,7 +542,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
                                            snib_queue *queue, uint64_t token, snib_op **out_op,
                                            snib_error *err);
 
-/* snib_permits_count, snib_semaphore_count, snib_latch_count - ask for or change the number.
+/* snib_permits_count, snib_semaphore_count, snib_latch_count - read or change the number.
  *
  * what     enum snib_count.
  * n        INIT and SET: 0 to 2147483647 (a latch: at least 1); RELEASE: 1 to 2147483647; ADD: not 0;
@@ -550,7 +550,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  Changes are sent once: after SNIB_EUNREACHABLE nobody knows whether they were made.
+ *          error.  A change is sent only once: after SNIB_EUNREACHABLE nobody knows whether it was made.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -582,14 +582,14 @@ typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
     int32_t held;  /* 1 if anybody holds it */
     int64_t
-        remaining_ms; /* until the lease ends at the server; -1: no lease (not a sane lock); 0 if free */
-    int64_t count; /* hold count on the wire; READ: readers; counters: permits to be had, count */
+        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0 if free */
+    int64_t count; /* hold count on the wire; READ: readers; counters: free permits, or the count */
     int64_t
         waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1 unknown */
     int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
-    int64_t token;   /* the fencing token given out last; 0 none */
+    int64_t token;   /* the fencing token issued last; 0 none */
 } snib_lock_info_data;
 
 /* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
@@ -598,7 +598,7 @@ SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_erro
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
-/* What snib_client_server() can ask for; the texts that come. */
+/* What snib_client_server() can ask for, and the texts it returns. */
 enum snib_server {
     SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
     SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
@@ -609,14 +609,14 @@ enum snib_server {
     SNIB_SERVER_CLUSTER = 7   /* CLUSTER INFO: "name:value" each */
 };
 
-/* snib_client_server - what the server says of itself, for people and for diagnosis.
+/* snib_client_server - what the server reports about itself, for people and for diagnosis.
  *
- * In a deployment of several servers: one that serves locks.
+ * With several servers, one that serves locks is asked.
  *
  * what       enum snib_server
- * buffer     gets the texts, each ended by a NUL; cap: its bytes, at least 65536
+ * buffer     receives the texts, each ended by a NUL; cap: its size in bytes, at least 65536
  * out_used   bytes used; out_count: how many texts
- * Blocks     as any question to the server, for at most the client's patience.
+ * Blocks     like any request to the server, for at most the client's patience.
  * Returns    SNIB_OK; SNIB_EPERM: this user may not ask that; SNIB_ENOTSUP: the server does not know the command;
  *            SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
  *            server or state group.
@@ -624,18 +624,18 @@ enum snib_server {
 SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                                 size_t *out_used, uint32_t *out_count, snib_error *err);
 
-/* snib_client_describe - everything the server knows of one name, whatever kind it is.
+/* snib_client_describe - everything the server knows about a name, whatever its kind.
  *
- * buffer   texts one after another, each ended by a NUL; at least 65536 bytes.  The first is
- *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other; then, in
- *          any number, words parted by blanks:
+ * buffer   receives the texts, each ended by a NUL; at least 65536 bytes.  The first is
+ *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other.  The rest, in
+ *          any number, are words separated by blanks:
  *              holder <owner> <remaining ms> <count>      mutex, fair, write, plain
  *              reader <owner> <remaining ms> <count>
  *              permit <32 hex digits> <remaining ms>
  *              waiter <owner> <ms until its place ends>   fair, in order
  *              token <last>    available <permits>    total <permits>    count <number>
  *              waiting <processes, by channel or queue>    more <entries that are not shown>
- *          An owner that is not plain text is shown with question marks.
+ *          In an owner, anything that is not plain text is shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
@@ -643,18 +643,18 @@ SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t 
                                   char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                                   snib_error *err);
 
-/* The same without waiting for it, as snib_lock_acquire_submit(): the texts come with its event. */
+/* The same without waiting, like snib_lock_acquire_submit(): the texts come with its event. */
 SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
-/* snib_lock_force_release - delete the lock whoever holds it, and wake the waiters.
+/* snib_lock_force_release - delete the lock, whoever holds it, and wake the waiters.
  *
- * READ deletes only readers, WRITE only a writer (with the reads it took itself).  A fair lock's queue
- * stays.  Permits and semaphores are deleted with their number; a latch opens.  Tokens stay.  A multi or
+ * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
+ * stays.  Permits and semaphores are deleted with their number; a latch opens.  Token counters stay.  A multi or
  * quorum lock: SNIB_ENOTSUP.
  *
- * The holder, if it is a Snib, is told at its next renewal.  Data of another type under the name is
+ * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
  * never deleted: SNIB_EWRONGTYPE.
  *
  * Blocks   for at most the client's patience.
@@ -670,24 +670,24 @@ enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
                               clock has moved since the lease began */
-    SNIB_HOLD_LOST = 2,    /* no longer safe, for ever */
-    SNIB_HOLD_RELEASED = 3 /* given back by the program */
+    SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
+    SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
 
 enum snib_reason {
     SNIB_REASON_NONE = 0,
     SNIB_REASON_EXPIRED = 1,     /* a fixed lease ended */
-    SNIB_REASON_TAKEN = 2,       /* the server says that somebody else holds the lock */
+    SNIB_REASON_TAKEN = 2,       /* the server says that another owner holds the lock */
     SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
     SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
     SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
     SNIB_REASON_CLOSED = 6,      /* the client was closed */
-    SNIB_REASON_FAILOVER = 7     /* another server took over, and has nothing of it */
+    SNIB_REASON_FAILOVER = 7     /* another server took over and does not know the hold */
 };
 
 SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ...; static */
 
-/* snib_hold_state - the hold's state by this machine's clock, exact at the moment of the call.
+/* snib_hold_state - the hold's state by this machine's clock, accurate at the moment of the call.
  *
  * Lost begins at deadline = time before the last confirmed request was sent + lease * 0.99 - 5 ms, on a
  * clock that counts suspended time, or earlier when the server says so.
@@ -718,79 +718,79 @@ SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
 
-/* snib_hold_release - give the lock back and wake a waiter.
+/* snib_hold_release - release the lock and wake a waiter.
  *
- * Renewal ends before the release is sent.  An inner release of a re-entered hold is counted here and
+ * Renewal ends before the release is sent.  An inner release of a re-entered hold is counted locally and
  * sends nothing.
  *
- * Blocks   until the server has answered, at most for the client's patience.
- * Returns  SNIB_OK      released; after a reconnect also when the server no longer knows the hold and the
- *                       lease cannot have ended: then the first try did it.
- *          SNIB_LOST    it was not held any more when the release came; another may have had the lock.
+ * Blocks   until the server has answered, for at most the client's patience.
+ * Returns  SNIB_OK      released.  Also if, after a reconnect, the server no longer knows the hold and the
+ *                       lease cannot have ended: then the first attempt released it.
+ *          SNIB_LOST    it was no longer held when the release arrived; another owner may have had the lock.
  *          SNIB_NOT_HELD  this hold has been released before.
- *          SNIB_EUNREACHABLE  no answer; the client goes on trying until the lease has ended.
- *          SNIB_ECONNECT  no connection, so it was not sent; the client goes on trying just so.
+ *          SNIB_EUNREACHABLE  no answer; the client keeps trying until the lease has ended.
+ *          SNIB_ECONNECT  no connection, so it was not sent; the client keeps trying likewise.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
-/* As snib_lock_acquire_submit().  queue and out_op may both be NULL: then nobody is told. */
+/* Like snib_lock_acquire_submit().  queue and out_op may both be NULL: then the result is not reported. */
 SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
                                       snib_op **out_op, snib_error *err);
 
-/* As snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
+/* Like snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
 SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
-/* snib_hold_free - give the handle back.  NULL is fine.  A hold that is still held is released without
- * waiting for the answer; call snib_hold_release() first to know it.  Of one that was lost, what the server
- * may still keep is given back.  After a re-entry the handle counts its holders: each success of acquire
- * wants one free. */
+/* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
+ * waiting for the answer; call snib_hold_release() first if you need it.  If a lost hold may still exist on the
+ * server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
+ * needs one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
-/* snib_hold_abandon - give the handle back of a hold that was forgotten, not given back.
+/* snib_hold_abandon - free the handle of a hold that was dropped without a release.
  *
- * For bindings whose collector finds a hold that is still held: somebody may work under it, so nothing is
- * released.  Renewal ends at once, no SNIB_EVENT_LOST comes any more, and the lock is free when the lease has
- * ended at the server; until then everybody waits for it, this client too.  A semaphore has no lease: its
- * permits stay taken.  A record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
+ * For bindings whose garbage collector finds a hold that is still held: code may still work under it, so nothing
+ * is released.  Renewal ends immediately, no SNIB_EVENT_LOST will arrive, and the lock is free when the lease has
+ * ended at the server; until then everybody waits for it, including this client.  A semaphore has no lease: its
+ * permits stay taken.  A log record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
- * A multi or quorum lock: so it goes with all members.  A hold that is lost: what the server may still keep of
- * it stays to the end of its lease.  One that is released: as snib_hold_free().  After a re-entry the hold
- * lives on as long as others have it, and is then abandoned where snib_hold_free() would release it.  NULL is
- * fine. */
+ * For a multi or quorum lock this applies to all members.  If a lost hold may still exist on the server, it stays
+ * there until its lease ends.  For a released hold this is snib_hold_free().  After a re-entry the hold lives
+ * as long as other references exist, and is then abandoned where snib_hold_free() would release it.  NULL is
+ * allowed. */
 SNIB_API void snib_hold_abandon(snib_hold *hold);
 
 /* ---- Operations --------------------------------------------------------------------------------- */
 
 enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
-    SNIB_EVENT_LOST = 2, /* a hold was lost; comes once to each queue that it was acquired by, with the token of
-                            the first time there; never after a release */
+    SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
+                            of the first acquire there; never after a release */
     SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
 };
 
-/* Texts that came with an event: `count` of them from `text` on, each ended by a NUL. */
+/* The texts of an event: `count` of them, starting at `text`, each ended by a NUL. */
 typedef struct snib_texts {
-    uint64_t cursor; /* list: where to go on; 0: that was the last step */
+    uint64_t cursor; /* list: where to continue; 0: this was the last step */
     uint64_t used;   /* bytes, the NULs included */
     uint32_t count;
     uint32_t reserved;
     const char *text;
 } snib_texts;
 
-/* snib_texts_free - give an event's texts back.  NULL is fine. */
+/* snib_texts_free - free the texts of an event.  NULL is allowed. */
 SNIB_API void snib_texts_free(snib_texts *texts);
 
-/* A plain value: nothing in it needs freeing but the hold of a successful acquire, and texts.  Every text is
- * UTF-8 without control characters, whatever the server holds. */
+/* A plain value: only the hold of a successful acquire, and texts, need to be freed.  Every text is
+ * UTF-8 without control characters, whatever the server stores. */
 typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
     uint64_t token;  /* of the submit */
-    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, yours now.  LOST: which hold */
-    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: yours now, see snib_texts_free() */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, now yours.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: now yours, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
@@ -802,9 +802,9 @@ typedef struct snib_event {
     char text[248]; /* an error's sentence; info: the owner; LOG: the message */
 } snib_event;
 
-/* snib_op_wait - wait for an operation that has no queue, or was begun without one.
+/* snib_op_wait - wait for an operation that was submitted or begun without a queue.
  *
- * timeout_ms  -1 no limit.  At its end SNIB_AGAIN, also when a signal handler ran; the operation goes on.
+ * timeout_ms  -1 no limit.  After it, or when a signal handler ran: SNIB_AGAIN; the operation continues.
  * Blocks   for at most timeout_ms.
  * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle is gone);
  *          SNIB_AGAIN; SNIB_EHANDLE; SNIB_EINVAL if it has a queue; SNIB_EFORKED.
@@ -813,14 +813,14 @@ SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event
 
 /* snib_op_cancel - end an operation now, unless it has just ended.
  *
- * Atomic with completion: SNIB_OK means it ended as SNIB_CANCELLED (its event still comes) and that this
- * caller will not own the lock through it; the client gives back what the server may still grant.
+ * Atomic with completion: SNIB_OK means that it ended as SNIB_CANCELLED (its event still arrives) and will not
+ * give the caller the lock; if the server still grants it, the client releases it.
  * SNIB_EHANDLE means that the result was already there: it has been or will be delivered as usual.
- * A release cannot be cancelled: the caller stops waiting, the release goes on.
+ * A release cannot be cancelled: the caller stops waiting, but the release continues.
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - forget an operation without a queue: cancel it if it runs, give back what it got. */
+/* snib_op_free - discard an operation without a queue: cancel it if it runs, release what it acquired. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */
@@ -828,11 +828,11 @@ SNIB_API void snib_op_free(snib_op *op);
 /* snib_queue_new - a queue of events for one loop, thread or goroutine at a time. */
 SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
 
-/* snib_queue_fd - a descriptor that is readable while the queue has events.  Owned by the queue; poll it,
- * do not read, write or close it.  Non-blocking.  Returns it, or an error code. */
+/* snib_queue_fd - a file descriptor that is readable while the queue has events.  Owned by the queue: poll it,
+ * but do not read, write or close it.  Non-blocking.  Returns the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
-/* snib_queue_drain - copy out up to cap events, oldest first.
+/* snib_queue_drain - take up to cap events out of the queue, oldest first.
  * Returns  their number (0: none), SNIB_EINUSE if another thread is draining or waiting, or an error. */
 SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
 
@@ -842,17 +842,17 @@ SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
-/* snib_queue_cork, snib_queue_uncork - send what one turn of a loop submits in one go.
+/* snib_queue_cork, snib_queue_uncork - send everything that one iteration of a loop submits at once.
  *
- * While a queue is corked, what is submitted to it may be collected; uncork sends it.  For a loop that
- * submits many operations a turn: cork after the drain, uncork at the turn's end.  Never leave a queue
- * corked while going to sleep.  Only a hint: nothing else waits for the collected.
+ * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
+ * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
+ * corked while the loop sleeps.  Corking is only a hint: nothing else waits for the collected operations.
  * Returns  SNIB_OK, SNIB_EHANDLE or SNIB_EFORKED. */
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
-/* snib_queue_free - NULL is fine.  Running operations of the queue are cancelled; holds whose event was
- * not drained are released, texts freed; holds that live go on without an event. */
+/* snib_queue_free - NULL is allowed.  Running operations of the queue are cancelled; holds whose event was
+ * not drained are released, texts are freed; other holds continue, without events. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
@@ -864,8 +864,8 @@ enum snib_log_level {
     SNIB_LOG_INFO = 3
 };
 
-/* snib_client_log - send log records of this level and graver ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped and counted in the next record.  queue NULL or level NONE: stop. */
+/* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
+ * wait there; older ones are dropped, and the next record counts them.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 
@@ -5616,53 +5616,53 @@ static const struct option options_table[] = {
 
 /* ---- api/options.def --------------------------------------------------------------------------*/
 
-/* options.def - the one table of a client's options:
+/* options.def - the single table of a client's options:
  * X(name, field, kind, state, min, max, standard, words, text).
  *
- * Behind the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
+ * It defines the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
  * the tables of the documents; bindings/tables.py writes the last three.  The name is the same everywhere.
  *
  * field     of snib_client_options; 0 or NULL there: not given
  * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, PATH, or SECRET: a text that is never shown
- * state     READY, or LATER: whoever gives it gets SNIB_ENOTSUP, and no document or package has it
+ * state     READY, or LATER: giving it returns SNIB_ENOTSUP, and no document or package has it
  * min, max  of a DURATION or COUNT
- * standard  what 0 stands for
- * words     what a text may say in place of a number, and the field's value then; the first word for a value
+ * standard  what 0 means
+ * words     words that may replace a number, and the field's value for each; the first word for a value
  *           is the one to show
  */
 X(lease, lease_ms, DURATION, READY, 100, 86400000, 30000, "", "lease of renewed holds")
 X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
-  "renewal ends and the hold is lost after this time; a lock may have its own")
+  "renewal ends and the hold is lost after this time; a lock may set its own")
 X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
-  "one attempt to connect, with all addresses of the name, and as long again to resolve it")
+  "time for one attempt to connect, over all addresses of the name, and the same again to resolve it")
 X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
-  "a reply that takes longer ends the connection")
+  "if a reply takes longer, the connection is closed")
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
-  "how long an operation endures an unreachable server")
+  "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait does, which is one round trip")
+  "how long a call that does not wait tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
-  "a waiter asks again after this time at most")
+  "a waiter asks again after this time at the latest")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
-  "hand-overs in a row inside this process")
+  "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
-  "operations at once; what is more is refused")
-X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the URL's")
+  "concurrent operations; any more are refused")
+X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
-X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
-  "file or folder of the authorities that are trusted, instead of the system's")
+  "file or directory of trusted certificate authorities, instead of the system's")
 X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
 X(tls_key, tls_key, PATH, READY, 0, 0, 0, "",
-  "file with the certificate's private key; without it the certificate's file has the key")
-X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of that file, if it has one")
+  "file with the certificate's private key; if not given, the certificate's file contains the key")
+X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of the private key, if it is encrypted")
 X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
-  "name that the server's certificate must have, instead of the host's")
+  "name that the server's certificate must have, instead of the host in the URL")
 X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
-  "believe any certificate: whoever is on the way can read and change everything")
+  "accept any certificate: an attacker on the network can then read and change everything")
 X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
 X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
@@ -5670,9 +5670,9 @@ X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000,
 X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
-  "how releases are told in a cluster; auto is Redisson's rule")
+  "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
-  "connections for commands to each server, at most; more than one only while several threads call at once")
+  "connections for commands to each server, at most; more than one only while several threads call at the same time")
 #undef X
 };
 #define OPTION_WORDS_MAX 8
@@ -5691,53 +5691,53 @@ X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
 
 /* ---- api/options.def --------------------------------------------------------------------------*/
 
-/* options.def - the one table of a client's options:
+/* options.def - the single table of a client's options:
  * X(name, field, kind, state, min, max, standard, words, text).
  *
- * Behind the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
+ * It defines the checks of snib_client_options, the query of a URL, the keywords of Python, the options of Go and
  * the tables of the documents; bindings/tables.py writes the last three.  The name is the same everywhere.
  *
  * field     of snib_client_options; 0 or NULL there: not given
  * kind      DURATION (milliseconds), COUNT, CHOICE, TEXT, PATH, or SECRET: a text that is never shown
- * state     READY, or LATER: whoever gives it gets SNIB_ENOTSUP, and no document or package has it
+ * state     READY, or LATER: giving it returns SNIB_ENOTSUP, and no document or package has it
  * min, max  of a DURATION or COUNT
- * standard  what 0 stands for
- * words     what a text may say in place of a number, and the field's value then; the first word for a value
+ * standard  what 0 means
+ * words     words that may replace a number, and the field's value for each; the first word for a value
  *           is the one to show
  */
 X(lease, lease_ms, DURATION, READY, 100, 86400000, 30000, "", "lease of renewed holds")
 X(max_hold, max_hold_ms, DURATION, READY, 1, 86400000, -1, "none:-1",
-  "renewal ends and the hold is lost after this time; a lock may have its own")
+  "renewal ends and the hold is lost after this time; a lock may set its own")
 X(connect_timeout, connect_timeout_ms, DURATION, READY, 1, 86400000, 3000, "",
-  "one attempt to connect, with all addresses of the name, and as long again to resolve it")
+  "time for one attempt to connect, over all addresses of the name, and the same again to resolve it")
 X(reply_timeout, reply_timeout_ms, DURATION, READY, 10, 86400000, 3000, "",
-  "a reply that takes longer ends the connection")
+  "if a reply takes longer, the connection is closed")
 X(patience, patience_ms, DURATION, READY, 1, 86400000, 5000, "",
-  "how long an operation endures an unreachable server")
+  "how long an operation tolerates an unreachable server")
 X(try_timeout, try_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
-  "how long a call that does not wait does, which is one round trip")
+  "how long a call that does not wait tolerates an unreachable server")
 X(recheck, recheck_ms, DURATION, READY, 50, 60000, 3000, "",
-  "a waiter asks again after this time at most")
+  "a waiter asks again after this time at the latest")
 X(handover_max, handover_max, COUNT, READY, 1, 2147483647, 16, "none:-1 0:-1",
-  "hand-overs in a row inside this process")
+  "consecutive hand-overs inside this process")
 X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
-  "operations at once; what is more is refused")
-X(username, username, TEXT, READY, 0, 0, 0, "", "user at the server, instead of the URL's")
+  "concurrent operations; any more are refused")
+X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
 X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
   "file with the password, read at each connect; a line's end is not part of it")
-X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user at the sentinels")
+X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
-  "file or folder of the authorities that are trusted, instead of the system's")
+  "file or directory of trusted certificate authorities, instead of the system's")
 X(tls_cert, tls_cert, PATH, READY, 0, 0, 0, "", "file with the client's certificate and its chain")
 X(tls_key, tls_key, PATH, READY, 0, 0, 0, "",
-  "file with the certificate's private key; without it the certificate's file has the key")
-X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of that file, if it has one")
+  "file with the certificate's private key; if not given, the certificate's file contains the key")
+X(tls_key_password, tls_key_password, SECRET, READY, 0, 0, 0, "", "password of the private key, if it is encrypted")
 X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
-  "name that the server's certificate must have, instead of the host's")
+  "name that the server's certificate must have, instead of the host in the URL")
 X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
-  "believe any certificate: whoever is on the way can read and change everything")
+  "accept any certificate: an attacker on the network can then read and change everything")
 X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
 X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
@@ -5745,9 +5745,9 @@ X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000,
 X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
-  "how releases are told in a cluster; auto is Redisson's rule")
+  "how releases are announced in a cluster; auto follows Redisson's rule")
 X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
-  "connections for commands to each server, at most; more than one only while several threads call at once")
+  "connections for commands to each server, at most; more than one only while several threads call at the same time")
 #undef X
 
 static bool option_is_text(const struct option *option)
