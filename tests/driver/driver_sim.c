@@ -830,6 +830,38 @@ static void collected(void *argument)
     expect_nothing_left();
 }
 
+/* One thread frees what an owner holds, another enters for the same owner: it gets something that stays. */
+static void same_owner(void *argument)
+{
+    snib_lock *lock = lock_of(0, "owned", 1, 0);
+    for (int i = 0; i < 10; i++) {
+        snib_hold *hold;
+        MUST(snib_lock_acquire(lock, 7, -1, &hold, err), SNIB_OK);
+        if (world_chance(3))
+            world_sleep(world_draw(SNIB__MS));
+        MUST(snib_hold_check(hold, err), SNIB_OK);
+        if (world_chance(4))
+            MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+    }
+    snib_lock_free(lock);
+    running--;
+    (void)argument;
+}
+
+static void owners(void *argument)
+{
+    (void)argument;
+    open_client(LEASE_MS, 0);
+    connect_client();
+    running = 2;
+    for (int i = 0; i < 2; i++)
+        world_thread("owner", same_owner, NULL);
+    world_stay(nobody_runs, NULL);
+    close_client();
+    expect_nothing_left();
+}
+
 /* ---- A quorum, whose nodes are databases here ----------------------------------------------------- */
 
 static int votes(void)
@@ -957,6 +989,7 @@ static const struct story {
     {"kept_from_leading", kept_from_leading, 5},
     {"nominee_leaves", nominee_leaves, 5},
     {"collected", collected, 100},
+    {"owners", owners, 5},
     {"lost_votes", lost_votes, 50},
     {"many_wakes", many_wakes, 200},
 };

@@ -323,21 +323,46 @@ static void fixed_lease_is_asked_for(void **state)
     char text[64];
     int32_t code;
     const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
+    for (int there = 0; there < 2; there++) { /* whether there is one already */
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        struct snib__op *op =
+            snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "{bar}1"), &fixed, now, &code);
+        pass(engine, now + SECOND);
+        struct snib__hold *hold = acquired(engine, op);
+        const snib__time deadline = hold->deadline;
+        if (there)
+            held(engine, "foo"); /* at b */
+        const struct peer *to = &peers[there ? 1 : 2];
+        moved(text, "bar", there ? 'b' : 'c');
+        peers[0].says = text;
+        peers[0].times = 1;
+        held(engine, "{bar}2");
+        assert_int_equal(served_by(engine, "bar"), there ? 'b' : 'c');
+        assert_int_equal(to->renewals, 1);
+        assert_int_equal(to->prolonged, 0);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        assert_true(hold->deadline == deadline);
+        snib__engine_free(engine);
+    }
+}
+
+/* A node that has lost its slots is to answer soon; when it has some again it may be as slow as any. */
+static void slots_that_come_back(void **state)
+{
+    (void)state;
     struct snib__engine *engine = begin_cluster("a:0-16383");
-    struct snib__op *op =
-        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "{m}1"), &fixed, now, &code);
-    pass(engine, now + SECOND);
-    struct snib__hold *hold = acquired(engine, op);
-    const snib__time deadline = hold->deadline;
-    moved(text, "m", 'c');
-    peers[0].says = text;
-    peers[0].times = 1;
-    held(engine, "{m}2");
-    assert_int_equal(served_by(engine, "m"), 'c');
-    assert_int_equal(peers[2].renewals, 1);
-    assert_int_equal(peers[2].prolonged, 0);
-    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
-    assert_true(hold->deadline == deadline);
+    held(engine, "m");
+    const struct snib__cluster *map = engine->map;
+    uint16_t a = map->owner[0];
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_true(map->owner[0] != a && map->member[a].deposed);
+    common_epoch++;
+    map_of(common, "a:0-100 b:101-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(map->owner[0], a);
+    assert_false(map->member[a].deposed);
     snib__engine_free(engine);
 }
 
@@ -429,19 +454,21 @@ static void node_that_has_gone_is_left(void **state)
     (void)state;
     struct snib__engine *engine = begin_cluster("a:0-16383");
     held(engine, "m");
-    const struct snib__node *node = engine->route->serves(engine, "m", 1);
+    struct snib__node *node = engine->route->serves(engine, "m", 1);
     common_epoch++;
     map_of(common, "b:0-16383");
     pass(engine, now + 11 * SECOND);
     assert_int_equal(served_by(engine, "m"), 'b');
     assert_int_equal(node->links[SNIB__COMMAND].conn.state, SNIB__CONN_DOWN);
+    strcpy(node->words, "what it said");
     int connects = peers[0].connects;
     peers[0].down = true;
     common_epoch++;
     map_of(common, "b:0-8000 c:8001-16383");
     pass(engine, now + 30 * SECOND);
     assert_int_equal(peers[0].connects, connects);
-    assert_int_equal(node->address.host[0], 'c'); /* used again */
+    assert_int_equal(node->address.host[0], 'c'); /* used again, */
+    assert_string_equal(node->words, "");         /* ... as another's */
     snib__engine_free(engine);
 }
 
@@ -633,7 +660,7 @@ static void failover_is_asked_for(void **state)
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     common_epoch++;
     map_of(common, "a:0-8191 c:8192-16383");
-    pass(engine, now + 200 * SNIB__MS);
+    pass(engine, now + 200 * SNIB__MS); /* while it is not served others are asked all the time */
     assert_int_equal(served_by(engine, "foo"), 'c');
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     assert_int_equal(peers[2].renewals, 1);
@@ -648,6 +675,7 @@ int main(void)
         cmocka_unit_test(old_node_is_not_believed),
         cmocka_unit_test(moved_holds_are_in_order),
         cmocka_unit_test(fixed_lease_is_asked_for),
+        cmocka_unit_test(slots_that_come_back),
         cmocka_unit_test(expected_messages_do_not_move),
         cmocka_unit_test(replicas_are_of_the_last_map),
         cmocka_unit_test(old_maps_are_not_believed),

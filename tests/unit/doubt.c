@@ -311,10 +311,40 @@ static void histogram_has_an_end(void **state)
                                                                        : 0);
 }
 
+/* A counter that is only looked at is asked again on the next connection, one that is changed is not. */
+static void counter_is_looked_at_again(void **state)
+{
+    (void)state;
+    static const int32_t looks[] = {SNIB_COUNT_GET, SNIB_COUNT_TOTAL, SNIB_COUNT_ADD};
+    for (size_t i = 0; i < COUNT(looks); i++) {
+        int32_t code;
+        struct snib__engine *engine = begin();
+        struct snib__op *op =
+            snib__engine_count(engine, gate(engine, SNIB_PERMITS, "p"), looks[i], 1, now, &code);
+        connect_link(engine);
+        answer_own(engine);
+        assert_int_equal(on_the_way(engine), 1);
+        cut_link(engine);
+        bool again = looks[i] != SNIB_COUNT_ADD;
+        assert_int_equal(op->done, !again);
+        if (again) {
+            await_connect(engine);
+            connect_link(engine);
+            answer_own(engine);
+            assert_int_equal(on_the_way(engine), 1);
+            answer(engine, ":3\r\n");
+            assert_true(op->done);
+        }
+        assert_int_equal(op->code, again ? SNIB_OK : SNIB_EUNREACHABLE);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_cells),
+        cmocka_unit_test(counter_is_looked_at_again),
         cmocka_unit_test(renewals),
         cmocka_unit_test(lost_second_of_a_pair),
         cmocka_unit_test(restart_asks_for_fixed_leases),

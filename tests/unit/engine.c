@@ -167,6 +167,24 @@ static void first_answer_may_be_slow(void **state)
     snib__engine_free(engine);
 }
 
+/* Records that nobody has taken make room for newer ones. */
+static void log_keeps_the_newest(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    char text[32];
+    int32_t level;
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
+    for (int i = 0; i < SNIB__RECORDS_MAX + 5; i++)
+        snib__engine_log(engine, SNIB_LOG_INFO, "record %d", i);
+    for (int i = 5; i < SNIB__RECORDS_MAX + 5; i++) {
+        snprintf(text, sizeof text, "record %d", i);
+        assert_string_equal(snib__engine_take_log(engine, &level), text);
+    }
+    assert_null(snib__engine_take_log(engine, &level));
+    snib__engine_free(engine);
+}
+
 /* A chain of hand-overs that ended by a loss is over: the next one begins anew. */
 static void chain_ends_with_a_loss(void **state)
 {
@@ -402,6 +420,7 @@ int main(void)
         cmocka_unit_test(leaving_in_any_order),
         cmocka_unit_test(close_waits_for_attempts),
         cmocka_unit_test(first_answer_may_be_slow),
+        cmocka_unit_test(log_keeps_the_newest),
         cmocka_unit_test(chain_ends_with_a_loss),
         cmocka_unit_test(doubtful_hand_over),
         cmocka_unit_test(hand_over_with_an_error_after_it),

@@ -237,6 +237,7 @@ static void replica_does_not_take_holds(void **state)
     answer_own(engine);
     assert_int_equal(on_the_way(engine), 1); /* the renewal */
     answer(engine, disowned[0]);
+    assert_int_equal(engine->stats.renewal_failures, 1);
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     for (int attempts = 0; now < deadline - SECOND; attempts++) {
         assert_true(attempts < 100);
@@ -257,6 +258,34 @@ static void replica_does_not_take_holds(void **state)
     snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND));
     snib__engine_tick(engine, deadline);
     assert_int_equal(hold->reason, SNIB_REASON_UNREACHABLE);
+    snib__engine_free(engine);
+}
+
+/* Each attempt to connect fails for a reason of its own: what the server refused before is not told of its silence. */
+static void failures_are_of_their_attempts(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    for (int attempt = 0; !op->done; attempt++) {
+        assert_true(attempt < 100);
+        await_connect(engine);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CONNECT);
+        if (attempt > 0) {
+            cut_link(engine);
+            assert_int_equal(engine->home->failure, SNIB_EUNREACHABLE);
+            continue;
+        }
+        snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
+        const char *loading = "+OK\r\n-LOADING Redis is loading the dataset in memory\r\n";
+        snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), loading,
+                           strlen(loading), now);
+        assert_int_equal(engine->home->failure, SNIB_ELOADING);
+        assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                         SNIB__WISH_CLOSE);
+    }
+    ended(engine, op, SNIB_ECONNECT);
     snib__engine_free(engine);
 }
 
@@ -531,6 +560,7 @@ int main(void)
         cmocka_unit_test(refused_login_ends_what_waits),
         cmocka_unit_test(failure_is_told_once_a_minute),
         cmocka_unit_test(replica_does_not_take_holds),
+        cmocka_unit_test(failures_are_of_their_attempts),
         cmocka_unit_test(refusals_are_no_signs_of_life),
         cmocka_unit_test(forgotten_script_is_no_refusal),
         cmocka_unit_test(refused_command_is_not_asked_again),

@@ -174,4 +174,41 @@ MUTANTS = [
         "(void)0;",
         "unit_queue",
     ),
+    Mutant(
+        "of several who witness a loss one is told",
+        "api/witness.c",
+        "if (witness->hold == hold) witness_due(witness);",
+        "if (witness->hold == hold) { witness_due(witness); break; }",
+        "live/loss told_in_each_queue",
+    ),
+    Mutant(
+        "the lock of a child has no flags",
+        "api/heir.c",
+        ".flags = from->flags,",
+        ".flags = 0,",
+        "faults/fork options_inherited",
+    ),
+    Mutant(
+        "each client has the whole time of the exit",
+        "api/exit.c",
+        "snib__client_close_end(client, until);",
+        "snib__client_close_end(client, snib__now() + (snib__time)ms * SNIB__MS + 0 * "
+        "until);",
+        "faults/exit no_answer",
+    ),
+    Mutant(
+        "an owner gets again what is about to go",
+        "api/held.c",
+        "hold->owner = 0; /* nobody",
+        "(void)0; /* nobody",
+        "sim/driver",
+    ),
+    Mutant(
+        "when the log is full its newest record is lost",
+        "engine/engine.c",
+        "e->log_head = (e->log_head + 1) % SNIB__RECORDS_MAX; e->log_n--; } struct "
+        "snib__record *record =",
+        "return; } struct snib__record *record =",
+        "unit_engine",
+    ),
 ]

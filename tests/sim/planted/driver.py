@@ -239,4 +239,18 @@ MUTANTS = [
         "",
         "sim/driver",
     ),
+    Mutant(
+        "bytes of a dropped socket are fed to the next",
+        "driver/driver.c",
+        "if (sock != snib__link_carrier(link)) return; if (n > 0)",
+        "if (!snib__link_carrier(link)) return; if (n > 0)",
+        "sim/driver",
+    ),
+    Mutant(
+        "TLS is never ended",
+        "driver/tls.c",
+        "tls->established = done == 1;",
+        "tls->established = false;",
+        "unit_tls",
+    ),
 ]

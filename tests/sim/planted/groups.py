@@ -172,4 +172,11 @@ MUTANTS = [
         "outer->span = deadline - now;",
         "unit_hold",
     ),
+    Mutant(
+        "a vote of a closed client counts as one that cannot be reached",
+        "locks/group.c",
+        "return reason == SNIB_REASON_CLOSED ? SNIB_ECLOSED : SNIB_EUNREACHABLE;",
+        "return SNIB_EUNREACHABLE;",
+        "unit_group",
+    ),
 ]

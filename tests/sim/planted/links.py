@@ -235,4 +235,26 @@ MUTANTS = [
         "if (false) /* nothing",
         "unit_engine",
     ),
+    Mutant(
+        "a counter's question is not repeated",
+        "engine/ask.c",
+        "return op->asked->what != SNIB_COUNT_GET && op->asked->what != SNIB_COUNT_TOTAL;",
+        "return true;",
+        "unit_doubt",
+    ),
+    Mutant(
+        "why a handshake failed is told of the next one too",
+        "engine/link.c",
+        "link->conn.failure = 0; /* The first",
+        "/* The first",
+        "unit_links",
+    ),
+    Mutant(
+        "a renewal that no master answered is forgotten",
+        "engine/node.c",
+        "if (request->subject && request->kind == SNIB__REQ_RENEW) "
+        "snib__watchdog_unanswered(e, request->subject, now); else if",
+        "if (request->subject && request->kind == SNIB__REQ_RENEW) (void)0; else if",
+        "unit_links",
+    ),
 ]

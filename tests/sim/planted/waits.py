@@ -279,4 +279,11 @@ MUTANTS = [
         "peer->number <= hold->number)",
         "unit_place",
     ),
+    Mutant(
+        "each waiter with a place asks for itself",
+        "engine/place.c",
+        "(asked && (op->hold->flags & SNIB__SEATED)))",
+        "(asked && false))",
+        "unit_place",
+    ),
 ]
