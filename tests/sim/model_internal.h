@@ -52,6 +52,7 @@ struct model {
     uint64_t requests;
     model_watcher *watcher;
     void *watcher_context;
+    bool refused; /* the request that it sees */
     uint64_t run;
     uint64_t random; /* for HRANDFIELD */
     lua_State *lua;

@@ -559,6 +559,7 @@ static void execute(model *m, connection *from, const model_text *argv, size_t a
 {
     call c = {m, from, argv, argc, &from->out};
     const command *cmd = model__command(argv, argc);
+    size_t before = from->out.n;
     m->requests++;
     if (model__answered_else(&c)) {
         ;
@@ -572,6 +573,7 @@ static void execute(model *m, connection *from, const model_text *argv, size_t a
         cmd->run(&c);
         spoil_answer(&c, cmd, answered);
     }
+    m->refused = from->out.n > before && from->out.p[before] == '-';
     if (m->watcher != NULL) {
         m->watcher(m->watcher_context, from->id, argv, argc);
     }
@@ -703,6 +705,11 @@ uint64_t model_client_id(const model *m, uint64_t id)
 {
     const connection *c = find_connection(m, id);
     return c == NULL ? 0 : c->client_id;
+}
+
+bool model_refused(const model *m)
+{
+    return m->refused;
 }
 
 void model_watch(model *m, model_watcher *watcher, void *context)

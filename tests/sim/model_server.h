@@ -105,6 +105,9 @@ uint64_t model_client_id(const model *m, uint64_t connection); /* what CLIENT ID
 typedef void model_watcher(void *context, uint64_t connection, const model_text *argv, size_t argc);
 void model_watch(model *m, model_watcher *watcher, void *context);
 
+/* model_refused - whether the request that the watcher sees was answered with an error. */
+bool model_refused(const model *m);
+
 /* ---- A server among others ---------------------------------------------------------------------- */
 
 /* What the world around the server decides.  Any of them may be NULL. */

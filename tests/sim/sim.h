@@ -132,6 +132,7 @@ struct sim_owner {
     bool stray;       /* it came by a connection that nobody could end: only its lease ends it */
     bool aged;        /* a stale data set knew of it, and not of its latest renewal */
     bool closed;      /* its hold was valid when its client was closed */
+    bool found, missed; /* by a release: the server had all of it, or not, and said so */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int64_t left_step_ns; /* of the claim that it last lost */
     int ended;            /* enum sim_cause of the last time it left the server */

@@ -144,18 +144,18 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* A writer's next read may have been asked for in the breath that brings this answer. */
     int ended = owner->ended == CAUSE_NONE ? owner->ended_before : owner->ended;
     bool given_back = ended == CAUSE_RELEASED || ended == CAUSE_TRANSFERRED;
-    /* A stale data set may have brought back what the answer on its way says is gone. */
-    bool gone = owner->present == 0 || (owner->stray && sim_has(FAULT_STALE));
+    bool gone = owner->present == 0;
     /* A reader whose lease was over may have been there still: no writer has come since. */
     given_back |= hold->use.kind == SNIB_READ && (ended == CAUSE_EXPIRED || ended == CAUSE_STEP);
     /* After a lost answer the second try cannot know what the first has found; while the lease cannot have ended, the
      * first has done it.  Who was stopped since may hear of it later. */
     bool lasts = sim_clock(process) < hold->hold->deadline || sim_has(FAULT_STOP);
-    /* By a connection that nobody could end an acquisition may have come after the release: there may be anything. */
+    /* What a release has found or missed may be there again when its answer arrives: an acquisition came later by a
+     * connection that nobody could end, or a stale data set has it. */
     bool honest =
-        code == SNIB_OK     ? given_back || owner->stray || (gone && owner->releases > 1 && lasts)
-        : code == SNIB_LOST ? gone && (!given_back || owner->stray || owner->releases > 1 ||
-                                       hold->use.kind == SNIB__MULTI || hold->use.kind == SNIB_READ)
+        code == SNIB_OK     ? given_back || owner->found || (gone && owner->releases > 1 && lasts)
+        : code == SNIB_LOST ? owner->missed || (gone && (!given_back || owner->releases > 1 ||
+                                                         hold->use.kind == SNIB_READ))
                             : code < 0 && sim.now < sim.stable_at;
     if (is_unowned(&hold->use)) {
         honest = code == SNIB_OK || (code < 0 && sim.now < sim.stable_at);

@@ -112,6 +112,7 @@ static void attempt(struct sim_process *process, uint64_t number, int side)
         bool on_its_way = owner->present != 0 && owner->releases > 0;
         owner->again = false;
         owner->attempts = 0;
+        owner->found = owner->missed = false;
         owner->ended_before = owner->ended;
         owner->ended = CAUSE_NONE;
         owner->releases = on_its_way; /* a release that may have to be repeated */
@@ -250,6 +251,13 @@ static void renewed(const model_text *argv, size_t argc, int side, bool before)
     }
 }
 
+/* A release was executed, which met this much of the owner's. */
+static void released(struct sim_owner *owner, unsigned had)
+{
+    owner->found |= had == owner->use.names && owner->present == 0;
+    owner->missed |= had != owner->use.names && !model_refused(sim.model);
+}
+
 void check_executed(void *context, uint64_t connection, const model_text *argv, size_t argc)
 {
     (void)context;
@@ -273,6 +281,9 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     if (cause != CAUSE_OTHER) {
         count_message(argv, argc);
     }
+    bool ours = sim.peer_cause == CAUSE_NONE && sim.acting != NULL;
+    bool gives_back = ours && (cause == CAUSE_RELEASED || cause == CAUSE_TRANSFERRED);
+    unsigned had = gives_back ? check_owner(sim.acting, number, side_of(script))->present : 0;
     bool renews = sim.peer_cause == CAUSE_NONE && is_for(script, "renew") &&
                   to_number(argv[3 + to_number(argv[2])]) != 0;
     if (renews) {
@@ -283,6 +294,8 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
     check_truth(cause);
     if (renews) {
         renewed(argv, argc, side_of(script), false);
+    } else if (gives_back) {
+        released(check_owner(sim.acting, number, side_of(script)), had);
     }
     sim.acting = NULL;
 }
