@@ -328,7 +328,8 @@ struct sim {
     bool numbers;               /* some names are numbers, which want to be changed */
     struct sim_process *acting; /* whose command runs now, and for which owner; NULL: nobody's */
     uint64_t acting_number;
-    bool asking;    /* to acquire */
+    bool asking;           /* to acquire */
+    uint64_t first_waiter; /* a fair lock's question says it; 0: it does not */
     int peer_cause; /* of a Redisson's or an operator's command that runs now */
     uint64_t operator_link;
     uint64_t next_expiry_ns; /* of a key or a claim, by the server's clock */

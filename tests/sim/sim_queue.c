@@ -103,6 +103,19 @@ static bool acts(const struct sim_place *place)
     return sim.acting == place->process && sim.acting_number == place->number;
 }
 
+/* Its owner's release gives it back. */
+static bool leaves(const struct sim_place *place)
+{
+    return acts(place) && !sim.asking;
+}
+
+/* A question of its client's first waiter gives up places with lower numbers: a stale data set has brought them back,
+ * or what gave them back was lost. */
+static bool is_given_up(const struct sim_place *place)
+{
+    return sim.acting == place->process && place->number < sim.first_waiter;
+}
+
 static bool is_task(const struct sim_place *place)
 {
     for (int i = 0; i < SIM_TASKS && !place->process->foreign; i++) {
@@ -122,12 +135,11 @@ static void check_turn(const struct sim_name *name, const struct sim_claim *came
         if (ahead->process == came->process && ahead->number == came->number) {
             return;
         }
-        if (acts(ahead)) {
-            continue; /* it leaves */
+        if (leaves(ahead) || is_given_up(ahead)) {
+            continue;
         }
         bool ready = ahead->process->foreign || can_hear(name, ahead);
-        bool forgotten = !ahead->process->foreign && !is_task(ahead);
-        if (!may_be_dropped(name, ahead) && ready && !forgotten) {
+        if (!may_be_dropped(name, ahead) && ready) {
             sim_fail("%s: %u:%llu has it before %u:%llu, whose turn it was", name->text,
                      came->process->id, (unsigned long long)came->number, ahead->process->id,
                      (unsigned long long)ahead->number);
@@ -139,9 +151,11 @@ static void check_departure(const struct sim_name *name, const struct sim_place 
                             const struct sim_claim *came)
 {
     bool granted = came != NULL && came->process == place->process && came->number == place->number;
-    /* A place that could not be given back is given up when another of the client's asks. */
-    bool forgotten = !place->process->foreign && !is_task(place) && sim.acting == place->process;
-    if (granted || acts(place) || forgotten) {
+    if (is_given_up(place) && is_task(place)) {
+        sim_fail("%s: %u:%llu waits and its own client has given its place up", name->text,
+                 place->process->id, (unsigned long long)place->number);
+    }
+    if (granted || leaves(place) || is_given_up(place)) {
         return;
     }
     if (!may_be_dropped(name, place)) {

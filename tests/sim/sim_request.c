@@ -275,6 +275,7 @@ void check_executed(void *context, uint64_t connection, const model_text *argv, 
         sim.acting_number = number;
     }
     sim.asking = is_for(script, "acquire");
+    sim.first_waiter = script == SNIB__SCRIPT_FAIR_ACQUIRE ? to_number(argv[argc - 1]) : 0;
     if (script >= 0 && net_is_stray(connection)) {
         mark_stray(argv, argc, side_of(script));
     }
