@@ -363,6 +363,16 @@ static void run_waiting(void)
     puts("stuck");
 }
 
+/* A request on a link whose end has not been noticed yet may have been applied; one without a link was not. */
+static void run_gone(void)
+{
+    struct thing *it = thing(words[1]);
+    int code = SNIB_OK;
+    for (int i = 0; i < LIMIT_MS / 2 && code != SNIB_ECONNECT; i++, nap())
+        code = snib_client_ping(it->client, -1, NULL);
+    puts(code == SNIB_ECONNECT ? "ok" : "stuck");
+}
+
 static void run_losses(void)
 {
     snib_client_stats_data s = {.size = sizeof s};
@@ -560,7 +570,7 @@ static const struct {
     {"remaining", 2, run_remaining}, {"token", 2, run_token},     {"lost", 2, run_lost},
     {"info", 2, run_info},           {"force", 2, run_force},     {"list", 3, run_list},
     {"describe", 3, run_describe},   {"raw", 2, run_raw},         {"until", 3, run_until},
-    {"kill", 2, run_kill},
+    {"kill", 2, run_kill},           {"gone", 2, run_gone},
 };
 
 /* ---- The program ----------------------------------------------------------------------------- */

@@ -351,6 +351,16 @@ class Interpreter:
         method = "count" if is_latch and what == "get" else COUNTS[what]
         return str(int(await finished(getattr(counter, method)(*map(int, numbers)))))
 
+    async def run_gone(self, options: dict[str, str], client: str) -> str:
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            try:
+                await finished(self.clients[client].ping())
+            except snib.Error as error:
+                if NAMES[error.code] == "ECONNECT":
+                    return "ok"
+        return "stuck"
+
     async def run_losses(self, options: dict[str, str], client: str) -> str:
         stats = vars(self.clients[client].stats())
         return str(sum(value for key, value in stats.items() if key.startswith("lost_")))

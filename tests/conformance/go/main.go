@@ -435,6 +435,17 @@ func (in *interpreter) waiting(client *snib.Client, count string) string {
 	return "ok"
 }
 
+func gone(client *snib.Client) string {
+	noConnection := func() bool {
+		var e *snib.Error
+		return errors.As(client.Ping(context.Background()), &e) && names[strconv.Itoa(int(e.Code))] == "SNIB_ECONNECT"
+	}
+	if !until(noConnection) {
+		return "stuck"
+	}
+	return "ok"
+}
+
 func (in *interpreter) run(verb string, words []string) string {
 	ctx := context.Background()
 	switch verb {
@@ -473,6 +484,8 @@ func (in *interpreter) run(verb string, words []string) string {
 		return outcome(in.wait(ctx, in.locks[words[0]].named.(*snib.Latch)))
 	case "count":
 		return in.count(in.locks[words[0]], words[1:])
+	case "gone":
+		return gone(in.clients[words[0]])
 	case "losses":
 		return losses(in.clients[words[0]].Stats())
 	case "token":
