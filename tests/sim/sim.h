@@ -216,7 +216,7 @@ struct sim_process {
         gone_at; /* a closing process ends now at the latest; SNIB__NEVER: it is not closing */
     snib__time last_tick;
     uint32_t ticks;              /* at last_tick */
-    uint32_t turns, passed_over; /* in a crowd: had, and of others since it waits */
+    uint32_t turns, passed_over; /* in a crowd: had, and chains of others since it waits */
 };
 
 struct sim_chunk {
@@ -313,7 +313,8 @@ struct sim {
     bool listeners;                /* in a crowd: the Redissons only listen */
     snib__time crowd_hold;         /* ... holds last so long, at most */
     struct sim_process *last;      /* ... who had it last, */
-    snib__time run_since;          /* ... and since when nobody else, though others waited */
+    snib__time run_since;          /* ... and since when nobody else, though others waited, */
+    uint32_t run;                  /* ... and how often */
     snib__time unused;             /* ... how long it was free although somebody waited */
     snib__time calm_at, stable_at; /* nothing is disturbed from stable_at on */
     snib__time next_fault, disturbed_until;
