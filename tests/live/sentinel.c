@@ -118,6 +118,23 @@ static void set_close(struct set *set)
     snib_client_free(set->theirs);
 }
 
+static long long channels(struct node *node)
+{
+    redisReply *reply = node_command(node, "PUBSUB CHANNELS *row*");
+    long long n = (long long)reply->elements;
+    freeReplyObject(reply);
+    return n;
+}
+
+/* All that a waiter has at the server is there: subscriptions, but for spin locks, and the place in the queue. */
+static void set_await_waiters(struct set *set)
+{
+    struct node *master = sentinels_master(&world);
+    AWAIT(must_stats(set->theirs).waiting == ROWS, 5000);
+    AWAIT(channels(master) == ROWS - 1, 5000);
+    AWAIT(node_integer(master, "LLEN redisson_lock_queue:{row:2}") == 1, 5000);
+}
+
 /* Give back what is held, and see each waiter get its lock. */
 static void set_pass_on(struct set *set)
 {
@@ -159,11 +176,11 @@ static void holds_and_waiters_survive(void **state)
     for (EACH_WAY(way)) {
         struct set set;
         set_open(&set, true);
-        nap_us(200000); /* places in queues are taken, and subscriptions */
+        set_await_waiters(&set);
         await_replicas();
         fail_over(way);
         for (int i = 0; i < ROWS; i++)
-            AWAIT(snib_hold_state(set.holds[i], NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+            must_be_valid(set.holds[i], FOLLOWED_MS);
         set_pass_on(&set);
         snib_client_stats_data stats = must_stats(set.ours);
         assert_int_equal(stats.lost_failover + stats.lost_deleted + stats.lost_unreachable, 0);
@@ -179,7 +196,7 @@ static void holds_that_vanished_are_lost(void **state)
     for (EACH_WAY(way)) {
         struct set set;
         set_open(&set, true);
-        nap_us(200000);
+        set_await_waiters(&set);
         await_replicas();
         for (int nth = 0; nth < 2; nth++) {
             struct node *replica = sentinels_replica(&world, nth);
@@ -235,8 +252,8 @@ static void locks_of_locks_survive(void **state)
     snib_hold *all = must_acquire(multi, -1), *most = must_acquire(quorum, 2000);
     await_replicas();
     fail_over(0);
-    AWAIT(snib_hold_state(all, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
-    AWAIT(snib_hold_state(most, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_be_valid(all, FOLLOWED_MS);
+    must_be_valid(most, FOLLOWED_MS);
     must_release(all);
     must_release(most);
     must_release(must_acquire(multi, 2000));
@@ -282,7 +299,7 @@ static void sentinels_die_and_return(void **state)
     EXPECT(snib_client_ping(late, -1, err), SNIB_OK);
     await_replicas();
     fail_over(0); /* by sentinels that the client has lost and found again */
-    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_be_valid(hold, FOLLOWED_MS);
     must_release(hold);
     snib_lock_free(lock);
     snib_client_free(client);
@@ -357,7 +374,7 @@ static void passwords(void **state)
     snib_lock *lock = must_lock(client, "m");
     snib_hold *hold = must_acquire(lock, -1);
     sentinels_failover(&locked);
-    AWAIT(snib_hold_state(hold, NULL) == SNIB_HOLD_VALID, FOLLOWED_MS);
+    must_be_valid(hold, FOLLOWED_MS);
     must_release(hold);
     snib_lock_free(lock);
     snib_client_free(client);

@@ -132,6 +132,20 @@ int64_t must_count(int32_t kind, snib_lock *lock, int32_t what, int64_t n)
     return value;
 }
 
+void must_be_valid(snib_hold *hold, int64_t limit_ms)
+{
+    int32_t reason = SNIB_REASON_NONE;
+    int state;
+    int64_t end = now_ms() + patient_ms(limit_ms);
+    while ((state = snib_hold_state(hold, &reason)) != SNIB_HOLD_VALID) {
+        if (state != SNIB_HOLD_AT_RISK)
+            fail_msg("a hold that must be valid is over: %s", snib_reason_text(reason));
+        if (now_ms() > end)
+            fail_msg("a hold is still at risk after %d ms", (int)limit_ms);
+        nap_us(500);
+    }
+}
+
 void must_release(snib_hold *hold)
 {
     EXPECT(snib_hold_release(hold, err), SNIB_OK);

@@ -161,6 +161,8 @@ snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms);
 /* One of snib_permits_count(), snib_semaphore_count() and snib_latch_count(), by the lock's kind. */
 int64_t must_count(int32_t kind, snib_lock *lock, int32_t what, int64_t n);
 void must_release(snib_hold *hold); /* and free */
+/* A hold that is at risk becomes valid again in time; one that is lost fails the test at once. */
+void must_be_valid(snib_hold *hold, int64_t limit_ms);
 snib_client_stats_data must_stats(snib_client *client);
 snib_queue *must_queue(snib_client *client);
 /* The next event of the queue, awaited for at most limit_ms. */
