@@ -347,7 +347,10 @@ static PyObject *call_acquire(PyObject *module, PyObject *const *args, Py_ssize_
     Py_END_ALLOW_THREADS return snib__py_acquired(rc, hold, op, &err);
 }
 
-/* release(hold) */
+static char given_back; /* the context of a hold's capsule, once its release has begun */
+
+/* release(hold) - once for each capsule, for re-entries share a hold: who does not know whether an interrupted call came
+ * so far may call again, and is told NotHeld if it did. */
 static PyObject *call_release(PyObject *module, PyObject *object)
 {
     snib_hold *hold = snib__py_hold_get(object);
@@ -357,6 +360,12 @@ static PyObject *call_release(PyObject *module, PyObject *object)
     int rc;
 
     (void)module;
+    if (hold && PyCapsule_GetContext(object) == &given_back) {
+        snib__py_raise(SNIB_NOT_HELD, snib_code_text(SNIB_NOT_HELD), 0);
+        return NULL;
+    }
+    if (hold && PyCapsule_SetContext(object, &given_back))
+        return NULL;
     Py_BEGIN_ALLOW_THREADS rc =
         snib_hold_release_begin(hold, snib__py_slice_first_ms, NULL, 0, &op, &err);
     Py_END_ALLOW_THREADS if (rc == SNIB_AGAIN)

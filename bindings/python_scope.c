@@ -1,8 +1,9 @@
-/* python_scope.c - what a `with` statement calls of a lock, in C.
+/* python_scope.c - what a `with` statement calls of a lock or a hold, in C.
  *
  * A signal's handler runs between two steps of Python code, the first one of __exit__ included, and may raise there.
  * Here it cannot: what was acquired is given back, then its exception goes on.  The steps are in Python, and each can
- * be done twice; `slot` is a list that says how far they came. */
+ * be done twice; `slot` is a list that says how far they came.  (In Python 3.10 a handler may run anywhere, and so also
+ * in the step that leads from hold() to __enter__.) */
 #include "python_calls.h"
 
 #define SCOPE_TRIES 3 /* signals in a row */
@@ -51,8 +52,21 @@ static PyObject *scope_exit(PyObject *self, PyObject *args)
     return done;
 }
 
+/* A hold is there already, so there is no step that could be interrupted. */
+static PyObject *scope_self(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(self);
+}
+
 static PyMethodDef scope_methods[] = {
     {"__enter__", scope_enter, METH_NOARGS, NULL},
+    {"__exit__", scope_exit, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMethodDef held_scope_methods[] = {
+    {"__enter__", scope_self, METH_NOARGS, NULL},
     {"__exit__", scope_exit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -62,21 +76,41 @@ static PyType_Slot scope_slots[] = {
     {0, NULL},
 };
 
+static PyType_Slot held_scope_slots[] = {
+    {Py_tp_methods, held_scope_methods},
+    {0, NULL},
+};
+
 static PyType_Spec scope_spec = {
     .name = "snib._core.Scope",
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .slots = scope_slots,
 };
 
+static PyType_Spec held_scope_spec = {
+    .name = "snib._core.HeldScope",
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = held_scope_slots,
+};
+
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (!type)
+        return -1;
+    if (PyModule_AddObject(module, name, type) == 0)
+        return 0;
+    Py_DECREF(type);
+    return -1;
+}
+
 int snib__py_add_scope(PyObject *module)
 {
     scope_enter_name = PyUnicode_InternFromString("_enter");
     scope_exit_name = PyUnicode_InternFromString("_leave");
-    PyObject *type = PyType_FromSpec(&scope_spec);
-    if (!scope_enter_name || !scope_exit_name || !type)
+    if (!scope_enter_name || !scope_exit_name)
         return -1;
-    if (PyModule_AddObject(module, "Scope", type) == 0)
-        return 0;
-    Py_DECREF(type);
-    return -1;
+    return add_type(module, "Scope", &scope_spec) || add_type(module, "HeldScope", &held_scope_spec)
+               ? -1
+               : 0;
 }

@@ -1,9 +1,11 @@
 from asyncio import Future
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, type_check_only
+from typing import Any, TypeVar, type_check_only
 
 from ._error import Error
+
+S = TypeVar("S")
 
 @type_check_only
 class ClientHandle: ...
@@ -27,6 +29,17 @@ class Scope:
         /,
     ) -> None: ...
     def _enter(self, slot: list[Any], /) -> Any: ...
+    def _leave(self, slot: list[Any], failed: bool, /) -> None: ...
+
+class HeldScope:
+    def __enter__(self: S) -> S: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
     def _leave(self, slot: list[Any], failed: bool, /) -> None: ...
 
 Numbers = tuple[int, ...]

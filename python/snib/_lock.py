@@ -62,7 +62,7 @@ class Loss:
         return _core.hold_wait(self._hold._handle, wait_ms(timeout))
 
 
-class Hold(BaseHold):
+class Hold(_core.HeldScope, BaseHold):
     """One successful acquisition.  `with` releases it; any thread may.
 
     It must be released.  A hold that is dropped instead is no longer renewed, and the lock is free
@@ -89,19 +89,16 @@ class Hold(BaseHold):
         except Error as error:
             raise self._named(error)
 
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def _leave(self, slot: list[Hold], failed: bool) -> None:
+        """The steps of __exit__, see bindings/python_scope.c."""
         try:
-            self.release()
+            if slot:  # interrupted before
+                _core.release(self._handle)
+            else:
+                slot.append(self)
+                self.release()
         except Error:
-            if error is None:  # else the program's own error matters more
+            if not failed:  # else the program's own error matters more
                 raise
 
 
@@ -156,10 +153,10 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         return True
 
     def _hold(self, n: int, wait: int) -> Hold:
+        """Not the program's before the caller says so: one that a signal drops on its way is released."""
         hold = self._try(self._caller(), n, wait)
         if hold is None:
             raise self._refusal(wait)
-        hold._stage = OWNED
         return hold
 
     def _protect(self, n: int, wait: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -202,15 +199,17 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         caller = self._caller()
         kept = self._kept()
         try:
-            if slot:  # interrupted before
-                if slot[0]._stage == GIVEN_BACK:
-                    return
-            else:
+            again = bool(slot)  # interrupted before
+            if not again:
                 own = kept.newest(caller)
                 slot.append(self._take(caller) if own is None else own)
             hold = slot[0]
             kept.take_this(hold)
-            hold.release()
+            if again:
+                hold._stage = GIVEN_BACK
+                _core.release(hold._handle)
+            else:
+                hold.release()
         except Error:
             if not failed:
                 raise
@@ -248,7 +247,9 @@ class AnyLock(Holdable):
 
         Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
-        return self._hold(1, wait_ms(timeout))
+        hold = self._hold(1, wait_ms(timeout))
+        hold._stage = OWNED
+        return hold
 
     def protect(self, *, timeout: float | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """A decorator: each call of the function runs under the lock.

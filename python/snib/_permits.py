@@ -8,6 +8,7 @@ from typing import ClassVar
 from . import _core, _kinds
 from ._base import BasePermits, LatchKind, PermitsKind, SemaphoreKind
 from ._error import Error
+from ._hold import OWNED
 from ._lock import Hold, Holdable, Named, P, T
 from ._times import acquire_ms, wait_ms
 
@@ -56,7 +57,9 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
 
         Raises Timeout after the timeout, or Busy if the timeout is 0 (one attempt).
         """
-        return self._hold(_kinds.number(n), wait_ms(timeout))
+        hold = self._hold(_kinds.number(n), wait_ms(timeout))
+        hold._stage = OWNED
+        return hold
 
     def protect(
         self, *, n: int = 1, timeout: float | None = None

@@ -134,7 +134,6 @@ def test_forgotten_locks(tmp_path: Path) -> None:
     plan = {"threads": 2, "hold_ms": 900, "lease_ms": 900, "think_ms": 0, "wait_ms": 40}
 
     def seen() -> bool:
-        time.sleep(0.25)
         one.node.command("FLUSHALL")
         told = load.so_far()
         return bool(
@@ -145,7 +144,7 @@ def test_forgotten_locks(tmp_path: Path) -> None:
         Single(tmp_path / "one") as one,
         Load(tmp_path / "load", one.url, ["a"], **plan) as load,
     ):
-        eventually(seen)
+        eventually(seen, nap=plan["lease_ms"] / 4000)  # a renewal finds what was granted in between
         history = load.end()
     assert history.unfinished() == [], load.errors()
     assert "overlaps: " in history.summary()
@@ -157,7 +156,7 @@ def test_stopped_server(tmp_path: Path) -> None:
         Load(tmp_path / "load", one.url, ["a", "b"], threads=2, lease_ms=1000, wait_ms=500) as load,
     ):
         one.node.stop()
-        time.sleep(2.5)
+        time.sleep(2.5)  # longer than two leases: this is what happens, nothing is waited for
         one.node.go_on()
         since = now_ns()
         assert load.await_grant(since) >= 0
@@ -176,8 +175,9 @@ def test_killed_worker(tmp_path: Path) -> None:
     ):
         load.processes["c0"].kill()
         since = now_ns()
-        load.await_grant(since)
-        time.sleep(0.1)
+        eventually(
+            lambda: {who.split("/")[0] for who in load.so_far().missing(since)} == {"c0"}
+        )
         history = load.end()
     assert {who.split("/")[0] for who in history.unfinished()} == {"c0"}
     assert {who.split("/")[0] for who in history.missing(since)} == {"c0"}

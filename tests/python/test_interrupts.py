@@ -1,0 +1,158 @@
+"""An interrupt at any step of a `with` statement leaves no lock behind.
+
+A trace function raises at the nth step of the package's own code, for every n: what a signal's handler does that
+happens to run there, but each time.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+import snib
+
+from support import TIDY, Server, eventually
+
+PACKAGE = os.path.dirname(snib.__file__)
+
+
+class Interrupt(BaseException):
+    """As KeyboardInterrupt."""
+
+
+@functools.cache
+def checked(code: CodeType) -> set[int]:
+    """Where the interpreter looks for signals: when it enters, after calls, and when it goes back."""
+    offsets: set[int] = set()
+    after_call = True
+    for step in dis.get_instructions(code):
+        if step.opname in ("CACHE", "EXTENDED_ARG"):
+            continue
+        if after_call or step.opname in ("RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE"):
+            offsets.add(step.offset)
+        after_call = step.opname.startswith("CALL")
+    return offsets
+
+
+class Interrupted:
+    """Raises at the nth step of the package; `everywhere`, or only where a signal's handler could run."""
+
+    def __init__(self, n: int, everywhere: bool) -> None:
+        self.left, self.everywhere, self.fired = n, everywhere, False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        step = event == "opcode" and (self.everywhere or frame.f_lasti in checked(frame.f_code))
+        if step or event == "call":
+            self.left -= 1
+            if self.left < 0 and not self.fired:
+                self.fired = True
+                raise Interrupt()
+        return self
+
+    def __enter__(self) -> Interrupted:
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+def plain(lock: Any) -> Any:
+    with lock as hold:
+        return hold
+
+
+def held(lock: Any) -> Any:
+    with lock.hold(timeout=30) as hold:
+        return hold
+
+
+def twice(lock: Any) -> Any:
+    with lock, lock as hold:
+        return hold
+
+
+KINDS: dict[str, Callable[[snib.Client], Any]] = {
+    "lock": lambda client: client.lock("x"),
+    "rlock": lambda client: client.rlock("x"),
+    "permits": lambda client: client.permits("x"),
+    "write": lambda client: client.rwlock("x").write,
+}
+
+
+def own_holds(error: BaseException, use: Callable[[Any], Any]) -> list[Any]:
+    """What the interrupted function has in its hands."""
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code is not use.__code__:
+        trace = trace.tb_next
+    return [dict(trace.tb_frame.f_locals).get("hold")] if trace else []
+
+
+def leaves_nothing(server: Server, kind: str, use: Callable[[Any], Any], everywhere: bool) -> int:
+    """How many steps there are; fails at the first that leaves something."""
+    with snib.connect(server.url, lease=600) as client:
+        lock = KINDS[kind](client)
+        keys = ["{x}:timeout"] if kind == "permits" else ["x"]
+        if kind == "permits":
+            lock.init(1)
+        for n in itertools.count():
+            kept: list[Any] = []  # the program may have its hold still, which changes nothing
+            with Interrupted(n, everywhere) as interrupted:
+                try:
+                    kept.append(use(lock))
+                except Interrupt as error:
+                    kept += own_holds(error, use)
+            try:
+                eventually(lambda: client.stats().held == 0 and not server.admin.exists(*keys), TIDY)
+            except AssertionError:
+                pytest.fail(f"an interrupt at step {n} leaves the lock with {kept}")
+            if not interrupted.fired:
+                break
+        if kind == "permits":
+            server.admin.delete("x")
+    return n
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_a_lock(server: Server, kind: str) -> None:
+    assert leaves_nothing(server, kind, plain, everywhere=True) > 50
+
+
+def test_with_a_lock_twice(server: Server) -> None:
+    assert leaves_nothing(server, "rlock", twice, everywhere=True) > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_a_hold(server: Server, kind: str) -> None:
+    assert leaves_nothing(server, kind, held, everywhere=False) > 5
+
+
+def test_such_a_leak_is_seen(server: Server) -> None:
+    """The same `with` by methods in Python, which lose the hold on its way out and in."""
+
+    class Naive:
+        def __init__(self, client: snib.Client) -> None:
+            self.lock = client.lock("x")
+
+        def __enter__(self) -> Any:
+            return self.lock._enter([])
+
+        def __exit__(self, *_: object) -> None:
+            self.lock._leave([], False)
+
+    KINDS["naive"] = Naive
+    try:
+        with pytest.raises(pytest.fail.Exception, match="leaves the lock"):
+            leaves_nothing(server, "naive", plain, everywhere=True)
+    finally:
+        del KINDS["naive"]
