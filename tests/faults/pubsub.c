@@ -195,7 +195,7 @@ static void thousand_waiters(void **state)
           5000);
 
     /* Idle waiters are silent: after the try that follows the subscription, nothing at all. */
-    nap_us(300000);
+    AWAIT(count_records(world, 0, world->acquire) >= 2 * PROCESSES, 5000);
     size_t quiet_from = proxy_record_count(world->proxy);
     nap_us(2000000);
     int quiet = count_records(world, quiet_from, world->acquire);

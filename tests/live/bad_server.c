@@ -271,7 +271,8 @@ static void sufficient_rights(void **state)
         snib_hold *theirs = must_acquire(must_lock(other, "lock:x"), 0);
         snib_op *op = NULL;
         EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
-        nap_us(150000); /* long enough to be refused a subscription and to ask again */
+        AWAIT(must_stats(client).waiting == 1, 3000);
+        AWAIT(users[i].polls ? must_stats(client).polling > 0 : server_channels(server) == 1, 3000);
         must_release(theirs);
         snib_event event = must_end(op, 3000);
         assert_int_equal(event.code, SNIB_OK);
@@ -316,7 +317,8 @@ static void out_of_memory(void **state)
     server_do(server, "CONFIG SET maxmemory 1");
     acquire_refused(client, "x", SNIB_EOOM, NULL);
     expect_free(server, "x");
-    nap_us(900000); /* one and a half leases: renewal goes on */
+    uint64_t renewals = must_stats(client).renewals;
+    AWAIT(must_stats(client).renewals >= renewals + 4, 5000); /* for longer than a lease */
     EXPECT(snib_hold_check(held, err), SNIB_OK);
     must_release(held); /* and release works */
     assert_true(server_is_empty(server));
