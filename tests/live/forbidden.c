@@ -127,7 +127,8 @@ static void locks_work_without(void **state)
         server_do(server, "SCRIPT FLUSH");
         snib_client *one = open_without(server, rule), *other = open_without(server, rule);
         snib_queue *logs[] = {log_of(one), log_of(other)};
-        use_kinds(one, other, untimed ? KINDS - 1 : KINDS); /* a fair lock's scripts ask for the time */
+        use_kinds(one, other,
+                  untimed ? KINDS - 1 : KINDS); /* a fair lock's scripts ask for the time */
         uint64_t polling = must_stats(one).polling + must_stats(other).polling;
         if ((polling > 0) != polls)
             fail_msg("%s: %d refused subscriptions", rule, (int)polling);

@@ -346,7 +346,8 @@ static void opposite_orders(void **state)
 
 /* ---- Leases and losses ----------------------------------------------------------------------- */
 
-enum { LEASE_MS = 800, KEPT_LEASE_MS = 3000 }; /* that is to end, and that a busy machine is not to end */
+/* A lease that is to end, and one that a busy machine is not to end. */
+enum { LEASE_MS = 800, KEPT_LEASE_MS = 3000 };
 
 static void renewed(void **state)
 {

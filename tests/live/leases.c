@@ -98,7 +98,8 @@ static void renewed_while_held(void **state)
         assert_int_equal(snib_queue_drain(world->their_queue, &event, 1, NULL), 0);
     }
     snib_client_stats_data stats = must_stats(world->ours);
-    assert_true(stats.renewals >= (uint64_t)count_of_kinds(world, LEASED) * HELD_MS / KEPT_LEASE_MS);
+    assert_true(stats.renewals >=
+                (uint64_t)count_of_kinds(world, LEASED) * HELD_MS / KEPT_LEASE_MS);
     assert_true(stats.renewal_commands < stats.renewals); /* in batches, of one kind each */
     for (EACH_KIND(world, pair)) {
         must_release(pair->hold);

@@ -364,8 +364,7 @@ static bool compare_link(const struct command *c, int asked, int link)
             sort_texts(real);
             sort_texts(modelled);
         }
-        same =
-            (real != NULL && same_reply(real, modelled, c)) || differ(c, link, real, modelled);
+        same = (real != NULL && same_reply(real, modelled, c)) || differ(c, link, real, modelled);
         world.replies++;
         world.errors += ((redisReply *)modelled)->type == REDIS_REPLY_ERROR;
         world.pushes += link != asked;

@@ -126,12 +126,12 @@ struct sim_use {
 /* All that is known of one owner number: "<uuid>:<number>".  A writer's own read is an owner of its own. */
 struct sim_owner {
     struct sim_use use;
-    unsigned present; /* set of names at which the server has it */
-    bool abandoned;   /* the operation ended without it */
-    bool again;       /* a writer's own read that is not its first: the number begins anew */
-    bool stray;       /* it came by a connection that nobody could end: only its lease ends it */
-    bool aged;        /* a stale data set knew of it, and not of its latest renewal */
-    bool closed;      /* its hold was valid when its client was closed */
+    unsigned present;   /* set of names at which the server has it */
+    bool abandoned;     /* the operation ended without it */
+    bool again;         /* a writer's own read that is not its first: the number begins anew */
+    bool stray;         /* it came by a connection that nobody could end: only its lease ends it */
+    bool aged;          /* a stale data set knew of it, and not of its latest renewal */
+    bool closed;        /* its hold was valid when its client was closed */
     bool found, missed; /* by a release: the server had all of it, or not, and said so */
     snib__time missed_at; /* a renewal did not find it at the server; 0: the last one did */
     int64_t left_step_ns; /* of the claim that it last lost */
@@ -331,7 +331,7 @@ struct sim {
     uint64_t acting_number;
     bool asking;           /* to acquire */
     uint64_t first_waiter; /* a fair lock's question says it; 0: it does not */
-    int peer_cause; /* of a Redisson's or an operator's command that runs now */
+    int peer_cause;        /* of a Redisson's or an operator's command that runs now */
     uint64_t operator_link;
     uint64_t next_expiry_ns; /* of a key or a claim, by the server's clock */
     size_t key_count;        /* when they were last looked at */

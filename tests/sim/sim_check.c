@@ -169,10 +169,11 @@ void check_released(struct sim_process *process, const struct sim_hold *hold, in
     /* What a release has found or missed may be there again when its answer arrives: an acquisition came later by a
      * connection that nobody could end, or a stale data set has it. */
     bool honest =
-        code == SNIB_OK     ? given_back || owner->found || (gone && owner->releases > 1 && lasts)
-        : code == SNIB_LOST ? owner->missed || (gone && (!given_back || owner->releases > 1 ||
-                                                         hold->use.kind == SNIB_READ))
-                            : code < 0 && sim.now < sim.stable_at;
+        code == SNIB_OK ? given_back || owner->found || (gone && owner->releases > 1 && lasts)
+        : code == SNIB_LOST
+            ? owner->missed ||
+                  (gone && (!given_back || owner->releases > 1 || hold->use.kind == SNIB_READ))
+            : code < 0 && sim.now < sim.stable_at;
     if (is_unowned(&hold->use)) {
         honest = code == SNIB_OK || (code < 0 && sim.now < sim.stable_at);
     }
