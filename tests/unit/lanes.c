@@ -264,9 +264,14 @@ static void order_of_a_name_is_kept(void **state)
     assert_ptr_equal(snib__op_link(first), lane(engine, 1));
     struct snib__op *next = acquire(engine, permits, 0);
     assert_ptr_equal(snib__op_link(next), lane(engine, 1));
+    snib__engine_call(engine, true);
+    next = acquire(engine, permits, 0);
+    snib__engine_call(engine, false);
+    assert_ptr_equal(snib__op_link(next), lane(engine, 1));
     answer_own_on(engine, lane(engine, 1), "abc");
     answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
     answer_own_on(engine, lane(engine, 1), "abc");
+    answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
     answer_on(engine, lane(engine, 1), "abc", "$-1\r\n");
     assert_int_equal(permits->unanswered, 0);
     next = acquire(engine, permits, 0);

@@ -22,6 +22,7 @@ MUTANTS = [
         "engine/lane.c",
         "if (gate && gate->unanswered > 0)",
         "if (gate && gate->unanswered > 0 && !e->calling)",
+        "unit_lanes",
     ),
     Mutant(
         "what a lost lane left is not repeated",
