@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "999af7a3689f70ae"
+#define SNIB_BUILD_ID "f7c5770a695b4a0c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7062,10 +7062,25 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
+/* It was reached, and nobody serves the name: why, by the server's words; NULL: that is not so. */
+static const char *say_unserved(const struct snib__told *told)
+{
+    const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
+    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
+        return "its slot is on its way to another node, complete that move or give it up";
+    if (strncmp(words, "CLUSTERDOWN", 11) == 0)
+        return "nobody serves its slot";
+    return strncmp(words, "MOVED ", 6) == 0 ? "the nodes do not agree whose its slot is" : NULL;
+}
+
 static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
 {
-    const char *cause = say_cause(told);
+    const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
+    if (unserved) {
+        snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
+        return;
+    }
     snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
              where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
              nothing ? "nothing was applied" : "the request may have been applied");
@@ -10582,8 +10597,9 @@ struct snib__node { /* one server */
     snib__time moved_at; /* the server's clock was found to have moved; 0: never */
     struct snib__clock clock;
     bool ever_ready;
-    bool failed;     /* since it was ready last */
-    int32_t failure; /* why it is down */
+    uint32_t identity; /* changes with the server that it is */
+    bool failed;       /* since it was ready last */
+    int32_t failure;   /* why it is down */
     int os_error;
     int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
     int told_os_error;
@@ -10637,6 +10653,8 @@ struct snib__engine {
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
+    struct snib__given *given; /* given.c; NULL: nothing yet */
+    uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
@@ -10771,6 +10789,12 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
 uint64_t snib__cluster_cursor_in(uint64_t cursor);
 uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
+
+/* given.c */
+/* A release has been confirmed.  And: a node is another server, or names have another node. */
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_redo(struct snib__engine *e, snib__time now);
+void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */
@@ -11232,7 +11256,8 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -11411,7 +11436,7 @@ static const struct snib__script_text {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7051, "6813766a3b8f926e58b0e282158ec1d6b95456d8"},
+     7086, "8828c329465cbc8d3d1bc580974af85567e6c09e"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -11435,7 +11460,8 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -11531,7 +11557,7 @@ static const struct snib__script_text {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4117, "acb0a995e76eba1d202ceeb32ba9dc038ad1e4eb"},
+     4152, "e856cc8b52dc9f5e00b60148c0b5acaf0f0c3e74"},
     {"fair_info",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local field = left == -2 and {} or redis.call('hgetall', KEYS[1])\n"
@@ -11566,7 +11592,8 @@ static const struct snib__script_text {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -11665,7 +11692,7 @@ static const struct snib__script_text {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4277, "a5474cf6c7c00d3a8524ea15528e73d1bb9477c7"},
+     4312, "dfd1cec13ab85583116d7224893f2ecbca69d198"},
     {"fair_renew",
      "local lost = {}\n"
      "for i = 1, #KEYS / 3 do\n"
@@ -11682,7 +11709,9 @@ static const struct snib__script_text {
      "                if string.sub(member, 15, 15) == '8' then\n"
      "                    break\n"
      "                end\n"
-     "                redis.pcall('zincrby', places, longer, member)\n"
+     "                if type(redis.pcall('zscore', places, member)) == 'string' then\n"
+     "                    redis.call('zincrby', places, longer, member)\n"
+     "                end\n"
      "            end\n"
      "        end\n"
      "    elseif held == 0 then\n"
@@ -11697,7 +11726,7 @@ static const struct snib__script_text {
      "    end\n"
      "end\n"
      "return lost\n",
-     1061, "5fd58c0324c54745890c84846c4b5cc722ba22d2"},
+     1164, "372ded5662e75de6aeb662a8a9dde4bfe78b0bec"},
     {"fenced_acquire",
      "local left = redis.call('pttl', KEYS[1])\n"
      "local mine = left ~= -2 and redis.call('hexists', KEYS[1], ARGV[1]) == 1\n"
@@ -12971,7 +13000,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -13150,7 +13180,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7058, "bb23e224b5be4c4b2a404652c19f830b475d7738"},
+     7093, "75e29066c41dbf9ceff5f59dd0475ad5a5e2b69b"},
     {"fair_force",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
      "local time = redis.call('time')\n"
@@ -13174,7 +13204,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -13270,7 +13301,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4124, "5aeac2412b654323a0209f38924af6280836ac02"},
+     4159, "2bf71058ad31eb5ed4448344cd7777f0ef6f2cf1"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local PATIENCE, DEAD, FIRST, BEATS = 4000, 2500, 3000, 10000\n"
@@ -13295,7 +13326,8 @@ static const struct snib__script_text snib__script_sharded[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -13394,7 +13426,7 @@ static const struct snib__script_text snib__script_sharded[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4284, "e4dbf709b4999d79de036c13b3a984cc9798f296"},
+     4319, "e872bae940d00160c3e2f4d1c6c9a6e3aa67f81d"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -14148,7 +14180,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -14327,7 +14360,7 @@ static const struct snib__script_text snib__script_both[] = {
      "local holder = redis.call('hkeys', KEYS[1])[1]\n"
      "local foreign = holder and not ours(holder) or chained(queued)\n"
      "return { redis.call('pttl', KEYS[1]), foreign and 1 or 0, now }\n",
-     7365, "09066704dde173670df01b263308c4f04cfc71fa"},
+     7400, "e497e14d08c72a112c45397c64cd83fa7db6f7c4"},
     {"fair_force",
      "local function announce(channel, text)\n"
      "    local classic = redis.pcall('publish', channel, text)\n"
@@ -14359,7 +14392,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -14455,7 +14489,7 @@ static const struct snib__script_text snib__script_both[] = {
      "redis.call('del', KEYS[1])\n"
      "grant(ARGV[1])\n"
      "return 1\n",
-     4431, "52dd60e849044b257da1fea971e9cb04773c5276"},
+     4466, "b73278030c14a84876cd1b7bdf15e9e8549f02af"},
     {"fair_info", 0, 0, ""},
     {"fair_release",
      "local function announce(channel, text)\n"
@@ -14488,7 +14522,8 @@ static const struct snib__script_text snib__script_both[] = {
      "end\n"
      "local function push(members, from, ms)\n"
      "    for i = from, #members do\n"
-     "        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then\n"
+     "        local score = redis.call('zscore', KEYS[3], members[i])\n"
+     "        if score and (ms > 0 or tonumber(score) + ms >= now) then\n"
      "            redis.call('zincrby', KEYS[3], ms, members[i])\n"
      "        end\n"
      "    end\n"
@@ -14587,7 +14622,7 @@ static const struct snib__script_text snib__script_both[] = {
      "    number, token = grant(ARGV[2], client(ARGV[1]))\n"
      "end\n"
      "return { released, tonumber(number or 0), FIRST, number and token or '0', now }\n",
-     4591, "2020e67363a5ba20239f3c4788ac133ea386ac89"},
+     4626, "478e077b095e2c7440c2671ddbcdcbb994861cc4"},
     {"fair_renew", 0, 0, ""},
     {"fenced_acquire", 0, 0, ""},
     {"fenced_transfer",
@@ -17066,6 +17101,7 @@ void snib__engine_free(struct snib__engine *e)
         snib__op_empty(op);
     for (struct snib__op *op = e->done_head; op; op = op->next)
         snib__op_empty(op);
+    snib__given_end(e);
     snib__route_end(e);
     while (e->nodes)
         snib__node_free(e, e->nodes);
@@ -17736,6 +17772,102 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     }
     snib__gate_put(e, gate);
     return true;
+}
+
+/* ---- engine/given.c ---------------------------------------------------------------------------*/
+
+/* given.c - what was given back a moment ago is given back again where another server has taken over.
+ *
+ * That one may not have heard of the release: then it keeps the lock for nobody until the lease ends.  So numbers that
+ * were given back are remembered for a while, the last of them only, and their release is sent again, once, when
+ * the server that has the name now is not the one that answered.  A number is never used twice, so it is harmless
+ * wherever the release had arrived.
+ */
+
+#include <stdlib.h>
+
+#define GIVEN_MAX 128
+#define GIVEN_FOR (10000 * SNIB__MS) /* within this time a failover is heard of */
+
+struct snib__given {
+    struct snib__gate *gate; /* NULL: unused */
+    const struct snib__node *node;
+    uint32_t identity; /* of the server that answered */
+    uint32_t lease_ms;
+    uint64_t number;
+    snib__time until; /* the lease has ended, or it is forgotten */
+    int64_t fencing;  /* or its permits */
+    uint8_t options : 4;
+};
+
+static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return e->config.topology != SNIB__SINGLE && hold->acquired_at && !snib__outer_is(hold->gate) &&
+           !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
+           !(hold->flags & SNIB__LENT);
+}
+
+static void given_forget(struct snib__engine *e, struct snib__given *given)
+{
+    struct snib__gate *gate = given->gate;
+    given->gate = NULL;
+    if (gate)
+        snib__gate_put(e, gate);
+}
+
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    if (!given_counts(e, hold))
+        return;
+    if (!e->given && !(e->given = calloc(GIVEN_MAX, sizeof *e->given)))
+        return;
+    struct snib__given *given = &e->given[e->given_n++ % GIVEN_MAX];
+    given_forget(e, given);
+    snib__gate_ref(hold->gate);
+    *given = (struct snib__given){.gate = hold->gate,
+                                  .node = hold->gate->node,
+                                  .identity = hold->gate->node->identity,
+                                  .lease_ms = hold->lease_ms,
+                                  .number = hold->number,
+                                  .until = hold->deadline < now + GIVEN_FOR ? hold->deadline
+                                                                            : now + GIVEN_FOR,
+                                  .fencing = hold->fencing,
+                                  .options = hold->options};
+}
+
+static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
+{
+    struct snib__hold past = {.gate = given->gate,
+                              .number = given->number,
+                              .lease_ms = given->lease_ms,
+                              .fencing = given->fencing,
+                              .options = given->options,
+                              .deadline = given->until};
+    struct snib__hold *again = snib__hold_again(e, &past);
+    if (again)
+        snib__gate_release(e, again, now);
+}
+
+void snib__given_redo(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; e->given && i < GIVEN_MAX; i++) {
+        struct snib__given *given = &e->given[i];
+        const struct snib__node *node = given->gate ? given->gate->node : NULL;
+        bool same = node && node == given->node && node->identity == given->identity;
+        if (!node || (same && now < given->until))
+            continue;
+        if (now < given->until && !snib__node_ready(node))
+            continue; /* when it is */
+        if (now < given->until)
+            given_again(e, given, now);
+        given_forget(e, given);
+    }
+}
+
+void snib__given_end(struct snib__engine *e)
+{
+    free(e->given);
+    e->given = NULL;
 }
 
 /* ---- engine/hold.c ----------------------------------------------------------------------------*/
@@ -19006,7 +19138,7 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
         next = op->live_next;
         snib__op_arm(e, op);
     }
-    (void)now;
+    snib__given_redo(e, now);
 }
 
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
@@ -19168,6 +19300,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
 {
     if (node->addressed)
         node_failed_over(e, node, now);
+    node->identity++;
     node_set_address(node, address);
     snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
@@ -19308,6 +19441,10 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
+    node->identity += other;
+    struct snib__link *ear = &node->links[SNIB__PUBSUB];
+    if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
+        snib__link_close(e, ear, SNIB_EUNREACHABLE, now); /* it may have stayed where it was */
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
@@ -19338,6 +19475,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__node_flush(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
+    snib__given_redo(e, now);
     snib__wait_recheck_all(e, node, now);
 }
 
@@ -20425,6 +20563,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+        snib__given_note(e, hold, now);
     }
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;

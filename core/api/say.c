@@ -39,10 +39,25 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
+/* It was reached, and nobody serves the name: why, by the server's words; NULL: that is not so. */
+static const char *say_unserved(const struct snib__told *told)
+{
+    const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
+    if (strncmp(words, "TRYAGAIN", 8) == 0 || strncmp(words, "ASK ", 4) == 0)
+        return "its slot is on its way to another node, complete that move or give it up";
+    if (strncmp(words, "CLUSTERDOWN", 11) == 0)
+        return "nobody serves its slot";
+    return strncmp(words, "MOVED ", 6) == 0 ? "the nodes do not agree whose its slot is" : NULL;
+}
+
 static void say_network(char *out, size_t cap, const char *where, const struct snib__told *told)
 {
-    const char *cause = say_cause(told);
+    const char *cause = say_cause(told), *unserved = say_unserved(told);
     bool nothing = told->code == SNIB_ECONNECT;
+    if (unserved) {
+        snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
+        return;
+    }
     snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
              where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
              nothing ? "nothing was applied" : "the request may have been applied");

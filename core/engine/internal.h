@@ -258,8 +258,9 @@ struct snib__node { /* one server */
     snib__time moved_at; /* the server's clock was found to have moved; 0: never */
     struct snib__clock clock;
     bool ever_ready;
-    bool failed;     /* since it was ready last */
-    int32_t failure; /* why it is down */
+    uint32_t identity; /* changes with the server that it is */
+    bool failed;       /* since it was ready last */
+    int32_t failure;   /* why it is down */
     int os_error;
     int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
     int told_os_error;
@@ -313,6 +314,8 @@ struct snib__engine {
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
+    struct snib__given *given; /* given.c; NULL: nothing yet */
+    uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
@@ -447,6 +450,12 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
 uint64_t snib__cluster_cursor_in(uint64_t cursor);
 uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
+
+/* given.c */
+/* A release has been confirmed.  And: a node is another server, or names have another node. */
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
+void snib__given_redo(struct snib__engine *e, snib__time now);
+void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
 /* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */

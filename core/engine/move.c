@@ -97,7 +97,7 @@ void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__ti
         next = op->live_next;
         snib__op_arm(e, op);
     }
-    (void)now;
+    snib__given_redo(e, now);
 }
 
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,

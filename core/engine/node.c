@@ -132,6 +132,7 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
 {
     if (node->addressed)
         node_failed_over(e, node, now);
+    node->identity++;
     node_set_address(node, address);
     snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
     for (int kind = 0; kind < 2; kind++) {
@@ -272,6 +273,10 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     conn->publish = e->route->publish ? (uint8_t)e->route->publish(e, link) : SNIB__CLASSIC;
     bool other = node->ever_ready && strcmp(node->run_id, conn->run_id) != 0;
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
+    node->identity += other;
+    struct snib__link *ear = &node->links[SNIB__PUBSUB];
+    if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
+        snib__link_close(e, ear, SNIB_EUNREACHABLE, now); /* it may have stayed where it was */
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
@@ -302,6 +307,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     snib__node_flush(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
+    snib__given_redo(e, now);
     snib__wait_recheck_all(e, node, now);
 }
 

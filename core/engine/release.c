@@ -24,6 +24,7 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
+        snib__given_note(e, hold, now);
     }
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;

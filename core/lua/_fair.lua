@@ -38,10 +38,12 @@ local function expire()
     redis.call('pexpire', KEYS[4], BEATS)
 end
 
--- By less than nothing if the clock was set back; whoever has come since keeps its place.
+-- By less than nothing if the clock was set back; whoever has come since keeps its place.  Who has none gets none: a
+-- set that began here would have no end.
 local function push(members, from, ms)
     for i = from, #members do
-        if ms > 0 or tonumber(redis.call('zscore', KEYS[3], members[i]) or 0) + ms >= now then
+        local score = redis.call('zscore', KEYS[3], members[i])
+        if score and (ms > 0 or tonumber(score) + ms >= now) then
             redis.call('zincrby', KEYS[3], ms, members[i])
         end
     end

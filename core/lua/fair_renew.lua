@@ -20,7 +20,9 @@ for i = 1, #KEYS / 3 do
                 if string.sub(member, 15, 15) == '8' then
                     break
                 end
-                redis.pcall('zincrby', places, longer, member)
+                if type(redis.pcall('zscore', places, member)) == 'string' then
+                    redis.call('zincrby', places, longer, member)
+                end
             end
         end
     elseif held == 0 then

@@ -62,6 +62,13 @@ enum topo_fault {
 
 enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
 
+/* What a world in four is about, for it needs several things at once. */
+enum topo_focus {
+    TOPO_ALL,
+    TOPO_QUEUES, /* fair locks whose server changes, and has not heard of everything */
+    TOPO_READERS /* readers and writers whose slots move */
+};
+
 /* Things that happen at a time. */
 enum topo_event_kind {
     TOPO_PROMOTE = 1, /* a: who may become the master of shard b */
@@ -120,6 +127,7 @@ struct topo_name {
     snib__time token_at;
     snib__time broken_at;    /* the truth last lost something */
     snib__time island_until; /* somebody acted as its master who was not */
+    snib__time apart_until;  /* its slot was on its way: what needs several keys may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
 };
 
@@ -214,6 +222,7 @@ struct topo_pipe { /* one connection; it lives on at the server when the client'
 struct topo {
     uint64_t seed, random, hash, events;
     bool trace, calm, winding_down;
+    int focus; /* enum topo_focus */
     snib__time now;
     int topology; /* enum snib__topology */
     snib__time lease, recheck, delay, think, prompt;

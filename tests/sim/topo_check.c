@@ -123,6 +123,11 @@ static bool is_island(int at, const struct topo_name *name)
 
 static void note_islands(void)
 {
+    for (int i = 0; i < topo.name_count; i++) {
+        if (cluster_also(&topo.names[i]) != NULL) {
+            topo.names[i].apart_until = topo.now;
+        }
+    }
     for (int i = 0; i < topo.data_count; i++) {
         for (int j = 0; j < topo.name_count; j++) {
             if (is_island(i, &topo.names[j])) {
@@ -290,7 +295,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
                   (unsigned long long)hold->number, topo.names[hold->use.name].text);
     }
     snib__time since = latest(hold->excused_at, reaches_since(process, name->shard));
-    since = latest(since, name->island_until);
+    since = latest(latest(since, name->island_until), name->apart_until);
     if (topo.now > since + topo.lease / 3 + topo.lease / 5 + 2 * topo.prompt &&
         !topo_has(TOPO_DELAY)) {
         topo_fail("%u:%llu of %s has vanished and nobody is told", process->id,

@@ -13,6 +13,13 @@ void fault_plan(void)
         }
     }
     topo.pace = 20 * SNIB__MS << topo_draw(7);
+    if (topo.focus == TOPO_QUEUES) {
+        topo.enabled = 1U << TOPO_MANUAL | 1U << TOPO_LAG | (topo_chance(2) ? 1U << TOPO_CUT : 0);
+        topo.pace = topo_between(100, 600) * SNIB__MS;
+    } else if (topo.focus == TOPO_READERS) {
+        topo.enabled = 1U << TOPO_SLOT | 1U << TOPO_HALF_SLOT;
+        topo.pace = topo_between(50, 400) * SNIB__MS;
+    }
     topo.next_fault = topo.enabled == 0 ? SNIB__NEVER : topo.now + topo_draw(2 * topo.pace);
 }
 

@@ -94,7 +94,7 @@ static void plan_names(void)
     static const char *const names[TOPO_NAMES] = {"orders", "{tenant}a", "{tenant}b", "a lock"};
     static const int members[] = {TOPO_MUTEX, TOPO_MUTEX, TOPO_FENCED, TOPO_RW};
     topo.name_count = (int)topo_between(1, TOPO_NAMES);
-    topo.multi = topo.name_count > 2 && topo_chance(2);
+    topo.multi = topo.focus == TOPO_ALL && topo.name_count > 2 && topo_chance(2);
     topo.multi_names = 2 | 4;
     for (int i = 0; i < topo.name_count; i++) {
         struct topo_name *name = &topo.names[i];
@@ -103,6 +103,9 @@ static void plan_names(void)
         name->free_since = topo.now;
         bool member = topo.multi && (topo.multi_names >> i & 1) != 0;
         name->family = member ? members[topo_draw(4)] : (int)topo_draw(TOPO_FAMILIES);
+        if (topo.focus != TOPO_ALL && !member) {
+            name->family = topo.focus == TOPO_QUEUES ? TOPO_FAIR : TOPO_RW;
+        }
         snprintf(name->tag, sizeof name->tag, strchr(names[i], '{') ? "%s" : "{%s}", names[i]);
     }
 }
@@ -116,6 +119,13 @@ static void begin(uint64_t seed, bool trace)
     topo.trace = trace;
     topo.now = TOPO_START;
     topo.topology = only >= 0 ? only : (int)topo_draw(3);
+    if (seed % 8 == 3 && only != SNIB__CLUSTER) {
+        topo.focus = TOPO_QUEUES;
+        topo.topology = only >= 0 ? only : SNIB__SINGLE;
+    } else if (seed % 8 == 7 && (only < 0 || only == SNIB__CLUSTER)) {
+        topo.focus = TOPO_READERS;
+        topo.topology = SNIB__CLUSTER;
+    }
     topo.lease = leases[topo_draw(3)];
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);

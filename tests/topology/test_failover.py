@@ -15,7 +15,7 @@ from report import Table
 from rounds import LEASE_MS, NETWORKED, TOPOLOGIES, WAYS, run
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
-ROUNDS = 200 if ALL else 3
+ROUNDS = 200 if ALL else 2
 # A machine may be busy: what is meant to be short is judged by the report.
 LATE_MS, BACK_MS = 15_000, 40_000
 
@@ -37,5 +37,6 @@ def test_failovers(tmp_path: Path, topology: str, way: str) -> None:
         # until its client has asked the new master, which is before the lease has ended.
         assert all(overlap["ms"] < LEASE_MS for overlap in each.overlaps), each.overlaps
         assert set(each.lost) <= {"failover", "unreachable", "taken", "deleted", "release 4"}, each.lost
-        assert all(code > 0 for code in each.codes), each.codes  # outcomes, no errors
+        # Busy, timed out; or at its limit, while nobody served it.
+        assert set(each.codes) <= {1, 2, -30, -33, -45}, each.codes
     print(Table.read(log).text())

@@ -28,7 +28,8 @@ struct peer {
     const char *others;             /* hosts, a letter and a digit each */
     bool no_subscribing, no_luxury; /* no channel at all; +switch-master alone */
     /* what was seen */
-    int connects, asked, subscribed, renewals;
+    int connects, asked, subscribed, renewals, releases;
+    bool promotions; /* +promoted-slave is listened to */
     uint64_t bytes;
 };
 
@@ -117,6 +118,7 @@ static void script_says(struct peer *one, const char *sha1, char *out)
     bool renewal = strcmp(sha1, snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
     bool release = strcmp(sha1, snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
     one->renewals += renewal;
+    one->releases += release;
     if (one->refuses)
         sprintf(out, "-READONLY You can't write against a read only replica.\r\n");
     else if (renewal)
@@ -150,6 +152,7 @@ static void peer_says(struct peer *one, const struct snib__link *link, char word
         bool luxury = strcmp(words[1], "+switch-master") != 0;
         bool refused = one->no_subscribing || (one->no_luxury && luxury);
         one->subscribed += !refused && !luxury;
+        one->promotions |= !refused && luxury;
         if (refused)
             sprintf(out, "-NOPERM no\r\n");
         else
@@ -600,6 +603,39 @@ static void sentinel_that_comes_back(void **state)
     snib__engine_free(engine);
 }
 
+/* What was given back just before is given back at the next master, too, which may not have heard of it; what was
+ * given back long ago is not, and nothing is twice. */
+static void what_was_given_back_is_given_back_again(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    released(engine, held(engine, "long ago", 0), SNIB_OK);
+    pass(engine, 11 * SECOND);
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        sprintf(name, "n%d", i);
+        released(engine, held(engine, name, 0), SNIB_OK);
+    }
+    assert_int_equal(peer("m1")->releases, 6);
+    peer("m2")->has = false; /* what it is asked to give back */
+    tell_all(3, "m2", 2);
+    crash(engine, "m1");
+    PASS_UNTIL(engine, at(engine, "m2"), 2 * SECOND);
+    pass(engine, SECOND);
+    assert_int_equal(peer("m2")->releases, 5);
+    crash(engine, "m2");
+    tell_all(3, "m3", 3);
+    PASS_UNTIL(engine, peer("m2")->releases == 5, SECOND);
+    struct snib__hold *other = held(engine, "k", 0);
+    assert_true(at(engine, "m3"));
+    pass(engine, SECOND);
+    assert_int_equal(peer("m3")->releases, 0);
+    released(engine, other, SNIB_OK);
+    snib__hold_drop(engine, hold, now);
+    snib__engine_free(engine);
+}
+
 /* A master that answers is left for a higher epoch, and for nothing else that a poll finds. */
 static void master_that_answers_is_left_for_a_higher_epoch(void **state)
 {
@@ -744,6 +780,7 @@ static void promotion_is_heard(void **state)
     pass(engine, 100 * SNIB__MS);
     peer("s1")->master = "m2";
     peer("s1")->epoch = 2;
+    assert_true(peer("s1")->promotions);
     say_on(engine, "s1", "+promoted-slave", "slave m2:6379 m2 6379 @ main m1 6379");
     PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
     pass(engine, 5 * SECOND); /* of the others, who tell of the old epoch, nobody is believed */
@@ -931,6 +968,7 @@ int main(void)
         cmocka_unit_test(confirmed_hold_is_lost_for_another_reason),
         cmocka_unit_test(release_that_waits_for_a_master),
         cmocka_unit_test(sentinel_that_comes_back),
+        cmocka_unit_test(what_was_given_back_is_given_back_again),
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),
         cmocka_unit_test(epochs_may_begin_anew),

@@ -225,3 +225,20 @@ def test_renew_and_force(run: Scripts) -> None:
     assert run("fair_renew", keys, 40000, A) == [1, 1]
     assert release(run, B)[0] == 1
     assert run("fair_force", KEYS, MUTEX) == 0
+
+
+def test_places_that_are_gone(run: Scripts) -> None:
+    """A move of the slot that was given up has left the queue here and the places elsewhere: what is made anew ends."""
+    assert acquire(run, A) == "0"
+    acquire(run, B)
+    acquire(run, C)
+    run.redis.delete(PLACES)
+    run.redis.hset(BEATS, "push", 0)
+    acquire(run, B)
+    assert run.redis.ttl(PLACES) != -1
+    run.redis.delete(PLACES)
+    run.redis.rpush(QUEUE, JAVA)
+    run.redis.lrem(QUEUE, 0, B)
+    run.redis.lrem(QUEUE, 0, C)
+    run("fair_renew", ["k", QUEUE, PLACES], 90000, A)
+    assert run.redis.ttl(PLACES) != -1

@@ -1,0 +1,94 @@
+/* given.c - what was given back a moment ago is given back again where another server has taken over.
+ *
+ * That one may not have heard of the release: then it keeps the lock for nobody until the lease ends.  So numbers that
+ * were given back are remembered for a while, the last of them only, and their release is sent again, once, when
+ * the server that has the name now is not the one that answered.  A number is never used twice, so it is harmless
+ * wherever the release had arrived.
+ */
+#include "engine/internal.h"
+
+#include <stdlib.h>
+
+#define GIVEN_MAX 128
+#define GIVEN_FOR (10000 * SNIB__MS) /* within this time a failover is heard of */
+
+struct snib__given {
+    struct snib__gate *gate; /* NULL: unused */
+    const struct snib__node *node;
+    uint32_t identity; /* of the server that answered */
+    uint32_t lease_ms;
+    uint64_t number;
+    snib__time until; /* the lease has ended, or it is forgotten */
+    int64_t fencing;  /* or its permits */
+    uint8_t options : 4;
+};
+
+static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
+{
+    return e->config.topology != SNIB__SINGLE && hold->acquired_at && !snib__outer_is(hold->gate) &&
+           !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
+           !(hold->flags & SNIB__LENT);
+}
+
+static void given_forget(struct snib__engine *e, struct snib__given *given)
+{
+    struct snib__gate *gate = given->gate;
+    given->gate = NULL;
+    if (gate)
+        snib__gate_put(e, gate);
+}
+
+void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now)
+{
+    if (!given_counts(e, hold))
+        return;
+    if (!e->given && !(e->given = calloc(GIVEN_MAX, sizeof *e->given)))
+        return;
+    struct snib__given *given = &e->given[e->given_n++ % GIVEN_MAX];
+    given_forget(e, given);
+    snib__gate_ref(hold->gate);
+    *given = (struct snib__given){.gate = hold->gate,
+                                  .node = hold->gate->node,
+                                  .identity = hold->gate->node->identity,
+                                  .lease_ms = hold->lease_ms,
+                                  .number = hold->number,
+                                  .until = hold->deadline < now + GIVEN_FOR ? hold->deadline
+                                                                            : now + GIVEN_FOR,
+                                  .fencing = hold->fencing,
+                                  .options = hold->options};
+}
+
+static void given_again(struct snib__engine *e, struct snib__given *given, snib__time now)
+{
+    struct snib__hold past = {.gate = given->gate,
+                              .number = given->number,
+                              .lease_ms = given->lease_ms,
+                              .fencing = given->fencing,
+                              .options = given->options,
+                              .deadline = given->until};
+    struct snib__hold *again = snib__hold_again(e, &past);
+    if (again)
+        snib__gate_release(e, again, now);
+}
+
+void snib__given_redo(struct snib__engine *e, snib__time now)
+{
+    for (uint32_t i = 0; e->given && i < GIVEN_MAX; i++) {
+        struct snib__given *given = &e->given[i];
+        const struct snib__node *node = given->gate ? given->gate->node : NULL;
+        bool same = node && node == given->node && node->identity == given->identity;
+        if (!node || (same && now < given->until))
+            continue;
+        if (now < given->until && !snib__node_ready(node))
+            continue; /* when it is */
+        if (now < given->until)
+            given_again(e, given, now);
+        given_forget(e, given);
+    }
+}
+
+void snib__given_end(struct snib__engine *e)
+{
+    free(e->given);
+    e->given = NULL;
+}

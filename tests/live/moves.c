@@ -1,0 +1,265 @@
+/* moves.c - slots that move, thousands of times, under locks that are held and waited for; and moves that somebody
+ * has begun and never ended. */
+#include "../support/deployment.h"
+#include "../support/kinds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEASE_MS = 6000, LONG_MS = 30000 };
+
+static struct deployment cluster;
+
+static int start(void **state)
+{
+    (void)state;
+    /* Who serves what is this test's to say: no failover because a machine is busy. */
+    struct deployment_options options = {.node_timeout_ms = 30000};
+    cluster_start(&cluster, &options);
+    cluster_await_settled(&cluster);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    deployment_end(&cluster);
+    return 0;
+}
+
+static uint64_t losses(snib_client *client)
+{
+    snib_client_stats_data stats = must_stats(client);
+    return stats.lost_expired + stats.lost_taken + stats.lost_deleted + stats.lost_unreachable +
+           stats.lost_max_hold + stats.lost_failover;
+}
+
+/* ---- All that is there while a slot moves --------------------------------------------------------- */
+
+enum { HELD = 7, QUEUE = 5, MASTERS = 3 };
+
+static const int32_t held_kinds[HELD] = {SNIB_MUTEX, SNIB_FENCED, SNIB_FAIR, SNIB_READ,
+                                         SNIB_WRITE, SNIB_PLAIN,  SNIB_MUTEX /* a multi lock */};
+
+/* One slot: a hold of each kind, somebody of another client who waits for it, and a queue of several for the fair
+ * one. */
+struct traveller {
+    char tag[16];
+    int at; /* the number of its master */
+    snib_lock *ours[HELD], *theirs[HELD];
+    snib_hold *held[HELD];
+    snib_op *waits[HELD]; /* of FAIR: none */
+    snib_queue *queue;
+};
+
+static snib_lock *traveller_lock(const struct traveller *one, snib_client *client, int i)
+{
+    char name[64];
+    snprintf(name, sizeof name, "{%s}%d", one->tag, i);
+    if (i < HELD - 1)
+        return must_lock_kind(client, held_kinds[i], name);
+    static const int32_t of[] = {SNIB_MUTEX, SNIB_FENCED, SNIB_READ};
+    snib_lock *members[3], *multi;
+    for (int m = 0; m < 3; m++) {
+        snprintf(name, sizeof name, "{%s}m%d", one->tag, m);
+        members[m] = must_lock_kind(client, of[m], name);
+    }
+    EXPECT(snib_multi_new(members, 3, NULL, &multi, err), SNIB_OK);
+    for (int m = 0; m < 3; m++)
+        snib_lock_free(members[m]);
+    return multi;
+}
+
+static long long queue_length(const struct traveller *one)
+{
+    struct node *node = cluster_owner_of(&cluster, one->tag);
+    return node_integer(node, "LLEN redisson_lock_queue:{%s}2", one->tag);
+}
+
+static void traveller_board(struct traveller *one, int number, snib_client *ours,
+                            snib_client *theirs)
+{
+    snprintf(one->tag, sizeof one->tag, "t%d", number);
+    struct node *home = cluster_owner_of(&cluster, one->tag);
+    one->at = (int)(home - cluster.nodes);
+    one->queue = must_queue(theirs);
+    for (int i = 0; i < HELD; i++) {
+        one->ours[i] = traveller_lock(one, ours, i);
+        one->theirs[i] = traveller_lock(one, theirs, i);
+        one->held[i] = must_acquire(one->ours[i], LONG_MS);
+        if (held_kinds[i] != SNIB_FAIR && held_kinds[i] != SNIB_READ)
+            one->waits[i] = must_submit(one->theirs[i], -1, NULL, 0);
+    }
+    for (uint64_t i = 0; i < QUEUE; i++)
+        must_submit(one->theirs[2], -1, one->queue, i);
+}
+
+/* Everything is still ours; then all of it is given back, and goes to who has waited, in order. */
+static void traveller_arrive(struct traveller *one)
+{
+    for (int i = 0; i < HELD; i++) {
+        AWAIT(snib_hold_state(one->held[i], NULL) == SNIB_HOLD_VALID, 10000);
+        must_release(one->held[i]);
+        if (one->waits[i]) {
+            snib_event event = must_end(one->waits[i], LONG_MS);
+            assert_int_equal(event.code, SNIB_OK);
+            must_release(event.hold);
+        }
+    }
+    char order[QUEUE + 1] = "";
+    for (uint64_t i = 0; i < QUEUE; i++) {
+        snib_event event = must_event(one->queue, LONG_MS);
+        assert_int_equal(event.code, SNIB_OK);
+        order[i] = (char)('0' + event.token);
+        must_release(event.hold);
+    }
+    assert_string_equal(order, "01234");
+    snib_queue_free(one->queue);
+    for (int i = 0; i < HELD; i++) {
+        snib_lock_free(one->ours[i]);
+        snib_lock_free(one->theirs[i]);
+    }
+}
+
+static long long epoch_of(struct node *node)
+{
+    static const char word[] = "cluster_current_epoch:";
+    redisReply *reply = node_command(node, "CLUSTER INFO");
+    const char *at = strstr(reply->str, word);
+    long long epoch = at ? strtoll(at + sizeof word - 1, NULL, 10) : -1;
+    freeReplyObject(reply);
+    return epoch;
+}
+
+/* A node that takes a slot takes the next epoch, too.  Two that have not heard of each other take the same one, and then
+ * the cluster gives slots back to nodes without their keys. */
+static bool epochs_agree(void)
+{
+    for (int i = 1; i < cluster.count; i++)
+        if (epoch_of(&cluster.nodes[i]) != epoch_of(&cluster.nodes[0]))
+            return false;
+    return true;
+}
+
+/* ---- Thousands of moves ----------------------------------------------------------------------------- */
+
+static void nothing_is_lost_on_the_way(void **state)
+{
+    (void)state;
+    enum { TRAVELLERS = 6 };
+    static struct traveller all[TRAVELLERS];
+    snib_client *ours = must_open_lease(cluster.url, LEASE_MS);
+    snib_client *theirs = must_open_lease(cluster.url, LEASE_MS);
+    char over[3][64];
+    snib_lock *members[3], *multi; /* over slots */
+    memset(all, 0, sizeof all);
+    for (int i = 0; i < TRAVELLERS; i++)
+        traveller_board(&all[i], i, ours, theirs);
+    for (int i = 0; i < 3; i++) {
+        snprintf(over[i], sizeof over[i], "{t%d}over", i);
+        members[i] = must_lock_kind(ours, i == 1 ? SNIB_WRITE : SNIB_FENCED, over[i]);
+    }
+    EXPECT(snib_multi_new(members, 3, NULL, &multi, err), SNIB_OK);
+    snib_hold *spread = must_acquire(multi, LONG_MS);
+    int moves = count_of(10000, 240);
+    long passers = 0;
+    for (int i = 0; i < moves; i++) {
+        struct traveller *one = &all[i % TRAVELLERS];
+        int slot = slot_of(one->tag), to = (one->at + 1 + i / TRAVELLERS % 2) % MASTERS;
+        struct move move = cluster_move_begin(&cluster, slot, &cluster.nodes[to]);
+        if (i % 16 == 0)
+            nap_us(5000); /* half-way, also for those who only pass */
+        if (i % 8 == 0) {
+            char name[64];
+            snprintf(name, sizeof name, "{%s}passer", one->tag);
+            snib_lock *lock = must_lock(i % 16 ? ours : theirs, name);
+            must_release(must_acquire(lock, LONG_MS));
+            snib_lock_free(lock);
+            passers++;
+        }
+        while (cluster_move_keys(&move) > 0)
+            ;
+        cluster_move_finish(&move);
+        AWAIT(epochs_agree(), DEPLOYED_MS);
+        cluster_await_agreed(&cluster);
+        one->at = to;
+        assert_int_equal(losses(ours) + losses(theirs), 0);
+    }
+    assert_int_equal(queue_length(&all[0]), QUEUE);
+    AWAIT(snib_hold_state(spread, NULL) == SNIB_HOLD_VALID, 10000);
+    must_release(spread);
+    for (int i = 0; i < TRAVELLERS; i++)
+        traveller_arrive(&all[i]);
+    print_message("          %d moves, %d holds, %d waiters, %ld passers: none lost\n", moves,
+                  TRAVELLERS * HELD + 1, TRAVELLERS * (HELD - 2 + QUEUE), passers);
+    assert_int_equal(losses(ours) + losses(theirs), 0);
+    snib_client_free(ours);
+    snib_client_free(theirs);
+}
+
+/* ---- Moves that nobody ends ------------------------------------------------------------------------- */
+
+static void expect_told(snib_lock *lock, int code, const char *words)
+{
+    snib_hold *none;
+    snib_error error = {0};
+    int64_t began = now_ms();
+    int got = snib_lock_acquire(lock, 0, -1, &none, &error);
+    if (got != code || !strstr(error.text, words) || strstr(error.text, "no connection"))
+        fail_msg("%s: %s", snib_code_name(got), error.text);
+    int64_t took = now_ms() - began;
+    assert_true(took > 900 && took < patient_ms(3000)); /* the patience */
+}
+
+/* A slot that stays half-way: what needs keys of both sides, or looks at other keys of the slot, is refused when
+ * patience ends, by an error that says why; a hold of it ends by its deadline; and all is well when the move has
+ * been ended. */
+static void abandoned_move_is_told(void **state)
+{
+    (void)state;
+    struct node *from = cluster_owner_of(&cluster, "{gone}");
+    struct node *to = &cluster.nodes[from == &cluster.nodes[0] ? 1 : 0];
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.patience_ms = 1000;
+    options.lease_ms = 2000;
+    snib_client *client;
+    EXPECT(snib_client_open(cluster.url, &options, &client, err), SNIB_OK);
+    static const char *const names[] = {"{gone}r", "{gone}w", "{gone}m", "{gone}f", "{gone}n"};
+    snib_lock *read = must_lock_kind(client, SNIB_READ, names[0]);
+    snib_lock *write = must_lock_kind(client, SNIB_WRITE, names[1]);
+    snib_lock *mutex = must_lock(client, names[2]), *free = must_lock(client, names[4]), *multi;
+    snib_lock *pair[] = {mutex, free};
+    EXPECT(snib_multi_new(pair, 2, NULL, &multi, err), SNIB_OK);
+    snib_hold *reads = must_acquire(read, 0), *held = must_acquire(mutex, 0);
+    struct move move = cluster_move_begin(&cluster, slot_of(names[0]), to);
+    cluster_move_key(&move, names[0]); /* without the reader's own lease */
+    cluster_move_key(&move, names[2]);
+    expect_told(read, SNIB_ECONNECT, "on its way to another node");
+    expect_told(write, SNIB_ECONNECT, "on its way to another node");
+    expect_told(multi, SNIB_ECONNECT, "on its way to another node");
+    expect_hold_lost(reads, SNIB_REASON_UNREACHABLE, 10000);
+    snib_hold_free(reads);
+    AWAIT(snib_hold_state(held, NULL) == SNIB_HOLD_VALID, 10000); /* it has one key */
+    must_release(held);
+    snib_op *op = must_submit(write, LONG_MS, NULL, 0);
+    cluster_move_keys(&move);
+    cluster_move_finish(&move);
+    snib_event event = must_end(op, LONG_MS);
+    if (event.code == SNIB_OK) /* else its patience was at an end just before */
+        must_release(event.hold);
+    must_release(must_acquire(read, LONG_MS));
+    must_release(must_acquire(write, LONG_MS));
+    must_release(must_acquire(multi, LONG_MS));
+    snib_client_free(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_lost_on_the_way),
+        cmocka_unit_test(abandoned_move_is_told),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,170 @@
+"""Links that are cut in silence: a shard that nobody reaches, and an old master with clients on its side of the cut.
+
+What is measured is appended to build/logs/isolation.jsonl; SNIB_TEST_ALL=1 takes longer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, slot_of
+from history import MS, SECOND, Call, History
+from load import BUILD, Load, now_ns
+from network import Network
+from node import eventually
+from report import quantile
+from sentinels import Sentinels
+
+ALL = bool(os.environ.get("SNIB_TEST_ALL"))
+LEASE_MS = 3000
+LATE = 15 * SECOND
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def note(**figures: object) -> None:
+    folder = BUILD / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "isolation.jsonl", "a") as log:
+        log.write(json.dumps(figures) + "\n")
+    print(figures)
+
+
+def cpu_s(load: Load) -> float:
+    """What the processes of a load have worked so far."""
+    total = 0
+    for process in load.processes.values():
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def latencies(history: History, names: list[str], since: int, until: int) -> list[float]:
+    """In ms, of the calls that ended with a hold."""
+
+    def counts(call: Call) -> bool:
+        return call.name in names and not call.code and since <= call.asked and call.ended < until
+
+    return [(call.ended - call.asked) / MS for call in history.calls if call.ended and counts(call)]
+
+
+# ---- A shard that nobody reaches ---------------------------------------------------------------------
+
+
+def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
+    """Neither the holds of the other shards notice, nor their latency, nor the processor."""
+    seconds = 60.0 if ALL else 6.0
+    clients = net.place("clients")
+    with Cluster(tmp_path / "cluster", network=net) as cluster:
+        struck, *others = cluster.masters
+        replica = cluster.replicas_of(struck)[0]
+        names = [cluster.key_at(node, "n", nth) for node in others for nth in range(4)]
+        held = [cluster.key_at(node, "held", nth) for node in others for nth in range(2)]
+        dead = [cluster.key_at(struck, "dead", nth) for nth in range(2)]
+        plan = {"counts": {"c": 1, "python": 1, "go": 1}, "within": clients.enter}
+        quick = {"threads": 3, "hold_ms": 1, "lease_ms": LEASE_MS, "wait_ms": 300}
+        long = {"threads": 2, "hold_ms": 4000, "lease_ms": 1500, "wait_ms": 20000}
+        with (
+            Load(tmp_path / "quick", cluster.url, names + dead, **plan, **quick) as load,
+            Load(tmp_path / "long", cluster.url, held, **plan, **long) as holders,
+        ):
+            load.await_back(now_ns())
+            began, worked = now_ns(), cpu_s(load)
+            time.sleep(seconds)
+            cut, worked_before = now_ns(), cpu_s(load) - worked
+            net.isolate(struck.name, replica.name)
+            net.isolate(replica.name, struck.name)
+            time.sleep(1)
+            settled, worked = now_ns(), cpu_s(load)
+            time.sleep(seconds)
+            until, worked_during = now_ns(), cpu_s(load) - worked
+            net.heal()
+            since = now_ns()
+            load.await_grant(since, dead)
+            history, kept = load.end(), holders.end()
+    assert history.unfinished() == kept.unfinished() == [], load.errors() + holders.errors()
+    assert kept.losses() == {} and all(hold.code == 0 for hold in kept.holds)
+    assert [h for h in history.holds if h.lost and h.name in names] == []
+    assert [o for o in history.overlaps() if o.first.name in names] == []
+    assert history.late(LATE) == []
+    before = latencies(history, names, began, cut)
+    during = latencies(history, names, settled, until)
+    figures = {
+        "seconds": seconds,
+        "calls": [len(before), len(during)],
+        "median_ms": [round(quantile(before, 0.5), 2), round(quantile(during, 0.5), 2)],
+        "p99_ms": [round(quantile(before, 0.99), 2), round(quantile(during, 0.99), 2)],
+        "cpu": [round(worked_before / seconds, 3), round(worked_during / seconds, 3)],
+    }
+    note(test="black-holed shard", **figures)
+    assert during
+    # A busy machine is slow now and then; a client that waited for the dead shard would take 300 ms and more.
+    assert quantile(during, 0.5) < 3 * quantile(before, 0.5) + 20
+    assert worked_during / seconds < worked_before / seconds + 0.5
+
+
+# ---- An old master that is cut off, with clients ------------------------------------------------------
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_isolated_master(tmp_path: Path, net: Network, guarded: bool) -> None:
+    """With min-replicas-to-write no name is granted on both sides; without, the old master goes on."""
+    names = ["a", "b", "c"]
+    inside, outside = net.place("inside"), net.place("outside")
+    # Replicas say how far they are once a second, and the master counts whole seconds: it goes on for up to two
+    # seconds and a half, and a failover that is over sooner finds it at work.
+    lag_s = 1
+    options = {"min_replicas": 1, "max_lag": lag_s, "down_ms": 4000} if guarded else {"down_ms": 600}
+    apart_s = 15.0 if ALL else 8.0
+    plan = {"threads": 2, "hold_ms": 20, "lease_ms": LEASE_MS, "wait_ms": 2000, "kind": "mutex"}
+    plan["counts"] = {"c": 1, "python": 1, "go": 1}
+    with (
+        Sentinels(tmp_path / "world", failover_ms=1500, network=net, **options) as world,
+        Load(tmp_path / "inside", world.url, names, within=inside.enter, **plan) as left,
+        Load(tmp_path / "outside", world.url, names, within=outside.enter, **plan) as right,
+    ):
+        since = now_ns()
+        left.await_back(since)
+        right.await_back(since)
+        old = world.master
+        cut = now_ns()
+        net.isolate(old.name, "inside")
+        net.isolate("inside", old.name)
+        world.await_failover(old)
+        told = now_ns()
+        right.await_back(told)
+        time.sleep(max(0.0, apart_s - (now_ns() - cut) / SECOND))
+        healed = now_ns()
+        net.heal()
+        eventually(lambda: old.role == "slave")
+        demoted = now_ns()
+        left.await_back(demoted)
+        sides = [left.end(), right.end()]
+    for side in sides:
+        assert side.unfinished() == [], left.errors() + right.errors()
+        assert side.late(LATE) == []
+    granted_inside = [h.granted for h in sides[0].holds if cut <= h.granted < healed]
+    granted_outside = [h.granted for h in sides[1].holds if told <= h.granted < healed]
+    both = History([*sides[0].holds, *sides[1].holds])
+    overlaps = [o.ns for o in both.overlaps() if cut <= o.second.granted < demoted]
+    note(
+        test="isolated master",
+        guarded=guarded,
+        apart_s=round((healed - cut) / SECOND, 2),
+        announced_s=round((told - cut) / SECOND, 2),
+        first_outside_s=round((min(granted_outside) - cut) / SECOND, 2),
+        last_inside_s=round((max(granted_inside, default=cut) - cut) / SECOND, 2),
+        demoted_after_s=round((demoted - healed) / SECOND, 2),
+        grants_inside=sum(at > min(granted_outside) for at in granted_inside),
+        overlaps=len(overlaps),
+        longest_ms=round(max(overlaps, default=0) / MS, 1),
+    )
+    if guarded:
+        assert max(granted_inside, default=cut) < min(granted_outside)
+        assert overlaps == []
+    else:
+        assert max(granted_inside) > min(granted_outside)
+    assert [o for o in both.overlaps() if o.second.granted >= demoted + LEASE_MS * MS] == []
