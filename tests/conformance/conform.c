@@ -628,6 +628,7 @@ int main(int argc, char **argv)
     }
     server_socket = server_sockets[0];
     server = servers[0];
+    setvbuf(stdout, NULL, _IOLBF, 0); /* somebody may be giving it line by line */
     char line[2048];
     while (fgets(line, sizeof line, program))
         run_line(line);

@@ -433,8 +433,9 @@ class Interpreter:
 
 async def main(face: str, program: str, *paths: str) -> None:
     interpreter = Interpreter({"threads": Threads, "asyncio": Asyncio}[face](), list(paths))
-    for line in Path(program).read_text().splitlines():
-        await interpreter.line(line)
+    with open(program) as lines:
+        for line in lines:
+            await interpreter.line(line.rstrip("\n"))
     for client in interpreter.clients.values():
         with contextlib.suppress(snib.Error):  # its server may be gone
             await finished(client.close(LIMIT))
