@@ -1,4 +1,4 @@
-"""One server, one JVM a version of Redisson, and the table of what was seen to work."""
+"""Servers and deployments, one JVM a version of Redisson, and the table of what was seen to work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = (HERE, HERE.parent / "python")
 sys.path[:0] = [str(folder) for folder in FOLDERS]
+sys.path.append(str(HERE.parent / "topology"))
 
 pytest.register_assert_rewrite("support")
 
+from agent import LANGUAGES  # noqa: E402
+from deployed import Deployed, make  # noqa: E402
+from kinds import KINDS  # noqa: E402
+from modes import MODES  # noqa: E402
 from peer import JavaClient, Jvm  # noqa: E402
-from versions import SINCE, VERSIONS  # noqa: E402
+from versions import ALL, SINCE, VERSIONS  # noqa: E402
 
 import snib  # noqa: E402
 from support import TIDY, Server, eventually  # noqa: E402
@@ -31,8 +36,6 @@ BUILD = Path(os.environ.get("SNIB_BUILD", ROOT / "build"))
 JARS = BUILD / "interop"
 # Where everything has to be there, what is not there is a failure.
 NEEDED = os.environ.get("SNIB_NEED_JAVA") == "1"
-
-SEEN = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 # ---- Servers and clients -------------------------------------------------------------------------
@@ -139,25 +142,39 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(f"All tests against real jars were skipped: {reason}")
 
 
+class Jvms:
+    """One for each version that a test of this process wants, from then on."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Jvm] = {}
+
+    def __getitem__(self, version: str) -> Jvm:
+        if version not in self._made:
+            self._made[version] = Jvm(version, JARS / version)
+        return self._made[version]
+
+    def end(self) -> None:
+        for jvm in self._made.values():
+            jvm.kill()
+
+
 @pytest.fixture(scope="session")
-def jvms() -> Iterator[dict[str, Jvm]]:
+def jvms() -> Iterator[Jvms]:
     if reason := jvm_missing():
         (pytest.fail if NEEDED else pytest.skip)(f"REDISSON NOT TESTED: {reason}")
-    # All at once: starting takes a JVM longer than most tests.
-    jvms = {version: Jvm(version, JARS / version) for version in VERSIONS}
+    jvms = Jvms()
     yield jvms
-    for jvm in jvms.values():
-        jvm.kill()
+    jvms.end()
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def java(request: pytest.FixtureRequest, jvms: dict[str, Jvm], server: SharedServer) -> JavaClient:
+def java(request: pytest.FixtureRequest, jvms: Jvms, server: SharedServer) -> JavaClient:
     """A client of each version."""
     return jvms[request.param].open("main", server.port)
 
 
 @pytest.fixture(scope="session")
-def newest(jvms: dict[str, Jvm], server: SharedServer) -> JavaClient:
+def newest(jvms: Jvms, server: SharedServer) -> JavaClient:
     return jvms[VERSIONS[0]].open("newest", server.port)
 
 
@@ -177,6 +194,79 @@ def new_jvm() -> Iterator[Callable[[], Jvm]]:
         jvm.kill()
 
 
+# ---- Deployments ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", params=MODES)
+def there(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, jvms: Jvms
+) -> Iterator[Deployed]:
+    """A deployment in each mode, started once, and ended before the JVMs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with make(MODES[request.param], folder) as them:
+        there = Deployed(MODES[request.param], them, folder)
+        yield there
+        there.end()
+
+
+@pytest.fixture(params=sorted({version for mode in MODES.values() for version in mode.versions}))
+def beside(request: pytest.FixtureRequest, jvms: Jvms, there: Deployed) -> JavaClient:
+    """A client of the deployment, in the versions that are tried there."""
+    return there.java(jvms[request.param])
+
+
+@pytest.fixture
+def lock(there: Deployed) -> Iterator[str]:
+    """A name in the deployment that nobody used before; the test must leave nothing of it."""
+    name = f"n{next(_numbers):05}"
+    yield name
+    try:
+        eventually(lambda: there.keys_of(name) == [], TIDY)
+    except AssertionError:
+        pytest.fail(f"left behind: {there.keys_of(name)}")
+
+
+@pytest.fixture
+def counter(there: Deployed) -> Iterator[str]:
+    """A name in the deployment for what stays by design; deleted afterwards."""
+    name = f"n{next(_numbers):05}"
+    yield name
+    there.delete(name)
+
+
+# ---- What is run, and where ----------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What shares a JVM or a deployment is run by one process; of deployments a part only, without SNIB_TEST_ALL."""
+    left = []
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        fixtures = getattr(item, "fixturenames", ())
+        if "there" in params and not wanted(params):
+            left.append(item)
+        elif "there" in params:
+            item.add_marker(pytest.mark.xdist_group(MODES[params["there"]].shape))
+        elif "java" in params:
+            item.add_marker(pytest.mark.xdist_group(params["java"]))
+        elif "newest" in fixtures or "new_jvm" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("newest"))
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
+
+
+def wanted(params: dict[str, Any]) -> bool:
+    """In the short run every kind in every mode, in one language after the other, and little of older versions."""
+    mode, kind = params["there"], params.get("kind", "mutex")
+    version = params.get("beside", VERSIONS[0])
+    if ALL or version not in MODES[mode].versions:
+        return version in MODES[mode].versions
+    if MODES[mode].all_only or (version != VERSIONS[0] and kind != "mutex"):
+        return False
+    turn = list(MODES).index(mode) + KINDS.index(kind)
+    return params.get("language", "") in ("", LANGUAGES[turn % len(LANGUAGES)])
+
+
 # ---- The table -----------------------------------------------------------------------------------
 
 
@@ -185,12 +275,18 @@ class Cell:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._properties = request.node.user_properties
+        params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+        self._mode = MODES[params["there"]].title if "there" in params else ""
 
-    def __call__(self, kind: str, java: JavaClient, direction: str) -> None:
+    def __call__(self, kind: str, java: JavaClient, *directions: str) -> None:
+        for direction in directions:
+            self._say(kind, java, direction, "ok" if self.has(kind, java) else "absent")
         if not self.has(kind, java):
-            self._properties.append(("cell", (kind, java.jvm.version, direction, "absent", "")))
             pytest.skip(f"Redisson {java.jvm.version} has no {kind}")
-        self._properties.append(("cell", (kind, java.jvm.version, direction, "ok", "")))
+
+    def _say(self, kind: str, java: JavaClient, direction: str, word: str, note: str = "") -> None:
+        column = f"{java.jvm.version} {self._mode}".rstrip()
+        self._properties.append(("cell", (kind, column, direction, word, note)))
 
     @staticmethod
     def has(kind: str, java: JavaClient) -> bool:
@@ -198,7 +294,7 @@ class Cell:
 
     def differs(self, kind: str, java: JavaClient, direction: str, note: str) -> None:
         """Works, but not as between two of the newest: the note says how."""
-        self._properties.append(("cell", (kind, java.jvm.version, direction, "differs", note)))
+        self._say(kind, java, direction, "differs", note)
 
 
 @pytest.fixture
@@ -207,26 +303,20 @@ def cell(request: pytest.FixtureRequest) -> Cell:
 
 
 WORST = ("absent", "ok", "differs", "failed")
+_seen: dict[str, dict[str, Any]] = {}
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[SEEN] = {}
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Also where several processes run the tests: this one hears of all."""
     if report.when == "setup" and report.passed:
         return
-    for key, value in item.user_properties:
+    for key, value in report.user_properties:
         if key != "cell":
             continue
-        kind, version, direction, word, note = value
+        kind, column, direction, word, note = value
         word = "failed" if report.failed else word
-        seen = item.config.stash[SEEN]
-        now = seen.setdefault(
-            f"{kind}|{version}|{direction}", {"word": "absent", "notes": [], "tests": 0}
+        now = _seen.setdefault(
+            f"{kind}|{column}|{direction}", {"word": "absent", "notes": [], "tests": 0}
         )
         now["word"] = max(now["word"], word, key=WORST.index)
         if report.when == "call":
@@ -236,12 +326,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    seen = session.config.stash[SEEN]
-    if seen:
+    if _seen and not hasattr(session.config, "workerinput"):
         BUILD.mkdir(parents=True, exist_ok=True)
-        words = ("kind", "version", "direction")
+        words = ("kind", "column", "direction")
         cells = [
-            dict(zip(words, key.split("|"), strict=True), **value) for key, value in seen.items()
+            # The order of the tests may be any: that of the notes decides about their numbers.
+            dict(zip(words, key.split("|"), strict=True), **value)
+            for key, value in sorted(_seen.items())
         ]
-        text = json.dumps({"versions": VERSIONS, "cells": cells}, indent=1)
-        (BUILD / "interop.json").write_text(text + "\n")
+        (BUILD / "interop.json").write_text(json.dumps({"cells": cells}, indent=1) + "\n")

@@ -12,6 +12,8 @@ AGAINST = {
     "fenced": "fenced",
     "multi": "multi",
 }
+COUNTERS = ("semaphore", "permits", "latch")
+KINDS = (*AGAINST, *COUNTERS)
 
 
 def names(kind: str, name: str) -> str:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from support import eventually
 
-# Generous: several JVMs may be starting on two cores.
-PATIENCE = 30.0
+# Generous: several JVMs may be starting on two cores, and have handshakes of TLS to do.
+PATIENCE = 120.0
 
 
 class JavaError(Exception):
@@ -96,7 +96,11 @@ class Jvm:
         return call
 
     def open(self, name: str, port: int, watchdog_ms: int = 30_000) -> JavaClient:
-        uuid = self.tell("open", name, f"redis://127.0.0.1:{port}", watchdog_ms).get()
+        return self.connect(name, f"redis://127.0.0.1:{port}", watchdog_ms)
+
+    def connect(self, name: str, url: str, watchdog_ms: int = 30_000) -> JavaClient:
+        """A client by a URL; java/Deployed.java says which there are."""
+        uuid = self.tell("open", name, url, watchdog_ms).get()
         return JavaClient(self, name, uuid)
 
     def new_thread(self) -> str:
@@ -118,6 +122,9 @@ class JavaClient:
     def object(self, kind: str, name: str, thread: str | None = None) -> JavaObject:
         """One object as one thread of the JVM uses it; a new thread unless named."""
         return JavaObject(self, kind, name, thread or self.jvm.new_thread())
+
+    def close(self) -> None:
+        self.jvm.tell("close", self.name)
 
 
 @dataclass

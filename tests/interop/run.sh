@@ -4,6 +4,8 @@
 #
 #   run.sh [PYTEST ARGUMENT...]
 #
+# Sentinels, clusters and TLS are tried in part; SNIB_TEST_ALL=1 tries every kind there in every language.
+#
 # The jars, the classes and the Go program lie in $SNIB_BUILD/interop (default build/interop) and are
 # built again only when their sources change.  Without a JVM or Maven the tests against Redisson are
 # skipped, loudly, as are those against redsync without Go; with SNIB_NEED_JAVA=1 that is a failure.
@@ -32,7 +34,7 @@ built() {
 
 build_peer() {
     local version=$1 folder=$BUILD/interop/$1
-    built "$folder.log" "$folder" java/pom.xml java/Peer.java -- \
+    built "$folder.log" "$folder" java/pom.xml java/*.java -- \
         mvn -q -B -f java/pom.xml "-Dredisson=$version" "-Dpeer.build=$folder" compile dependency:copy-dependencies
 }
 
@@ -46,15 +48,18 @@ fi
 if command -v go >/dev/null; then
     built "$BUILD/interop/redsync.log" "$BUILD/interop/redsync" go/go.mod go/go.sum go/main.go -- \
         go build -C go -o "$BUILD/interop/redsync" . || say "redsync could not be built"
+    # Go itself knows what has changed.
+    go build -C ../conformance/go -o "$BUILD/interop/conform-go" . || say "Snib in Go could not be built"
 else
     say "REDSYNC WILL NOT BE TESTED: this needs Go"
 fi
 
 rm -f "$BUILD/interop.json"
 status=0
-python -m pytest -q -p no:cacheprovider "$@" || status=$?
+# Several at once, since most tests wait; those that share a JVM or a deployment stay together.
+python -m pytest -q -p no:cacheprovider -n 3 --dist loadgroup "$@" || status=$?
 # docs/redisson.md must say what was seen; a part of the tests says nothing about the whole.
 if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
-    python table.py --check "$BUILD/interop.json"
+    python table.py --check ${SNIB_TEST_ALL:+--all} "$BUILD/interop.json"
 fi
 exit $status

@@ -10,21 +10,19 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
-import org.redisson.config.Config;
 
 /**
  * Redisson at the end of a pipe: one command a line, one answer a line.
  *
  * <pre>
  *   TAG open CLIENT URL WATCHDOG_MS      a client, for the commands that name it
+ *   TAG close CLIENT
  *   TAG interrupt THREAD
  *   TAG asleep THREAD                    whether it waits for a message, not for an answer
  *   TAG quit
@@ -79,15 +77,6 @@ public final class Peer {
             say(tag, System.nanoTime(),
                     "error " + cause.getClass().getSimpleName() + " " + cause.getMessage());
         }
-    }
-
-    private static RedissonClient open(String url, long watchdog) {
-        Config config = new Config();
-        config.setCodec(StringCodec.INSTANCE).setLockWatchdogTimeout(watchdog);
-        config.setThreads(4).setNettyThreads(4);
-        config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(2)
-                .setSubscriptionConnectionMinimumIdleSize(1);
-        return Redisson.create(config);
     }
 
     /** Redisson parks its waiters in a semaphore, those of a latch in a gate of its own. */
@@ -244,9 +233,15 @@ public final class Peer {
             switch (word[1]) {
                 case "open":
                     answer(tag, () -> {
-                        CLIENTS.put(word[2], open(word[3], Long.parseLong(word[4])));
+                        CLIENTS.put(word[2], Deployed.open(word[3], Long.parseLong(word[4])));
                         return CLIENTS.get(word[2]).getId();
                     });
+                    break;
+                case "close":
+                    new Thread(() -> answer(tag, () -> {
+                        CLIENTS.remove(word[2]).shutdown();
+                        return done();
+                    })).start();
                     break;
                 case "interrupt":
                     WORKERS.get(word[2]).thread.interrupt();
