@@ -26,7 +26,7 @@ PATIENCE = 60.0
 # A client that is told of nothing asks again after this time only, and its leases do not end before either: what
 # comes in sooner was told.
 SILENCE_MS = 60_000
-RENEWED_MS = 3_000  # a lease that is renewed each second: a busy machine may take its time for that
+RENEWED_MS = 6_000  # a lease that is renewed every two seconds: a busy machine may take its time for that
 LIMIT_MS = 10_000  # after which an interpreter's `await` gives up: far sooner
 
 
