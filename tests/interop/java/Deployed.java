@@ -77,7 +77,7 @@ final class Deployed {
             default:
                 base = config.useSingleServer().setAddress(addresses[0])
                         .setConnectionMinimumIdleSize(3).setConnectionPoolSize(3)
-                        .setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(2);
+                        .setSubscriptionConnectionMinimumIdleSize(1);
         }
         base.setSubscriptionsPerConnection(50);
         base.setConnectTimeout(30_000).setTimeout(15_000);
@@ -93,7 +93,7 @@ final class Deployed {
     private static <T extends BaseMasterSlaveServersConfig<T>> T few(T config) {
         return config.setMasterConnectionMinimumIdleSize(3).setMasterConnectionPoolSize(3)
                 .setSlaveConnectionMinimumIdleSize(1).setSlaveConnectionPoolSize(2)
-                .setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(2);
+                .setSubscriptionConnectionMinimumIdleSize(1);
     }
 
     /** Since 3.29.0; before that Redisson only asks the server what it can. */
