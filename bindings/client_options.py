@@ -91,7 +91,7 @@ def check_header(options: list[Option]) -> None:
     body = re.search(r"typedef struct snib_client_options \{(.*?)\} snib_client_options;", header, re.S)
     assert body
     fields = re.findall(r"(\w+);", re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL))
-    strangers = {*fields} - {"size", "flags", "reserved"} - {option.field for option in options}
+    strangers = {*fields} - {"size", "flags", "ask_credentials", "credentials", "credentials_data"} - {option.field for option in options}
     if strangers:
         raise SystemExit(f"{TABLE} lacks the fields {', '.join(sorted(strangers))}")
 
@@ -155,7 +155,8 @@ def python_source(options: list[Option]) -> str:
 
 from __future__ import annotations
 
-{used}{chr(10) if used else ""}from ._given import {", ".join(calls)}
+{used}{chr(10) if used else ""}from ._credentials import Ask
+from ._given import {", ".join(calls)}
 from ._times import lease_ms
 
 
@@ -164,19 +165,29 @@ class Options:
 
     url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
     unix:///path; ?name=value&... may follow with the options named below.  None: the environment
-    variable SNIB_URL, with SNIB_PASSWORD if set; or else redis://127.0.0.1:6379.
+    variable SNIB_URL, with SNIB_USERNAME, SNIB_PASSWORD or SNIB_PASSWORD_FILE if set; or else
+    redis://127.0.0.1:6379.
 
     Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
     precedence over the URL's.  Nothing is sent and no thread starts before the first operation.
 
 {chr(10).join(rows)}
+
+    credentials: a function without arguments, called at each connect on a thread of its own, which
+    gives a snib.Credentials or a password; instead of a password.  It may take its time, up to
+    connect_timeout for the attempt to succeed.  What it raises is logged, and shown in errors as
+    CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
-{"".join(keywords)}    ) -> None:
+{"".join(keywords)}        credentials: Ask | None = None,
+    ) -> None:
+        if credentials is not None and not callable(credentials):
+            raise TypeError(f"credentials must be callable, not {{type(credentials).__name__}}")
+        self._credentials = credentials
         self._open(
             url,
             (

@@ -249,7 +249,61 @@ int snib__py_client_options(PyObject *values, snib_client_options *out)
     PyObject *value;
 #include "../core/api/options.def"
 #undef X
+    if (NUMBER(ask_credentials, int32_t))
+        return -1;
     return 0;
+}
+
+/* A text of a login into cap bytes; -1 with an exception, which never shows it. */
+static int login_text(PyObject *object, char *out, size_t cap)
+{
+    const char *text;
+
+    if (snib__py_text_nul(object, SNIB_EINVAL, &text))
+        return -1;
+    if (text && strlen(text) >= cap) {
+        snib__py_raise(SNIB_EINVAL, "the user name or password is too long", 0);
+        return -1;
+    }
+    memcpy(out, text ? text : "", text ? strlen(text) + 1 : 1);
+    return 0;
+}
+
+/* client_login(client, number, username, password, valid_ms, why): why None: it is an answer */
+static PyObject *call_client_login(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    snib_credentials *answer;
+    snib_error err;
+    const char *why;
+    uint64_t number;
+    int64_t valid_ms;
+    int rc = -1;
+
+    (void)module;
+    if (snib__py_check_count(given, 6))
+        return NULL;
+    number = PyLong_AsUnsignedLongLong(args[1]);
+    if ((number == (uint64_t)-1 && PyErr_Occurred()) || option_number(args[4], &valid_ms) ||
+        snib__py_text_nul(args[5], SNIB_EINVAL, &why))
+        return NULL;
+    answer = calloc(1, sizeof *answer);
+    if (!answer)
+        return PyErr_NoMemory();
+    answer->size = sizeof *answer;
+    answer->valid_ms = valid_ms;
+    if (why)
+        snprintf(answer->why, sizeof answer->why, "%s", *why ? why : "no reason was given");
+    if (!login_text(args[2], answer->username, sizeof answer->username) &&
+        !login_text(args[3], answer->password, sizeof answer->password)) {
+        rc = snib_client_login(snib__py_client_get(args[0]), number, answer, &err);
+        if (rc != SNIB_OK)
+            snib__py_raise_error(&err);
+    }
+    explicit_bzero(answer, sizeof *answer);
+    free(answer);
+    if (rc != SNIB_OK)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
@@ -662,6 +716,7 @@ PyMethodDef snib__py_calls[] = {
     {"hold_drop", call_hold_drop, METH_O, NULL},
     {"hold_abandon", call_hold_abandon, METH_O, NULL},
     {"client_stats", call_client_stats, METH_O, NULL},
+    {"client_login", SNIB__PY_FAST(call_client_login), METH_FASTCALL, NULL},
     {"set_errors", call_set_errors, METH_O, NULL},
     {"set_main_thread", call_set_main_thread, METH_O, NULL},
     {NULL, NULL, 0, NULL},

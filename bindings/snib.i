@@ -183,6 +183,7 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(build_id)
 %wrap(features)
 %wrap(client_id)
+%wrap(client_credentials)
 %wrap(client_describe_submit)
 %wrap(client_list_submit)
 %wrap(client_log)

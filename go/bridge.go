@@ -103,6 +103,9 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 		}
 	}()
 	o.fill(&raw, text)
+	if o.login != nil {
+		raw.ask_credentials = 1
+	}
 	cURL := text(url)
 	if hasZero {
 		return 0, makeError(ErrInvalidArgument, "a URL or an option's text has a zero byte", 0)
@@ -475,6 +478,26 @@ func takeTexts(texts *C.snib_texts) (all []string, cursor uint64) {
 		all = strings.Split(C.GoStringN(texts.text, C.int(texts.used-1)), "\x00")
 	}
 	return all, uint64(texts.cursor)
+}
+
+// ---- Login ---------------------------------------------------------------------------------------
+
+func startLogins(client, queue uint64) error {
+	var err C.snib_error
+	if code := C.bridge_credentials(C.uint64_t(client), C.uint64_t(queue), &err); code != C.SNIB_OK {
+		return newError(code, &err)
+	}
+	return nil
+}
+
+// answerLogin answers a question; why is "" unless there are none.
+func answerLogin(client, token uint64, login *Login, why string) {
+	validMS := login.Valid.Milliseconds()
+	if login.Valid > 0 && validMS == 0 {
+		validMS = 1
+	}
+	C.bridge_login(C.uint64_t(client), C.uint64_t(token), chars(login.Username), C.size_t(len(login.Username)),
+		chars(login.Password), C.size_t(len(login.Password)), C.int64_t(validMS), chars(why), C.size_t(len(why)))
 }
 
 // ---- Log ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,47 @@ static inline int32_t bridge_queue_new(uint64_t client, uint64_t *out_queue, int
 static inline int32_t bridge_log(uint64_t client, uint64_t queue, int32_t level, snib_error *err)
 {
     return snib_client_log(BRIDGE_AS(snib_client, client), BRIDGE_AS(snib_queue, queue), level, err);
+}
+
+static inline int32_t bridge_credentials(uint64_t client, uint64_t queue, snib_error *err)
+{
+    return snib_client_credentials(BRIDGE_AS(snib_client, client), BRIDGE_AS(snib_queue, queue), err);
+}
+
+/* A text that Go lends, without a terminator; false: it has a zero byte, or is too long. */
+static inline bool bridge_copy(char *out, size_t cap, const char *text, size_t n)
+{
+    if (n >= cap || (n > 0 && memchr(text, 0, n))) {
+        return false;
+    }
+    if (n > 0) {
+        memcpy(out, text, n);
+    }
+    return true;
+}
+
+/* why: what is the matter; length 0: nothing is.  Whatever comes of it, the question is answered. */
+static inline void bridge_login(uint64_t client, uint64_t token, const char *username, size_t username_n,
+                                const char *password, size_t password_n, int64_t valid_ms, const char *why,
+                                size_t why_n)
+{
+    snib_credentials *answer = calloc(1, sizeof *answer);
+    if (answer) {
+        size_t fits = why_n < sizeof answer->why ? why_n : sizeof answer->why - 1;
+        answer->size = sizeof *answer;
+        answer->valid_ms = valid_ms;
+        if (!bridge_copy(answer->username, sizeof answer->username, username, username_n) ||
+            !bridge_copy(answer->password, sizeof answer->password, password, password_n)) {
+            strcpy(answer->why, "the user name or password is too long, or has a zero byte");
+        } else if (!bridge_copy(answer->why, sizeof answer->why, why, fits)) {
+            strcpy(answer->why, "the error has a zero byte");
+        }
+    }
+    snib_client_login(BRIDGE_AS(snib_client, client), token, answer, NULL);
+    if (answer) {
+        explicit_bzero(answer, sizeof *answer);
+    }
+    free(answer);
 }
 
 static inline int32_t bridge_drain(uint64_t queue, snib_event *events, uint32_t cap)

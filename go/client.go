@@ -13,12 +13,14 @@ import (
 
 // A Client holds the connections to one deployment. It is safe for use by many goroutines.
 type Client struct {
-	handle  uint64
-	events  *pump
-	records *pump         // of the log, if there is one
-	blocks  atomic.Bool   // a caller blocks in C at this moment
-	owners  atomic.Uint64 // given to writers, see RW
-	closed  atomic.Bool
+	handle    uint64
+	events    *pump
+	records   *pump // of the log, if there is one
+	questions *pump // of the login, if a function is asked
+	endLogins context.CancelFunc
+	blocks    atomic.Bool   // a caller blocks in C at this moment
+	owners    atomic.Uint64 // given to writers, see RW
+	closed    atomic.Bool
 
 	patience time.Duration
 
@@ -33,7 +35,8 @@ type Client struct {
 // Open creates a client and pings the server, so that a wrong address or password is noticed here. The URL is
 // redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
 // unix://[user[:password]@]/path. ?name=value&name=value may follow with options, and db=n for the database.
-// "" means SNIB_URL from the environment, with SNIB_PASSWORD if set, or else redis://127.0.0.1:6379.
+// "" means SNIB_URL from the environment, with SNIB_USERNAME, SNIB_PASSWORD or
+// SNIB_PASSWORD_FILE if set, or else redis://127.0.0.1:6379.
 func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	var o clientOptions
 	for _, option := range options {
@@ -51,6 +54,10 @@ func Open(ctx context.Context, url string, options ...Option) (*Client, error) {
 	}
 	go c.events.run(c.deliver)
 	if err := c.logAs(&o); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	if err := c.loginBy(o.login); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
@@ -87,6 +94,7 @@ func (c *Client) closeWithin(ms int64) error {
 	}
 	c.events.stop()
 	<-c.events.done
+	c.endQuestions()
 	c.endLog()
 	freeClient(c.handle)
 	return err

@@ -25,6 +25,7 @@ type optionValues struct {
 	waitersMax       int32
 	username         string
 	password         string
+	passwordFile     string
 	sentinelUsername string
 	sentinelPassword string
 	tlsCa            string
@@ -88,6 +89,12 @@ func Handovers(n int32) Option {
 // defaults to 200000.
 func Waiters(n int32) Option {
 	return func(o *clientOptions) { o.waitersMax = given(n, math.MinInt32) }
+}
+
+// PasswordFile is the option password_file: file with the password, read at each connect and not kept; a line's
+// end is not part of it.
+func PasswordFile(text string) Option {
+	return func(o *clientOptions) { o.passwordFile = text }
 }
 
 // SentinelUsername is the option sentinel_username: user name at the sentinels.
@@ -169,6 +176,7 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.waiters_max = C.int32_t(o.waitersMax)
 	raw.username = text(o.username)
 	raw.password = text(o.password)
+	raw.password_file = text(o.passwordFile)
 	raw.sentinel_username = text(o.sentinelUsername)
 	raw.sentinel_password = text(o.sentinelPassword)
 	raw.tls_ca = text(o.tlsCa)

@@ -30,6 +30,7 @@ const (
 	ErrNotConnected    Code = -33 // there is no connection to the server; nothing was applied
 	ErrTLS             Code = -34 // no secure connection to the server could be made; look at the certificates here and there
 	ErrTopology        Code = -35 // the server is not part of the deployment that the URL names; look at the URL's scheme and hosts
+	ErrCredentials     Code = -36 // there is nothing to log in with; look at the password's file, or at what is asked for it
 	ErrAuth            Code = -40 // the server refused the user name or password
 	ErrPermission      Code = -41 // the server's user may not run a needed command or touch the key or channel
 	ErrWrongType       Code = -42 // the name belongs to data that is not such a lock; nothing was changed

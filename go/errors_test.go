@@ -5,6 +5,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -84,3 +85,26 @@ func TestUnreachableIsSaidSo(t *testing.T) {
 }
 
 func nothing(context.Context) error { return nil }
+
+func TestMisfits(t *testing.T) {
+	port := func() string {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer listener.Close()
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		must(t, err)
+		return port
+	}
+	node, single := port(), port()
+	startServer(t, "--cluster-enabled", "yes", "--port", node, "--cluster-port", port())
+	startServer(t, "--port", single)
+	for url, says := range map[string]string{
+		"redis://127.0.0.1:" + node:                      "is a node of a cluster: take redis+cluster://127.0.0.1:" + node,
+		"redis+cluster://127.0.0.1:" + single:            "is no node of a cluster: take redis://127.0.0.1:" + single,
+		"redis+sentinel://127.0.0.1:" + single + "/main": "is no sentinel of \"main\"",
+	} {
+		if err := openError(t, url); !errors.Is(err, snib.ErrTopology) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

@@ -3,6 +3,8 @@
 package snib
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -11,6 +13,7 @@ type clientOptions struct {
 	optionValues
 	logger *slog.Logger
 	logs   bool // logger was given
+	login  func(context.Context) (Login, error)
 }
 
 // An Option changes how [Open] creates a client. Most can also be given in the URL's query,
@@ -21,6 +24,24 @@ type Option func(*clientOptions)
 // means that there is only a password.
 func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
+}
+
+// A Login is whom a client comes as, see [LoginBy]. The core wipes its copy after use; Go's strings stay until they
+// are collected.
+type Login struct {
+	Username string // "" is that of the options or the URL, else none
+	Password string
+	// Valid is how long the password is good for, counted from the question; 0: no end is known. After four fifths
+	// of it the function is asked again, and all connections log in anew.
+	Valid time.Duration
+}
+
+// String does not show the password.
+func (l Login) String() string { return fmt.Sprintf("{%s *** %v}", l.Username, l.Valid) }
+
+// GoString does not show the password.
+func (l Login) GoString() string {
+	return fmt.Sprintf("snib.Login{Username:%q, Password:\"***\", Valid:%d}", l.Username, int64(l.Valid))
 }
 
 // Logger sets the logger for the client's events: connections that open and close, locks that are lost, holds that

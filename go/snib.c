@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f7c5770a695b4a0c"
+#define SNIB_BUILD_ID "ba3ff15547f343f0"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -133,6 +133,7 @@ enum snib_code {
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
     SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
+    SNIB_ECREDENTIALS = -36, /* the password's file, or who was asked for it, had none: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -193,6 +194,33 @@ SNIB_API uint32_t snib_features(void);
 #define SNIB_PUBLISH_SHARDED 3
 #define SNIB_PUBLISH_BOTH 4
 
+/* ---- What to log in with, asked anew at each connect ---- */
+
+#define SNIB_USERNAME_MAX 512   /* with the NUL */
+#define SNIB_PASSWORD_MAX 16384 /* with the NUL; a token of a managed service has 1 to 4 KiB */
+
+typedef struct snib_credentials {
+    uint32_t size;     /* of the struct as the library knows it */
+    uint32_t reserved; /* 0 */
+    int64_t valid_ms;  /* the password is good for so long, counted from the question; 0: no end is known */
+    char why[192];     /* an answer that is none: one sentence for the log and for errors */
+    char username[SNIB_USERNAME_MAX]; /* "": that of the options or the URL, else none */
+    char password[SNIB_PASSWORD_MAX];
+} snib_credentials;
+
+/* snib_credentials_fn - the program fills *out, which is zero but for its size, and is wiped after use.
+ *
+ * Called before each connect to a server, or to several at once (sentinels have a user of their own), on a
+ * thread of its own with all signals blocked, so it may take its time, and ask others; never two at a time for
+ * one client.  What takes longer than the connect timeout is of use for the next attempt at the earliest.  With
+ * valid_ms it is called again after four fifths of that, and every connection that there is logs in anew, so
+ * that none ends with its password; those with subscriptions are made anew.  It must not free or close the
+ * client.  snib_client_free() waits for a call that is under way; after the fork it may come in the child, too.
+ *
+ * Returns  0, or anything else for a failure: what waits goes on waiting for as long as it endures an
+ *          unreachable server, and ends as SNIB_ECREDENTIALS with `why`. */
+typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
+
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
@@ -210,7 +238,7 @@ typedef struct snib_client_options {
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above.  Options that this build does not support give SNIB_ENOTSUP. */
-    const char *password_file;     /* read at each connect, instead of a password */
+    const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
     const char *sentinel_username; /* at the sentinels */
     const char *sentinel_password;
     const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
@@ -225,7 +253,9 @@ typedef struct snib_client_options {
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
     int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
                        * only one until several threads often wait for answers at the same time */
-    int32_t reserved; /* must be 0 */
+    int32_t ask_credentials; /* 1: a queue is asked at each connect, see snib_client_credentials() */
+    snib_credentials_fn credentials; /* asked at each connect, instead of a password; NULL: none */
+    void *credentials_data;
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -249,7 +279,7 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          ?name=value&name=value gives options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
- *          SNIB_PASSWORD, if set, then replaces the password of that URL.
+ *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
  * options  NULL for defaults.  Options given here take precedence over those in the URL.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
@@ -257,6 +287,20 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  */
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
+
+/* snib_client_credentials, snib_client_login - the same as snib_credentials_fn without a function of the program's
+ * being called, for languages into which C should not call: with options.ask_credentials each question is an
+ * event, SNIB_EVENT_CREDENTIALS with the question's number as token, in the queue that is given here, and is
+ * answered by snib_client_login().  Questions come one at a time; one that comes before there is a queue waits
+ * for it.  The queue's end answers for it that there are none.
+ *
+ * answer   NULL: a failure without a sentence; what has a `why` is a failure too.  Copied; the copy is wiped.
+ * Returns  SNIB_OK, also when nobody waits for the answer any more; SNIB_EINVAL: the queue is another client's,
+ *          the client does not ask, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
+ */
+SNIB_API int snib_client_credentials(snib_client *client, snib_queue *queue, snib_error *err);
+SNIB_API int snib_client_login(snib_client *client, uint64_t token, const snib_credentials *answer,
+                               snib_error *err);
 
 /* snib_client_get_options - the options in effect: those given, those of the URL, and the defaults.
  *
@@ -606,7 +650,11 @@ enum snib_server {
     SNIB_SERVER_MIN_REPLICAS = 4, /* CONFIG GET: its name, then its value */
     SNIB_SERVER_FSYNC = 5,
     SNIB_SERVER_IDLE_TIMEOUT = 6,
-    SNIB_SERVER_CLUSTER = 7   /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_CLUSTER = 7,  /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
+    SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
+    SNIB_SERVER_WAIT = 10,      /* WAIT for no replica: how many there are */
+    SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
 };
 
 /* snib_client_server - what the server reports about itself, for people and for diagnosis.
@@ -766,7 +814,8 @@ enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
                             of the first acquire there; never after a release */
-    SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
+    SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
+    SNIB_EVENT_CREDENTIALS = 4 /* to be answered, see snib_client_credentials() */
 };
 
 /* The texts of an event: `count` of them, starting at `text`, each ended by a NUL. */
@@ -788,7 +837,7 @@ typedef struct snib_event {
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;  /* of the submit */
+    uint64_t token;  /* of the submit; CREDENTIALS: of the question */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, now yours.  LOST: which hold */
     snib_texts *texts; /* DONE of a list or describe with SNIB_OK: now yours, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
@@ -1104,6 +1153,7 @@ void snib__url_wipe(char *text);
 #ifndef SNIB__BUF_H
 #define SNIB__BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -1112,6 +1162,7 @@ struct snib__buf {
     size_t head; /* first byte not yet consumed */
     size_t len;  /* end of the bytes */
     size_t cap;
+    bool secret; /* it has a password: what leaves it is overwritten, until it is empty */
 };
 
 /* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
@@ -1127,6 +1178,9 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 
 /* snib__buf_consume - drop n bytes from the front. */
 void snib__buf_consume(struct snib__buf *buf, size_t n);
+
+/* snib__buf_drop - drop all bytes and keep the room. */
+void snib__buf_drop(struct snib__buf *buf);
 
 void snib__buf_free(struct snib__buf *buf);
 
@@ -1249,6 +1303,16 @@ struct snib__login {
     const char *password; /* NULL: no AUTH */
     int database;
     bool any_role; /* a replica will do, for it only tells where to go */
+    bool
+        passing; /* the texts go after the call; a copy of the password is kept while it is of use, and wiped */
+};
+
+/* What has come of a second login. */
+enum snib__relogin {
+    SNIB__RELOGIN_NONE,
+    SNIB__RELOGIN_ASKED,
+    SNIB__RELOGIN_TAKEN,
+    SNIB__RELOGIN_REFUSED
 };
 
 struct snib__conn {
@@ -1278,7 +1342,12 @@ struct snib__conn {
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
-    const char *password;        /* the login's, not to be shown in them */
+    const char *password; /* the login's, not to be shown in them; NULL: none, or it is wiped */
+    char *secret;         /* the same, if the connection owns it */
+    uint8_t relogin;      /* enum snib__relogin */
+    /* snib__conn_mask(): where it is in what comes */
+    bool in_line, in_error;
+    size_t masked; /* so many bytes of the password were the last ones */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -1286,6 +1355,14 @@ void snib__conn_free(struct snib__conn *conn);
 
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_relogin - log in anew on a READY connection that is no pub/sub one: conn->relogin will tell.  0 or
+ * -1 (out of memory; nothing is sent). */
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_mask - while a login is under way: overwrite the password in error replies, which may repeat a
+ * command that the server does not know.  Before snib__resp_feed(), so that no reader's memory ever has it. */
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
 /* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
  * snib__conn_orphan() to hand out, oldest first, until it returns false. */
@@ -1367,6 +1444,27 @@ void snib__unpark_all(_Atomic uint32_t *word);
 #define SNIB__SOCK_H
 
 
+/* ---- driver/login.h ---------------------------------------------------------------------------*/
+
+/* login.h - whom a client's connections log in as, when it asks anew at each connect.
+ *
+ * A client that was given its password keeps it, for it may have to connect again.  One that was given a file, a
+ * function or a queue keeps none: it has a question, which a socket asks when it begins to connect and which is
+ * answered by the time it is connected, or the attempt ends.  One question at a time: sockets that come
+ * meanwhile wait for the same answer, and a function that hangs costs one thread.  The answer is wiped when the
+ * last of them has logged in.
+ *
+ *     source   who answers
+ *     FILE     a thread that reads it, because disks can be slow
+ *     CALL     a thread on which the program's function runs
+ *     QUEUE    whoever drains the queue: no function of the program's is called
+ *
+ * An answer that ends is asked for again after four fifths of its time, and all connections log in anew.
+ */
+#ifndef SNIB__LOGIN_H
+#define SNIB__LOGIN_H
+
+
 /* ---- driver/sys.h -----------------------------------------------------------------------------*/
 
 /* sys.h - what the driver asks of the system: all that may block, fail, do half of it or tell the time.
@@ -1430,6 +1528,63 @@ void snib__sys_resolve_free(struct addrinfo *addresses);
 
 #endif
 
+#include <stdbool.h>
+#include <stdint.h>
+
+enum snib__login_source {
+    SNIB__LOGIN_GIVEN, /* the engine's config has it */
+    SNIB__LOGIN_FILE,
+    SNIB__LOGIN_CALL,
+    SNIB__LOGIN_QUEUE
+};
+
+struct snib__question;
+
+struct snib__logins {
+    int source;
+    const char *username; /* unless an answer has one; NULL: none.  The texts are the caller's */
+    const char *file;
+    snib_credentials_fn call;
+    void *data;
+    /* below: guarded by the client's mutex */
+    struct snib__question *asking;   /* the one under way, or the last */
+    struct snib__question *renewing; /* of the connections that are there */
+    uint64_t asked;                  /* the last one's number */
+    bool untold;                     /* the queue is to hear of it */
+    snib__time renew_at;             /* 0: never */
+    int64_t valid_ms;                /* of the last answer */
+};
+
+/* snib__login_ask - ask, or join who asks; NULL with errno.  Inside, as all that follow unless they say so. */
+struct snib__question *snib__login_ask(struct snib__logins *logins);
+void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
+
+/* Any thread: */
+int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
+bool snib__login_done(const struct snib__question *question);
+
+/* snib__login_result - of what is answered: the texts, until it is dropped; false: none, with *out_why and
+ * *out_errno (0: another attempt will have none either). */
+bool snib__login_result(const struct snib__question *question, const char **out_username,
+                        const char **out_password, const char **out_why, int *out_errno);
+
+/* The answer was used to log in: its end is noted. */
+void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
+
+/* QUEUE: the answer to the question of that number; answer NULL: there is none. */
+void snib__login_answer(struct snib__logins *logins, uint64_t number,
+                        const snib_credentials *answer);
+
+/* QUEUE: the number of a question without an answer; 0: none. */
+uint64_t snib__login_open(const struct snib__logins *logins);
+
+/* When the driver's thread has ended, outside: wait until no function of the program's runs; forget what is
+ * known. */
+void snib__logins_wait(const struct snib__logins *logins);
+void snib__logins_end(struct snib__logins *logins);
+
+#endif
+
 /* ---- driver/tls.h -----------------------------------------------------------------------------*/
 
 /* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
@@ -1458,7 +1613,15 @@ struct snib__tls_config {
     char *key_password; /* of the key file */
     char *server_name;  /* to be verified and asked for instead of the host */
     bool insecure;      /* verify nothing: who is in the way can read and change everything */
+    struct snib__tls_trust *trust; /* what was read of it before; NULL: it is read each time */
 };
+
+/* ---- What is trusted, read once: a system's store has 150 certificates, and reading them takes long ---- */
+
+struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: no memory */
+void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
+/* Forget what was read: before OpenSSL goes. */
+void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
 int snib__tls_config_copy(const struct snib__tls_config *from,
                           struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
@@ -1474,6 +1637,7 @@ enum snib__tls_outcome {
     SNIB__TLS_KEY,      /* the key file cannot */
     SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
     SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
+    SNIB__TLS_NO_LOGIN, /* sock.c's: nothing to do with TLS, but told in the same way */
     /* the server's certificate */
     SNIB__TLS_EXPIRED,
     SNIB__TLS_EARLY,
@@ -1554,6 +1718,11 @@ struct snib__tls_context {
     bool insecure, has_cert, own_ca;
 };
 
+/* Give a context what the config trusts: what was read for it before, if its files have not changed since. */
+bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
+                          struct snib__tls_failure *failure);
+struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
+
 bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure);
 void snib__tls_context_free(struct snib__tls_context *context);
@@ -1581,6 +1750,7 @@ struct snib__resolve;
 struct snib__way {
     struct snib__address address;
     const struct snib__tls_config *tls; /* if the address says so */
+    struct snib__logins *logins;        /* if each connect asks; NULL: none does */
     snib__time timeout;                 /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
@@ -1599,7 +1769,7 @@ enum snib__reader {
 struct snib__sock {
     int fd; /* -1 while it is not connected */
     int users;
-    bool open; /* connected, and TLS has begun if there is any */
+    bool open; /* connected, TLS has begun if there is any, and what to log in with is known */
     bool dead;
     /* on the way there */
     struct snib__way *way;
@@ -1613,9 +1783,12 @@ struct snib__sock {
     uint32_t tries_n;
     snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    bool secure;                      /* TLS has begun, or there is none */
+    struct snib__logins *logins;      /* whom it asks */
+    struct snib__question *login;     /* what to log in with; until that is done */
     struct snib__tls_files *files;    /* TLS: being read for it */
     struct snib__tls *tls;            /* TLS: from when it is connected */
-    struct snib__tls_failure failure; /* of TLS; outcome SNIB__TLS_FINE: none */
+    struct snib__tls_failure failure; /* of TLS, or of the login; outcome SNIB__TLS_FINE: none */
     /* once it is open: the roles */
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
@@ -1647,7 +1820,7 @@ ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
 bool snib__sock_pending(const struct snib__sock *sock);
 /* The descriptor was full: wait until it takes more, and send again, be it nothing. */
 bool snib__sock_unsent(const struct snib__sock *sock);
-/* Why TLS failed; NULL if it did not. */
+/* Why TLS or the question failed; NULL if they did not. */
 const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
@@ -1694,6 +1867,8 @@ struct snib__config {
     int topology;             /* enum snib__topology */
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
     struct snib__login sentinel_login; /* SENTINEL: the same, to the sentinels */
+    bool
+        asks; /* the driver brings the login of each connection to a server, see snib__engine_link_up_as() */
     /* The server, the sentinels, or nodes of the cluster: the caller's, too.  0: the driver knows the one there is. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
@@ -1735,6 +1910,21 @@ struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
 int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
 void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+/* The same, where the config asks: by these texts, which are the caller's.  NULL: none. */
+void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
+                             const char *username, const char *password, snib__time now);
+/* Whether it goes to a server that is to be logged in to as the driver says; sentinels have a login of their own. */
+bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
+/* What the links have logged in with is about to end: log in anew on all that are ready.  A connection with
+ * subscriptions takes no login, so it is made anew.  Returns how many links there were. */
+uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
+                              const char *password, snib__time now);
+/* Whether a server has refused that since the last call. */
+bool snib__engine_take_refusal(struct snib__engine *engine);
+/* There is nothing to do that with, now. */
+void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
+/* What came on a link, before snib__engine_input(): a password that a server repeats is overwritten. */
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Before link_down: a sentence that says why.  SNIB_ETLS with an os_error may be over at the next attempt,
  * without one it is final. */
 void snib__link_explain(struct snib__link *link, const char *sentence);
@@ -2062,6 +2252,7 @@ struct snib__driver {
     struct snib__engine *engine;
     snib__time connect_timeout;
     struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
+    struct snib__logins logins;  /* of what the engine's config does not have */
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
@@ -2084,6 +2275,7 @@ struct snib__driver {
     void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
+    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* logins.untold */
 };
 
 int snib__driver_init(
@@ -2129,10 +2321,13 @@ void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *re
 void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
 void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
-                          struct snib__sock *sock, const char *bytes, ssize_t n, int error);
+                          struct snib__sock *sock, char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
 void snib__driver_drop_sock(struct snib__link *link);
+/* The socket is open: the engine begins with the handshake. */
+void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
+                          struct snib__sock *sock);
 /* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
@@ -2158,6 +2353,7 @@ struct snib__client {
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
+    struct snib__queue *login_queue; /* where the login's questions go */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
@@ -2190,6 +2386,7 @@ struct snib__queue {
     struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
+    uint64_t question; /* a login's, to be told; 0: none */
 };
 
 #define SNIB__LOG_MAX 256
@@ -2237,6 +2434,10 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 
+/* credentials.c's: the driver's question goes to the queue, if there is one; a queue ends.  Inside. */
+void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
+
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
 bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Now + that. */
@@ -2281,6 +2482,8 @@ void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);
 void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes);
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+                               struct snib__wakes *wakes);
 void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */
@@ -2416,12 +2619,23 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* The environment's user and password go before the environment's URL, and behind what the program gave. */
+static void client_take_environment(snib_client_options *o)
+{
+    if (!o->username)
+        o->username = client_environment("SNIB_USERNAME");
+    if (o->password || o->password_file || o->credentials || o->ask_credentials)
+        return;
+    o->password = client_environment("SNIB_PASSWORD");
+    o->password_file = client_environment("SNIB_PASSWORD_FILE");
+}
+
 /* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
     snib_client_options query;
-    const char *password = text ? NULL : client_environment("SNIB_PASSWORD");
+    bool from_environment = !text;
     if (!text)
         text = client_environment("SNIB_URL");
     if (!text)
@@ -2429,10 +2643,12 @@ static int client_settle_options(const char *text, const snib_client_options *op
     if (!client_copy_options(options, o))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "the options' size is not one that this build knows");
-    if (o->flags != 0 || o->reserved != 0)
-        return snib__fail(err, SNIB_EOPTION, 0, "flags and what is reserved must be 0 in options");
-    if (!o->password && !o->password_file)
-        o->password = password;
+    if (o->flags != 0)
+        return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
+    if (o->ask_credentials != 0 && o->ask_credentials != 1)
+        return snib__fail(err, SNIB_EOPTION, 0, "ask_credentials must be 0 or 1");
+    if (from_environment)
+        client_take_environment(o);
     int code = snib__url_parse(text, url, &query, err);
     if (code)
         return code;
@@ -2512,6 +2728,22 @@ static void client_say_where(struct snib__client *client)
         snprintf(client->where, sizeof client->where, "%s", first);
 }
 
+static void client_ask_as(struct snib__client *client)
+{
+    const struct snib__url *url = &client->url;
+    const snib_client_options *o = &client->options;
+    client->driver.logins = (struct snib__logins){
+        .source = o->credentials       ? SNIB__LOGIN_CALL
+                  : o->ask_credentials ? SNIB__LOGIN_QUEUE
+                  : url->password_file ? SNIB__LOGIN_FILE
+                                       : SNIB__LOGIN_GIVEN,
+        .username = url->username,
+        .file = url->password_file,
+        .call = o->credentials,
+        .data = o->credentials_data,
+    };
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -2519,13 +2751,18 @@ static int client_build(struct snib__client *client, const snib_client_options *
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     client_say_where(client);
+    client_ask_as(client);
     struct snib__config config = {
-        .login = {client->url.username, client->url.password, client->url.database, false},
+        .login = {.username = client->url.username,
+                  .password = client->url.password,
+                  .database = client->url.database},
+        .asks = client->driver.logins.source != SNIB__LOGIN_GIVEN,
         .topology = client->url.topology,
         .seeds = client->url.addresses,
         .seeds_n = client->url.addresses_n,
         .service = client->url.service,
-        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0, false},
+        .sentinel_login = {.username = client->url.sentinel_username,
+                           .password = client->url.sentinel_password},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -2550,6 +2787,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
+    client->driver.ask = snib__client_ask;
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
@@ -2561,6 +2799,8 @@ static void client_free(struct snib__client *client)
     if (client->driver.engine)
         snib__driver_free_ways(&client->driver);
     snib__engine_free(client->driver.engine);
+    snib__logins_end(&client->driver.logins);
+    snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
     free(client);
 }
@@ -2578,12 +2818,14 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
     client->url = *where;
-    client->driver.tls = (struct snib__tls_config){.ca = where->tls_ca,
-                                                   .cert_file = where->tls_cert,
-                                                   .key_file = where->tls_key,
-                                                   .key_password = where->tls_key_password,
-                                                   .server_name = where->tls_server_name,
-                                                   .insecure = where->tls_insecure};
+    client->driver.tls =
+        (struct snib__tls_config){.ca = where->tls_ca,
+                                  .cert_file = where->tls_cert,
+                                  .key_file = where->tls_key,
+                                  .key_password = where->tls_key_password,
+                                  .server_name = where->tls_server_name,
+                                  .insecure = where->tls_insecure,
+                                  .trust = where->tls ? snib__tls_trust_new() : NULL};
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
@@ -2754,8 +2996,10 @@ void snib_client_free(snib_client *handle)
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
     if (!snib__client_forked(
-            client)) /* here, for threads that a fork left behind may have references */
+            client)) { /* here, for threads that a fork left behind may have references */
         client_close(client, 0, NULL);
+        snib__logins_wait(&client->driver.logins);
+    }
     snib__handle_put(handle);
 }
 
@@ -3024,6 +3268,8 @@ X(ETLS, -34, 0,
   "no secure connection to the server could be made; look at the certificates here and there")
 X(ETOPOLOGY, -35, 0,
   "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "there is nothing to log in with; look at the password's file, or at what is asked for it")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3091,6 +3337,8 @@ X(ETLS, -34, 0,
   "no secure connection to the server could be made; look at the certificates here and there")
 X(ETOPOLOGY, -35, 0,
   "the server is not part of the deployment that the URL names; look at the URL's scheme and hosts")
+X(ECREDENTIALS, -36, RETRYABLE,
+  "there is nothing to log in with; look at the password's file, or at what is asked for it")
 
 X(EAUTH, -40, 0, "the server refused the user name or password")
 X(EPERM, -41, 0, "the server's user may not run a needed command or touch the key or channel")
@@ -3176,6 +3424,94 @@ const char *snib_build_id(void)
 uint32_t snib_features(void)
 {
     return SNIB_FEATURE_UNIX | SNIB_FEATURE_TLS;
+}
+
+/* ---- api/credentials.c ------------------------------------------------------------------------*/
+
+/* credentials.c - what to log in with, when a queue is asked for it: no function of the program's is called.
+ *
+ * A function of C may be called from any thread.  One of Python's or Go's may be, too, but from a thread that
+ * their runtimes do not know that ends badly at the wrong moment: while an interpreter ends, the thread
+ * would wait for ever, or the process is aborted.  So these languages have their own thread, or goroutine, drain a
+ * queue and answer.
+ */
+
+#include <string.h>
+
+void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
+{
+    struct snib__client *client =
+        (struct snib__client *)driver; /* the driver is its first member */
+    uint64_t number = snib__login_open(&driver->logins);
+    if (!client->login_queue)
+        return; /* it waits for one */
+    driver->logins.untold = false;
+    if (number)
+        snib__queue_push_question(client->login_queue, number, wakes);
+}
+
+void snib__client_unask(struct snib__client *client, const struct snib__queue *queue)
+{
+    struct snib__logins *logins = &client->driver.logins;
+    if (client->login_queue != queue)
+        return;
+    client->login_queue = NULL;
+    snib__login_answer(logins, snib__login_open(logins), NULL);
+}
+
+int snib_client_credentials(snib_client *handle, snib_queue *queue_handle, snib_error *err)
+{
+    int32_t code;
+    struct snib__queue *queue = NULL;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    if (queue_handle && !(queue = snib__queue_enter(queue_handle, err, &code))) {
+        snib__handle_put(handle);
+        return code;
+    }
+    struct snib__logins *logins = &client->driver.logins;
+    code = SNIB_OK;
+    if (!queue || queue->client != client || logins->source != SNIB__LOGIN_QUEUE) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        client->login_queue = queue;
+        logins->untold = snib__login_open(logins) != 0;
+        snib__driver_leave(&client->driver);
+    }
+    if (queue)
+        snib__handle_put(queue_handle);
+    snib__handle_put(handle);
+    return code;
+}
+
+static bool credentials_end(const snib_credentials *answer)
+{
+    return answer->size == sizeof *answer && answer->reserved == 0 &&
+           memchr(answer->why, 0, sizeof answer->why) &&
+           memchr(answer->username, 0, sizeof answer->username) &&
+           memchr(answer->password, 0, sizeof answer->password);
+}
+
+int snib_client_login(snib_client *handle, uint64_t token, const snib_credentials *answer,
+                      snib_error *err)
+{
+    int32_t code;
+    struct snib__client *client = snib__client_enter(handle, err, &code);
+    if (!client)
+        return code;
+    struct snib__logins *logins = &client->driver.logins;
+    code = SNIB_OK;
+    if (logins->source != SNIB__LOGIN_QUEUE || (answer && !credentials_end(answer))) {
+        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    } else {
+        snib__driver_enter(&client->driver);
+        snib__login_answer(logins, token, answer);
+        snib__driver_leave(&client->driver);
+    }
+    snib__handle_put(handle);
+    return code;
 }
 
 /* ---- api/error.c ------------------------------------------------------------------------------*/
@@ -5649,8 +5985,8 @@ X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
-X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
-  "file with the password, read at each connect; a line's end is not part of it")
+X(password_file, password_file, PATH, READY, 0, 0, 0, "",
+  "file with the password, read at each connect and not kept; a line's end is not part of it")
 X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
@@ -5724,8 +6060,8 @@ X(waiters_max, waiters_max, COUNT, READY, 1, 2147483647, 200000, "",
   "concurrent operations; any more are refused")
 X(username, username, TEXT, READY, 0, 0, 0, "", "user name at the server, instead of the URL's")
 X(password, password, SECRET, READY, 0, 0, 0, "", "password at the server, instead of the URL's")
-X(password_file, password_file, PATH, LATER, 0, 0, 0, "",
-  "file with the password, read at each connect; a line's end is not part of it")
+X(password_file, password_file, PATH, READY, 0, 0, 0, "",
+  "file with the password, read at each connect and not kept; a line's end is not part of it")
 X(sentinel_username, sentinel_username, TEXT, READY, 0, 0, 0, "", "user name at the sentinels")
 X(sentinel_password, sentinel_password, SECRET, READY, 0, 0, 0, "", "password at the sentinels")
 X(tls_ca, tls_ca, PATH, READY, 0, 0, 0, "",
@@ -5990,8 +6326,11 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                       : url->tls_server_name  ? "tls_server_name"
                       : o->tls_insecure > 0   ? "tls_insecure"
                                               : NULL;
+    bool asks = o->credentials || o->ask_credentials;
     if (url->password && url->password_file)
         return options_bad(err, "there is a password and a password_file; take one of them");
+    if (asks && (url->password || url->password_file || (o->credentials && o->ask_credentials)))
+        return options_bad(err, "there are credentials and another password; take one of them");
     if (tls && !url->tls)
         return snib__fail(err, SNIB_EOPTION, 0,
                           "the option %s is for TLS, but the URL is without; take rediss://", tls);
@@ -6014,11 +6353,12 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
                          struct snib__url *url, snib_error *err)
 {
     int code = SNIB_OK;
-    if (o->password && !o->password_file) {
+    bool asks = o->credentials || o->ask_credentials;
+    if ((o->password && !o->password_file) || asks) {
         snib__url_wipe(url->password_file);
         url->password_file = NULL;
     }
-    if (o->password_file && !o->password) {
+    if ((o->password_file && !o->password) || asks) {
         snib__url_wipe(url->password);
         url->password = NULL;
     }
@@ -6396,7 +6736,7 @@ int snib_client_describe_submit(snib_client *client, const char *name, size_t na
 int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
-    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_CLUSTER)
+    if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
         return snib__fail(err, SNIB_EINVAL, 0, NULL);
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
@@ -6463,7 +6803,8 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 
 static bool queue_empty(const struct snib__queue *queue)
 {
-    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0;
+    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0 &&
+           queue->question == 0;
 }
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
@@ -6529,6 +6870,14 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
     queue_signal(queue, was_empty, wakes);
 }
 
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+                               struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    queue->question = number;
+    queue_signal(queue, was_empty, wakes);
+}
+
 /* ---- the consumer ---- */
 
 static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out_ended)
@@ -6578,6 +6927,15 @@ static void queue_next_log(struct snib__queue *queue, snib_event *out)
     queue->log_n--;
 }
 
+static void queue_next_question(struct snib__queue *queue, snib_event *out)
+{
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_CREDENTIALS;
+    out->token = queue->question;
+    queue->question = 0;
+}
+
 #define QUEUE_ENDED_MAX 64
 
 /* Copy out what is there; `ended` gets the handles whose operations are over. */
@@ -6599,6 +6957,8 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
             queue_next_lost(queue, &events[n++]);
         } else if (queue->log_n > 0) {
             queue_next_log(queue, &events[n++]);
+        } else if (queue->question) {
+            queue_next_question(queue, &events[n++]);
         } else {
             break;
         }
@@ -6747,6 +7107,7 @@ static void queue_cut(struct snib__queue *queue)
     snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
+    snib__client_unask(client, queue);
     while (queue->lost)
         snib__queue_drop_lost(queue, queue->lost);
 }
@@ -7052,10 +7413,16 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* Why there is no connection, or no answer: TLS's sentence, the system's word, or a code's. */
+/* The words are a sentence of the client's own. */
+static bool say_explained(int32_t code, const struct snib__told *told)
+{
+    return (code == SNIB_ETLS || code == SNIB_ECREDENTIALS) && told->words && told->words[0];
+}
+
+/* Why there is no connection, or no answer: a sentence of ours, the system's word, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
-    if (told->cause == SNIB_ETLS && told->words)
+    if (say_explained(told->cause, told))
         return told->words;
     if (told->os_error)
         return strerror(told->os_error);
@@ -7107,14 +7474,15 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     }
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
-    else if (told->code == SNIB_ETLS && told->words)
+    else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else
         snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
     n = strlen(out);
-    if (told->words && told->words[0] && n < cap && told->cause != SNIB_ETLS)
+    if (told->words && told->words[0] && n < cap && !say_explained(told->cause, told) &&
+        !say_explained(told->code, told))
         snprintf(out + n, cap - n, "; the server said: %s", told->words);
     return out;
 }
@@ -7817,6 +8185,8 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
         wakes->carriers = d->carriers;
         d->carriers = NULL;
     }
+    if (d->logins.untold)
+        d->ask(d, wakes);
     while ((text = snib__engine_take_log(d->engine, &level)))
         d->log(d, level, text, wakes);
     if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {
@@ -7964,6 +8334,20 @@ void snib__driver_forked(struct snib__driver *d)
     snib__sys_close(d->wake_fd);
 }
 
+void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
+{
+    const char *username, *password, *why;
+    int os_error;
+    if (!sock->login) {
+        snib__engine_link_up(d->engine, link, snib__now());
+        return;
+    }
+    snib__login_result(sock->login, &username, &password, &why, &os_error);
+    snib__login_used(&d->logins, sock->login);
+    snib__engine_link_up_as(d->engine, link, username, password, snib__now());
+    snib__login_drop(&d->logins, &sock->login);
+}
+
 void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
@@ -7980,10 +8364,12 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
-                          const char *bytes, ssize_t n, int error)
+                          char *bytes, ssize_t n, int error)
 {
     if (sock != snib__link_carrier(link))
         return;
+    if (n > 0)
+        snib__link_mask(link, bytes, (size_t)n);
     if (n > 0)
         snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
     else if (n == 0 || (error != EAGAIN && error != EINTR))
@@ -8190,6 +8576,294 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
     }
 }
 
+/* ---- driver/login.c ---------------------------------------------------------------------------*/
+
+
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOGIN_QUOTED 80
+#define LOGIN_STACK (64 * 1024)
+
+/* Shared by the thread that answers, the sockets and the client; the last one frees it. */
+struct snib__question {
+    _Atomic int refs;
+    _Atomic uint32_t done; /* a word to park on */
+    int bell;
+    uint64_t number;
+    snib__time asked_at;
+    char *username, *file;
+    snib_credentials_fn call;
+    void *data;
+    /* when done */
+    bool good;
+    int os_error;
+    char why[SNIB__WORDS_MAX];
+    snib_credentials answer;
+};
+
+static void login_put(struct snib__question *question)
+{
+    if (!question || atomic_fetch_sub(&question->refs, 1) != 1)
+        return;
+    explicit_bzero(&question->answer, sizeof question->answer);
+    if (question->bell >= 0)
+        snib__sys_close(question->bell);
+    free(question->username);
+    free(question->file);
+    free(question);
+}
+
+/* Returns false. */
+static bool login_fail(struct snib__question *question, int os_error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool login_fail(struct snib__question *question, int os_error, const char *format, ...)
+{
+    va_list arguments;
+    question->os_error = os_error;
+    va_start(arguments, format);
+    vsnprintf(question->why, sizeof question->why, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* ---- Answering ---- */
+
+/* The file's text goes nowhere but into the answer. */
+static bool login_read(struct snib__question *question)
+{
+    char quoted[LOGIN_QUOTED];
+    char *password = question->answer.password;
+    struct stat info = {0};
+    size_t n = 0;
+    ssize_t got = -1;
+    snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
+    int fd =
+        open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    if (fd < 0)
+        return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
+                          strerror(errno));
+    bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    while (regular && n < SNIB_PASSWORD_MAX &&
+           (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
+        n += (size_t)got;
+    int error = errno;
+    close(fd);
+    if (!regular)
+        return login_fail(question, 0, "the password file %s is no regular file", quoted);
+    if (got < 0)
+        return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
+                          strerror(error));
+    if (n > 0 && n < SNIB_PASSWORD_MAX && password[n - 1] == '\n')
+        n -= n > 1 && password[n - 2] == '\r' ? 2 : 1;
+    if (n >= SNIB_PASSWORD_MAX - 1)
+        return login_fail(question, 0, "the password file %s has more than %d bytes", quoted,
+                          SNIB_PASSWORD_MAX - 2);
+    password[n] = 0;
+    if (n == 0)
+        return login_fail(question, 0, "the password file %s is empty", quoted);
+    if (strlen(password) != n)
+        return login_fail(question, 0, "the password file %s has a zero byte in it", quoted);
+    return true;
+}
+
+static bool login_ended(const char *text, size_t cap)
+{
+    return memchr(text, 0, cap) != NULL;
+}
+
+/* What a program has filled in. */
+static bool login_check(struct snib__question *question, int code)
+{
+    snib_credentials *answer = &question->answer;
+    const char *why = login_ended(answer->why, sizeof answer->why) ? answer->why : "";
+    char shown[sizeof question->why / 2];
+    snib__text_show(shown, sizeof shown, why, strlen(why));
+    if (code != 0 || why[0])
+        return login_fail(question, EAGAIN, "there are no credentials%s%s", shown[0] ? ": " : "",
+                          shown);
+    if (!login_ended(answer->username, sizeof answer->username) ||
+        !login_ended(answer->password, sizeof answer->password))
+        return login_fail(question, EAGAIN, "the credentials have no end");
+    if (answer->password[0] == 0)
+        return login_fail(question, EAGAIN, "the credentials have no password");
+    if (answer->valid_ms < 0)
+        return login_fail(question, EAGAIN, "the credentials have ended already");
+    return true;
+}
+
+static void login_tell(struct snib__question *question)
+{
+    if (!question->good)
+        explicit_bzero(&question->answer, sizeof question->answer);
+    atomic_store(&question->done, 1);
+    snib__sys_ring(question->bell);
+    snib__unpark_all(&question->done);
+}
+
+/* What a program's function may have left there. */
+static __attribute__((noinline)) void login_scrub(void)
+{
+    char below[LOGIN_STACK];
+    explicit_bzero(below, sizeof below);
+}
+
+static void *login_main(void *argument)
+{
+    struct snib__question *question = argument;
+    if (question->file)
+        question->good = login_read(question);
+    else
+        question->good = login_check(question, question->call(question->data, &question->answer));
+    login_scrub();
+    login_tell(question);
+    login_put(question);
+    return NULL;
+}
+
+/* ---- Asking ---- */
+
+static struct snib__question *login_new(const struct snib__logins *logins)
+{
+    struct snib__question *question = calloc(1, sizeof *question);
+    if (!question)
+        return NULL;
+    atomic_store(&question->refs, 1);
+    question->answer.size = sizeof question->answer;
+    question->asked_at = snib__now();
+    question->number = logins->asked + 1;
+    question->call = logins->source == SNIB__LOGIN_CALL ? logins->call : NULL;
+    question->data = logins->data;
+    question->bell = snib__sys_bell();
+    bool good = question->bell >= 0;
+    if (good && logins->username)
+        good = (question->username = strdup(logins->username)) != NULL;
+    if (good && logins->source == SNIB__LOGIN_FILE)
+        good = (question->file = strdup(logins->file)) != NULL;
+    if (good)
+        return question;
+    login_put(question);
+    return NULL;
+}
+
+static int login_start(struct snib__logins *logins, struct snib__question *question)
+{
+    if (logins->source == SNIB__LOGIN_QUEUE) {
+        logins->untold = true;
+        return 0;
+    }
+    atomic_fetch_add(&question->refs, 1);
+    int error = snib__sys_thread(login_main, question, 0, NULL);
+    if (error)
+        atomic_fetch_sub(&question->refs, 1);
+    return error;
+}
+
+struct snib__question *snib__login_ask(struct snib__logins *logins)
+{
+    struct snib__question *question = logins->asking;
+    if (!question || snib__login_done(question)) {
+        login_put(question);
+        logins->asking = NULL;
+        question = login_new(logins);
+        int error = question ? login_start(logins, question) : errno;
+        if (error) {
+            login_put(question);
+            errno = error;
+            return NULL;
+        }
+        logins->asked = question->number;
+        logins->asking = question;
+    }
+    atomic_fetch_add(&question->refs, 1);
+    return question;
+}
+
+/* The client forgets an answer with the first who has used it: those that wait for it have it. */
+void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
+{
+    if (*question && *question == logins->asking && snib__login_done(*question)) {
+        logins->asking = NULL;
+        login_put(*question);
+    }
+    login_put(*question);
+    *question = NULL;
+}
+
+int snib__login_bell(const struct snib__question *question)
+{
+    return question->bell;
+}
+
+bool snib__login_done(const struct snib__question *question)
+{
+    return atomic_load(&question->done) != 0;
+}
+
+bool snib__login_result(const struct snib__question *question, const char **out_username,
+                        const char **out_password, const char **out_why, int *out_errno)
+{
+    const char *username = question->answer.username;
+    *out_username = username[0] ? username : question->username;
+    *out_password = question->answer.password;
+    *out_why = question->why;
+    *out_errno = question->os_error;
+    return question->good;
+}
+
+void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
+{
+    int64_t valid_ms = question->answer.valid_ms;
+    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+        return;
+    snib__time at = question->asked_at + (snib__time)valid_ms * SNIB__MS / 5 * 4;
+    logins->valid_ms = valid_ms;
+    if (logins->renew_at == 0 || at < logins->renew_at)
+        logins->renew_at = at;
+}
+
+void snib__login_answer(struct snib__logins *logins, uint64_t number,
+                        const snib_credentials *answer)
+{
+    struct snib__question *question = logins->asking;
+    if (logins->source != SNIB__LOGIN_QUEUE || !question || question->number != number ||
+        snib__login_done(question))
+        return;
+    logins->untold = false;
+    if (answer)
+        question->answer = *answer;
+    question->good = login_check(question, answer ? 0 : -1);
+    login_tell(question);
+}
+
+uint64_t snib__login_open(const struct snib__logins *logins)
+{
+    const struct snib__question *question = logins->asking;
+    return question && !snib__login_done(question) ? question->number : 0;
+}
+
+void snib__logins_end(struct snib__logins *logins)
+{
+    login_put(logins->renewing);
+    login_put(logins->asking);
+    logins->asking = logins->renewing = NULL;
+}
+
+void snib__logins_wait(const struct snib__logins *logins)
+{
+    struct snib__question *question = logins->asking;
+    while (question && question->call && !snib__login_done(question))
+        snib__park(&question->done, 0, SNIB__NEVER);
+}
+
 /* ---- driver/park.c ----------------------------------------------------------------------------*/
 
 
@@ -8363,7 +9037,8 @@ static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
     snib__sys_may_block(fd);
-    sock->open = !sock->way->address.tls;
+    sock->secure = !sock->way->address.tls;
+    sock->open = sock->secure && !sock->login;
     return 1;
 }
 
@@ -8443,15 +9118,36 @@ static int sock_secure_step(struct snib__sock *sock)
         sock->failure.outcome = SNIB__TLS_FINE;
     }
     int step = snib__tls_handshake(sock->tls, sock->fd);
-    sock->open = step > 0;
+    sock->secure = step > 0;
     return step;
+}
+
+static int sock_no_login(struct snib__sock *sock, const char *why, int os_error)
+{
+    sock->failure = (struct snib__tls_failure){
+        .outcome = SNIB__TLS_NO_LOGIN, .code = SNIB_ECREDENTIALS, .os_error = os_error};
+    snprintf(sock->failure.text, sizeof sock->failure.text, "%s", why);
+    return -1;
+}
+
+/* Ready for the login, if it is known. */
+static int sock_login_step(struct snib__sock *sock)
+{
+    const char *username, *password, *why;
+    int os_error;
+    if (sock->login && !snib__login_done(sock->login))
+        return 0;
+    if (sock->login && !snib__login_result(sock->login, &username, &password, &why, &os_error))
+        return sock_no_login(sock, why, os_error);
+    sock->open = true;
+    return 1;
 }
 
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
-    if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+    if (sock->resolve && sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
         sock->resolve->used = true;
         if (sock->resolve->result != 0) {
             *out_code = SNIB_ERESOLVE;
@@ -8462,14 +9158,18 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     }
     if (sock->addresses_n > 0 && sock->fd < 0)
         step = sock_connect_step(sock, now);
-    if (sock->fd >= 0 && !sock->open)
+    if (sock->fd >= 0 && !sock->secure)
         step = sock_secure_step(sock);
+    if (step >= 0 && sock->secure && !sock->open)
+        step = sock_login_step(sock);
     *out_errno = sock->last_error;
     if (step != 0 || now < sock->until)
         return step;
-    if (sock->addresses_n == 0)
+    if (sock->secure)
+        sock_no_login(sock, "the question for credentials has had no answer in time", ETIMEDOUT);
+    else if (sock->resolve && sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
-    if (sock->tls)
+    else if (sock->tls)
         snib__tls_too_late(sock->tls, &sock->failure);
     *out_errno = ETIMEDOUT;
     return -1;
@@ -8479,6 +9179,10 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
                           snib__time *out_until)
 {
     *out_until = sock->until;
+    if (sock->secure) {
+        polls[0] = (struct pollfd){.fd = snib__login_bell(sock->login), .events = POLLIN};
+        return 1;
+    }
     if (sock->addresses_n == 0) {
         polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
         return 1;
@@ -8551,7 +9255,6 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
     struct snib__way *way = sock->way;
     struct snib__resolve *resolve = way->resolving;
-    sock->until = now + way->timeout;
     if (resolve && sock_to_come(resolve, now)) {
         atomic_fetch_add(&resolve->refs, 1);
         sock->resolve = resolve;
@@ -8585,6 +9288,8 @@ static void sock_free(struct snib__sock *sock)
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);
+    if (sock->login)
+        snib__login_drop(sock->logins, &sock->login);
     snib__tls_files_free(sock->files);
     snib__tls_free(sock->tls);
     snib__buf_free(&sock->sending);
@@ -8601,9 +9306,13 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
         return NULL;
     sock->fd = -1;
     sock->way = way;
+    sock->logins = way->logins;
+    sock->until = now + way->timeout;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
+    if (way->logins && !(sock->login = snib__login_ask(way->logins)))
+        *out_errno = errno;
+    else if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
         *out_errno = errno;
     else
         *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);
@@ -8827,8 +9536,10 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
 #define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
+#define THREAD_POLLS 3
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
+#define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
 int snib__driver_start(struct snib__driver *d)
 {
@@ -8850,6 +9561,7 @@ void snib__driver_stop(struct snib__driver *d)
         snib__sys_ring(d->wake_fd);
         snib__sys_join(d->thread);
     }
+    snib__tls_trust_forget(d->tls.trust);
     snib__sys_lock(&d->mutex);
     d->thread_started = false;
     for (struct snib__link *link = snib__engine_links(d->engine); link;
@@ -8876,6 +9588,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
         way->address = *snib__link_address(link);
         way->timeout = d->connect_timeout;
         way->tls = &d->tls;
+        way->logins = snib__link_asks(d->engine, link) ? &d->logins : NULL;
     }
     *at = way;
     return way;
@@ -8906,7 +9619,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
             continue;
         }
         if (sock->open)
-            snib__engine_link_up(d->engine, link, snib__now());
+            snib__driver_link_up(d, link, sock);
     }
 }
 
@@ -8920,7 +9633,7 @@ static void thread_connecting(struct snib__driver *d, struct snib__link *link, s
         return;
     int step = snib__sock_step(sock, now, &code, &os_error);
     if (step > 0)
-        snib__engine_link_up(d->engine, link, now);
+        snib__driver_link_up(d, link, sock);
     else if (step < 0)
         snib__driver_link_down(d, link, code, os_error);
 }
@@ -8972,9 +9685,10 @@ struct thread_entry {
     int error;
 };
 
-/* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
+/* What one sleep watches, and what came of it: the bell, the alarm, a question's bell if there is one,
+ * then the links' descriptors. */
 struct thread_watch {
-    struct pollfd *polls; /* room for 2, and for SNIB__SOCK_TRIES of each link */
+    struct pollfd *polls; /* room for THREAD_POLLS, and for SNIB__SOCK_TRIES of each link */
     struct thread_entry *entries;
     uint32_t polls_n, n, cap;
     char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
@@ -8985,12 +9699,54 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
+/* ---- what the connections have logged in with ends ---- */
+
+static snib__time thread_renewals_due(const struct snib__driver *d)
+{
+    return d->logins.renewing || d->logins.renew_at == 0 ? SNIB__NEVER : d->logins.renew_at;
+}
+
+/* There is time left for some more attempts. */
+static void thread_renewals_again(struct snib__driver *d, snib__time now)
+{
+    snib__time pause = (snib__time)d->logins.valid_ms * SNIB__MS / 20;
+    if (pause > THREAD_RELOGIN_MAX)
+        pause = THREAD_RELOGIN_MAX;
+    d->logins.renew_at = now + (pause > 50 * SNIB__MS ? pause : 50 * SNIB__MS);
+}
+
+static void thread_renewed(struct snib__driver *d, snib__time now)
+{
+    const char *username, *password, *why;
+    int os_error;
+    struct snib__question *question = d->logins.renewing;
+    d->logins.renew_at = 0;
+    if (snib__login_result(question, &username, &password, &why, &os_error)) {
+        if (snib__engine_relogin(d->engine, username, password, now) > 0)
+            snib__login_used(&d->logins, question);
+    } else {
+        snib__engine_no_relogin(d->engine, why);
+        thread_renewals_again(d, now);
+    }
+    snib__login_drop(&d->logins, &d->logins.renewing);
+}
+
+static void thread_renewals(struct snib__driver *d, snib__time now)
+{
+    if (snib__engine_take_refusal(d->engine))
+        thread_renewals_again(d, now);
+    if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
+        thread_renewals_again(d, now); /* no memory, no thread */
+    if (d->logins.renewing && snib__login_done(d->logins.renewing))
+        thread_renewed(d, now);
+}
+
 /* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
 static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
     if (links <= watch->cap)
         return;
-    struct pollfd *polls = malloc((2 + links * SNIB__SOCK_TRIES) * sizeof *polls);
+    struct pollfd *polls = malloc((THREAD_POLLS + links * SNIB__SOCK_TRIES) * sizeof *polls);
     struct thread_entry *entries = malloc(links * sizeof *entries);
     if (!polls || !entries) {
         free(polls);
@@ -9051,7 +9807,11 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
     watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
     watch->polls_n = 2;
+    if (d->logins.renewing)
+        watch->polls[watch->polls_n++] =
+            (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
+    until = thread_earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_watch_link(d, watch, link, &until, wakes);
@@ -9136,6 +9896,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
+    thread_renewals(d, snib__now());
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_wishes(d, link);
@@ -9174,7 +9935,7 @@ void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
     char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
-    struct pollfd polls[2 + THREAD_LINKS * SNIB__SOCK_TRIES];
+    struct pollfd polls[THREAD_POLLS + THREAD_LINKS * SNIB__SOCK_TRIES];
     struct thread_entry entries[THREAD_LINKS];
     struct thread_watch watch = {
         .polls = polls, .entries = entries, .cap = THREAD_LINKS, .bytes = bytes};
@@ -9231,6 +9992,7 @@ typedef struct ssl_method_st SSL_METHOD;
 typedef struct bio_st BIO;
 typedef struct bio_method_st BIO_METHOD;
 typedef struct x509_store_ctx_st X509_STORE_CTX;
+typedef struct x509_store_st X509_STORE;
 typedef struct X509_VERIFY_PARAM_st X509_VERIFY_PARAM;
 typedef struct ossl_init_settings_st OPENSSL_INIT_SETTINGS;
 typedef int (*SSL_verify_cb)(int ok, X509_STORE_CTX *store);
@@ -9253,6 +10015,7 @@ enum {
     SNIB__SSL_SET_MIN_VERSION = 123,
     SNIB__SSL_MODE_MOVING = 2,
     SNIB__SSL_TLS_1_2 = 0x0303,
+    SNIB__SSL_CLEANSE = 1 << 1, /* what was read stays in no buffer of the library */
     SNIB__SSL_NO_COMPRESSION = 1 << 17,
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
@@ -9283,6 +10046,8 @@ enum {
     X(const char *, ERR_reason_error_string, (unsigned long error))                                \
     X(const char *, X509_verify_cert_error_string, (long error))                                   \
     X(int, X509_VERIFY_PARAM_set1_ip_asc, (X509_VERIFY_PARAM * param, const char *address))        \
+    X(int, X509_STORE_up_ref, (X509_STORE * store))                                                \
+    X(void, X509_STORE_free, (X509_STORE * store))                                                 \
     X(const char *, X509_get_default_cert_dir, (void))                                             \
     X(const char *, X509_get_default_cert_file, (void))
 
@@ -9293,6 +10058,8 @@ enum {
     X(long, SSL_CTX_ctrl, (SSL_CTX * context, int command, long n, void *data))                    \
     X(uint64_t, SSL_CTX_set_options, (SSL_CTX * context, uint64_t options))                        \
     X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
+    X(X509_STORE *, SSL_CTX_get_cert_store, (const SSL_CTX *context))                              \
+    X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
     X(int, SSL_CTX_set_default_verify_paths, (SSL_CTX * context))                                  \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
     X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \
@@ -9739,7 +10506,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 /* ---- driver/tls_files.c -----------------------------------------------------------------------*/
 
-/* tls_files.c - certificates, keys and what to trust: read anew for each connection, so that what was renewed
+/* tls_files.c - certificates, keys and what to trust: looked at anew for each connection, so that what was renewed
  * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
 
 #include <errno.h>
@@ -9751,6 +10518,7 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 #include <unistd.h>
 
 #define FILES_QUOTED 80
+#define FILES_STACK (64 * 1024)
 
 /* ---- The config ---- */
 
@@ -9760,7 +10528,8 @@ int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_
                            from->server_name};
     char **const places[] = {&to->ca, &to->cert_file, &to->key_file, &to->key_password,
                              &to->server_name};
-    *to = (struct snib__tls_config){.insecure = from->insecure};
+    *to = (struct snib__tls_config){.insecure = from->insecure,
+                                    .trust = snib__tls_trust_ref(from->trust)};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i] && !(*places[i] = strdup(texts[i]))) {
             snib__tls_config_free(to);
@@ -9774,6 +10543,7 @@ void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
+    snib__tls_trust_free(config->trust);
     free(config->ca);
     free(config->cert_file);
     free(config->key_file);
@@ -9809,45 +10579,15 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
                           files_quote(quoted, path));
 }
 
-/* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
- * distribution looks where the others have theirs. */
-static void files_system_store(const struct snib__openssl *o, SSL_CTX *context)
+static bool files_trust(SSL_CTX *context, const struct snib__tls_config *config,
+                        struct snib__tls_failure *failure)
 {
-    static const char *const bundles[] = {
-        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
-        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
-        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* newer ones */
-        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
-        "/etc/ssl/cert.pem",                                 /* Alpine without the package */
-    };
-    bool told = getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR");
-    o->SSL_CTX_set_default_verify_paths(context);
-    if (told || access(o->X509_get_default_cert_file(), R_OK) == 0)
-        return;
-    for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
-        if (access(bundles[i], R_OK) == 0 && o->SSL_CTX_load_verify_file(context, bundles[i]))
-            return;
-}
-
-static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
-                        const struct snib__tls_config *config, struct snib__tls_failure *failure)
-{
-    char quoted[FILES_QUOTED];
     bool folder;
     if (config->insecure)
         return true;
-    if (!config->ca) {
-        files_system_store(o, context);
-        return true;
-    }
-    if (!files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
+    if (config->ca && !files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
         return false;
-    files_quote(quoted, config->ca);
-    if (!folder && !o->SSL_CTX_load_verify_file(context, config->ca))
-        return snib__tls_fail(failure, SNIB__TLS_CA,
-                              "the CA file %s holds no certificate in PEM form", quoted);
-    return !folder || o->SSL_CTX_load_verify_dir(context, config->ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
+    return snib__tls_trust_load(config, context, failure);
 }
 
 struct files_password {
@@ -9944,10 +10684,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MIN_VERSION, SNIB__SSL_TLS_1_2, NULL);
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_CACHE, 0, NULL);
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MODE, SNIB__SSL_MODE_MOVING, NULL);
-        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_NO_COMPRESSION | SNIB__SSL_NO_RENEGOTIATION);
+        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_CLEANSE | SNIB__SSL_NO_COMPRESSION |
+                                             SNIB__SSL_NO_RENEGOTIATION);
         o->SSL_CTX_set_verify(out->ssl, config->insecure ? 0 : SNIB__SSL_VERIFY_PEER, NULL);
-        good =
-            files_trust(o, out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
+        good = files_trust(out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
     }
     o->ERR_clear_error();
     if (!good)
@@ -9987,11 +10727,19 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
+/* OpenSSL leaves a key's password on the stack where it did not open the key. */
+static __attribute__((noinline)) void files_scrub(void)
+{
+    char below[FILES_STACK];
+    explicit_bzero(below, sizeof below);
+}
+
 static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
     snib__tls_context_load(&files->config, &files->context, &files->failure);
     snib__tls_config_free(&files->config);
+    files_scrub();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);
@@ -10127,6 +10875,183 @@ const struct snib__openssl *snib__openssl(void)
 {
     pthread_once(&openssl_once, openssl_start);
     return openssl_works ? &openssl_table : NULL;
+}
+
+/* ---- driver/tls_trust.c -----------------------------------------------------------------------*/
+
+/* tls_trust.c - what is trusted, kept parsed as long as its files are the same.
+ *
+ * To read a system's store of 150 certificates takes tens of milliseconds of a processor, and a server that ends all
+ * connections has all clients read it at once.  A file is the same by its number, size and times; a folder is not
+ * kept by a client's own option, for OpenSSL looks into it when it verifies, and it costs nothing to begin with.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TRUST_QUOTED 80
+#define TRUST_PLACES 2 /* a file; of a system's store its folder, too */
+
+struct trust_place {
+    bool is_folder;
+    dev_t device;
+    ino_t number;
+    off_t size;
+    struct timespec changed, modified;
+};
+
+struct snib__tls_trust {
+    _Atomic int refs;
+    pthread_mutex_t mutex;
+    X509_STORE *store; /* NULL: none */
+    struct trust_place places[TRUST_PLACES];
+};
+
+struct snib__tls_trust *snib__tls_trust_new(void)
+{
+    struct snib__tls_trust *trust = calloc(1, sizeof *trust);
+    if (!trust)
+        return NULL;
+    atomic_store(&trust->refs, 1);
+    pthread_mutex_init(&trust->mutex, NULL);
+    return trust;
+}
+
+struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust)
+{
+    if (trust)
+        atomic_fetch_add(&trust->refs, 1);
+    return trust;
+}
+
+/* Take the store out, or put another one in. */
+static X509_STORE *trust_swap(struct snib__tls_trust *trust, X509_STORE *store,
+                              const struct trust_place *places)
+{
+    snib__sys_lock(&trust->mutex);
+    X509_STORE *old = trust->store;
+    trust->store = store;
+    if (places)
+        memcpy(trust->places, places, sizeof trust->places);
+    snib__sys_unlock(&trust->mutex);
+    return old;
+}
+
+void snib__tls_trust_forget(struct snib__tls_trust *trust)
+{
+    X509_STORE *old = trust ? trust_swap(trust, NULL, NULL) : NULL;
+    if (old)
+        snib__openssl()->X509_STORE_free(old);
+}
+
+void snib__tls_trust_free(struct snib__tls_trust *trust)
+{
+    if (!trust || atomic_fetch_sub(&trust->refs, 1) != 1)
+        return;
+    snib__tls_trust_forget(trust);
+    pthread_mutex_destroy(&trust->mutex);
+    free(trust);
+}
+
+/* OpenSSL knows one place and two environment variables; a copy that was built on another distribution looks where
+ * the others have theirs.  NULL: OpenSSL's own places will do. */
+static const char *trust_other_bundle(const struct snib__openssl *o)
+{
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* newer ones */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* Alpine without the package */
+    };
+    if (getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR") ||
+        access(o->X509_get_default_cert_file(), R_OK) == 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
+        if (access(bundles[i], R_OK) == 0)
+            return bundles[i];
+    return NULL;
+}
+
+/* What is not there is the same as long as it is not there. */
+static void trust_look(const char *path, struct trust_place *out)
+{
+    struct stat info;
+    memset(out, 0, sizeof *out); /* compared with its gaps */
+    if (!path || stat(path, &info) != 0)
+        return;
+    out->is_folder = S_ISDIR(info.st_mode);
+    out->device = info.st_dev;
+    out->number = info.st_ino;
+    out->size = info.st_size;
+    out->changed = info.st_ctim;
+    out->modified = info.st_mtim;
+}
+
+static void trust_look_at_all(const char *ca, struct trust_place places[TRUST_PLACES])
+{
+    const struct snib__openssl *o = snib__openssl();
+    const char *file = getenv("SSL_CERT_FILE"), *folder = getenv("SSL_CERT_DIR");
+    const char *other = ca ? NULL : trust_other_bundle(o);
+    trust_look(ca ? ca : other ? other : file ? file : o->X509_get_default_cert_file(), &places[0]);
+    trust_look(ca ? NULL : folder ? folder : o->X509_get_default_cert_dir(), &places[1]);
+}
+
+static bool trust_use(struct snib__tls_trust *trust, SSL_CTX *context,
+                      const struct trust_place places[TRUST_PLACES])
+{
+    snib__sys_lock(&trust->mutex);
+    bool same = trust->store && memcmp(places, trust->places, sizeof trust->places) == 0;
+    if (same)
+        snib__openssl()->SSL_CTX_set1_cert_store(context, trust->store);
+    snib__sys_unlock(&trust->mutex);
+    return same;
+}
+
+static bool trust_read(const char *ca, bool is_folder, SSL_CTX *context,
+                       struct snib__tls_failure *failure)
+{
+    const struct snib__openssl *o = snib__openssl();
+    char quoted[TRUST_QUOTED];
+    if (!ca) {
+        const char *other = trust_other_bundle(o);
+        o->SSL_CTX_set_default_verify_paths(context);
+        if (other)
+            o->SSL_CTX_load_verify_file(context, other);
+        return true;
+    }
+    snib__quote(quoted, sizeof quoted, ca, strlen(ca));
+    if (is_folder)
+        return o->SSL_CTX_load_verify_dir(context, ca) ||
+               snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
+    return o->SSL_CTX_load_verify_file(context, ca) ||
+           snib__tls_fail(failure, SNIB__TLS_CA, "the CA file %s holds no certificate in PEM form",
+                          quoted);
+}
+
+bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *context,
+                          struct snib__tls_failure *failure)
+{
+    const struct snib__openssl *o = snib__openssl();
+    struct snib__tls_trust *trust = config->trust;
+    struct trust_place places[TRUST_PLACES]; /* looked at before they are read */
+    trust_look_at_all(config->ca, places);
+    bool is_folder = config->ca && places[0].is_folder;
+    if (trust && !is_folder && trust_use(trust, context, places))
+        return true;
+    if (!trust_read(config->ca, is_folder, context, failure))
+        return false;
+    X509_STORE *store = o->SSL_CTX_get_cert_store(context);
+    if (!trust || is_folder || !o->X509_STORE_up_ref(store))
+        return true;
+    X509_STORE *old = trust_swap(trust, store, places);
+    if (old)
+        o->X509_STORE_free(old);
+    return true;
 }
 
 /* ---- driver/tls_why.c -------------------------------------------------------------------------*/
@@ -10660,6 +11585,7 @@ struct snib__engine {
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
+    bool refused; /* a second login, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
@@ -10731,6 +11657,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_explained(int32_t code);
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
 int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,
@@ -15605,6 +16532,10 @@ static int ask_server(struct snib__buf *out, int32_t what)
         [SNIB_SERVER_FSYNC] = {"CONFIG", "GET", "appendfsync"},
         [SNIB_SERVER_IDLE_TIMEOUT] = {"CONFIG", "GET", "timeout"},
         [SNIB_SERVER_CLUSTER] = {"CLUSTER", "INFO"},
+        [SNIB_SERVER_CONNECTION] = {"CLIENT", "ID"},
+        [SNIB_SERVER_ROLE] = {"ROLE"},
+        [SNIB_SERVER_WAIT] = {"WAIT", "0", "1"},
+        [SNIB_SERVER_LOAD] = {"SCRIPT", "LOAD", "return 1"},
     };
     uint32_t n = 0;
     while (n < 3 && commands[what][n])
@@ -15725,6 +16656,10 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
 {
     if (reply->type == SNIB__RESP_ARRAY)
         return ask_texts(asked, reply, 1, n, resp);
+    if (reply->type == SNIB__RESP_INTEGER) {
+        char digits[20];
+        return ask_lines(asked, digits, snib__decimal(digits, reply->integer));
+    }
     if (reply->type != SNIB__RESP_STRING)
         return SNIB_EPROTOCOL;
     return ask_lines(asked, snib__resp_text(resp, reply), reply->count);
@@ -16918,13 +17853,15 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                snib__time now)
 {
     bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    /* Garnet's slots take no writes while they move: the command was not begun. */
+    bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
     if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
-    if (!again && !down && !broken)
+    if (!again && !down && !moving && !broken)
         return false;
     if (!request->subject)
         return true;
@@ -18610,11 +19547,87 @@ void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time
     link->connect = link->next_try <= now && link_has_way(e, link);
 }
 
-void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void link_begin(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__login *login, snib__time now)
 {
     link->connecting = false;
-    if (snib__conn_begin(&link->conn, link_login(e, link), now) < 0)
+    if (snib__conn_begin(&link->conn, login, now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
+}
+
+void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link_begin(e, link, link_login(e, link), now);
+}
+
+static struct snib__login link_passing_login(const struct snib__engine *e, const char *username,
+                                             const char *password)
+{
+    struct snib__login login = e->config.login;
+    login.username = username;
+    login.password = password;
+    login.passing = true;
+    return login;
+}
+
+void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
+                             const char *password, snib__time now)
+{
+    struct snib__login login = link_passing_login(e, username, password);
+    link_begin(e, link, &login, now);
+}
+
+bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
+{
+    return e->config.asks && link->node->kind == SNIB__SERVER;
+}
+
+uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
+                              snib__time now)
+{
+    struct snib__login login = link_passing_login(e, username, password);
+    uint32_t n = 0;
+    for (struct snib__link *link = e->links, *next; link; link = next) {
+        next = link->next;
+        if (!snib__link_asks(e, link) || link->conn.state != SNIB__CONN_READY)
+            continue;
+        n++;
+        if (link->kind == SNIB__PUBSUB)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        else if (snib__conn_relogin(&link->conn, &login, now) < 0)
+            e->refused = true;
+    }
+    return n;
+}
+
+void snib__engine_no_relogin(struct snib__engine *e, const char *why)
+{
+    snib__engine_log(e, SNIB_LOG_WARNING, "no renewed login: %s", why);
+}
+
+bool snib__engine_take_refusal(struct snib__engine *e)
+{
+    bool refused = e->refused;
+    e->refused = false;
+    return refused;
+}
+
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
+{
+    snib__conn_mask(&link->conn, bytes, n);
+}
+
+/* A second login has been answered. */
+static void link_relogged(struct snib__engine *e, struct snib__link *link)
+{
+    if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
+        e->refused = true;
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s refused a renewed login and goes on under the last one: %s",
+                         snib__node_where(e, link->node), link->conn.words);
+        link->conn.words[0] = 0;
+    }
+    link->conn.relogin = SNIB__RELOGIN_NONE;
 }
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
@@ -18754,6 +19767,8 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
         }
         if (!was_ready && link->conn.state == SNIB__CONN_READY)
             link_ready(e, link, now);
+        if (link->conn.relogin > SNIB__RELOGIN_ASKED)
+            link_relogged(e, link);
         if (more)
             link_answer(e, link, &request, reply, reply_n, now);
     } while (more && link->conn.state != SNIB__CONN_DOWN);
@@ -19358,15 +20373,21 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
     }
 }
 
+/* Codes that come with a sentence of the driver's; one with an os_error may be over at the next attempt. */
+bool snib__node_explained(int32_t code)
+{
+    return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
+}
+
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
  * logged in on anew, or made anew with the certificates of then. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
+    if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP ||
-           code == SNIB_ETOPOLOGY;
+           code == SNIB_EPROTOCOL || (snib__node_explained(code) && !os_error) ||
+           code == SNIB_ENOTSUP || code == SNIB_ETOPOLOGY;
 }
 
 /* An attempt that fails as the last one did is logged once a minute. */
@@ -19381,9 +20402,9 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
     node->told_os_error = os_error;
     node->told_at = now;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     code == SNIB_ETLS && conn->words[0] ? conn->words
-                     : os_error                          ? strerror(os_error)
-                                                         : snib_code_text(code));
+                     snib__node_explained(code) && conn->words[0] ? conn->words
+                     : os_error                                   ? strerror(os_error)
+                                                                  : snib_code_text(code));
 }
 
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
@@ -19427,7 +20448,10 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
-    if (snib__node_hopeless(code, os_error, was_ready))
+    /* What is asked for at each connect may be right the next time, where it once was. */
+    bool renewed = e->config.asks && node->kind == SNIB__SERVER && node->ever_ready &&
+                   (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
+    if (!renewed && snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)
@@ -20938,7 +21962,7 @@ bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *
     if (link->node->kind == SNIB__A_SENTINEL)
         return mode != SNIB__MODE_SENTINEL;
     return mode == SNIB__MODE_SENTINEL ||
-           (e->config.topology == SNIB__CLUSTER && mode != SNIB__MODE_CLUSTER);
+           (e->config.topology == SNIB__CLUSTER) != (mode == SNIB__MODE_CLUSTER);
 }
 
 /* What it is, and what to do. */
@@ -20960,7 +21984,7 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
         snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
     else
         snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
-                 at);
+                 at[0] == '/' ? "host:port" : at);
 }
 
 /* ---- engine/send.c ----------------------------------------------------------------------------*/
@@ -25107,14 +26131,29 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 #include <stdlib.h>
 #include <string.h>
 
+/* As realloc(), which leaves what it has moved behind. */
+static char *buf_move(struct snib__buf *buf, size_t cap)
+{
+    char *data = malloc(cap);
+    if (!data)
+        return NULL;
+    memcpy(data, buf->data, buf->len);
+    explicit_bzero(buf->data, buf->cap);
+    free(buf->data);
+    return data;
+}
+
 char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 {
     if (buf->cap - buf->len >= n)
         return buf->data + buf->len;
     if (buf->head > 0) {
+        size_t end = buf->len;
         memmove(buf->data, buf->data + buf->head, buf->len - buf->head);
         buf->len -= buf->head;
         buf->head = 0;
+        if (buf->secret)
+            explicit_bzero(buf->data + buf->len, end - buf->len);
         if (buf->cap - buf->len >= n)
             return buf->data + buf->len;
     }
@@ -25124,7 +26163,7 @@ char *snib__buf_reserve(struct snib__buf *buf, size_t n)
             return NULL;
         cap *= 2;
     }
-    char *data = realloc(buf->data, cap);
+    char *data = buf->secret ? buf_move(buf, cap) : realloc(buf->data, cap);
     if (!data)
         return NULL;
     buf->data = data;
@@ -25145,13 +26184,25 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
 
 void snib__buf_consume(struct snib__buf *buf, size_t n)
 {
+    if (buf->secret)
+        explicit_bzero(buf->data + buf->head, n);
     buf->head += n;
     if (buf->head == buf->len)
-        buf->head = buf->len = 0;
+        snib__buf_drop(buf);
+}
+
+void snib__buf_drop(struct snib__buf *buf)
+{
+    if (buf->secret)
+        explicit_bzero(buf->data, buf->len);
+    buf->head = buf->len = 0;
+    buf->secret = false;
 }
 
 void snib__buf_free(struct snib__buf *buf)
 {
+    if (buf->secret)
+        explicit_bzero(buf->data, buf->cap);
     free(buf->data);
     *buf = (struct snib__buf){0};
 }
@@ -25171,8 +26222,11 @@ enum {
     CONN_OPTIONAL = -3,
     CONN_ID = -4,
     CONN_INFO = -5,
-    CONN_LOAD = -6
+    CONN_LOAD = -6,
+    CONN_RELOGIN = -7
 };
+
+#define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
 
 static const struct {
     const char *word;
@@ -25223,8 +26277,33 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
+/* The password has been of use. */
+static void conn_forget(struct snib__conn *conn)
+{
+    if (conn->secret) {
+        explicit_bzero(conn->secret, strlen(conn->secret));
+        free(conn->secret);
+        conn->password = conn->secret = NULL;
+    }
+    conn->masked = 0;
+    conn->in_line = conn->in_error = false;
+}
+
+/* 0, or -1 when out of memory. */
+static int conn_remember(struct snib__conn *conn, const struct snib__login *login)
+{
+    char *copy = NULL;
+    if (login->passing && login->password && !(copy = strdup(login->password)))
+        return -1;
+    conn_forget(conn);
+    conn->secret = copy;
+    conn->password = copy ? copy : login->password;
+    return 0;
+}
+
 void snib__conn_free(struct snib__conn *conn)
 {
+    conn_forget(conn);
     snib__resp_free(conn->resp);
     snib__buf_free(&conn->out);
     free(conn->ring);
@@ -25276,7 +26355,9 @@ void snib__conn_reset(struct snib__conn *conn)
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
     conn->handshake_left = 0;
-    conn->out.head = conn->out.len = 0;
+    conn->relogin = SNIB__RELOGIN_NONE;
+    conn_forget(conn);
+    snib__buf_drop(&conn->out);
     struct snib__resp *fresh = snib__resp_new();
     if (fresh) { /* else the old reader goes on; begin() refuses a broken one */
         snib__resp_free(conn->resp);
@@ -25342,14 +26423,37 @@ bool snib__conn_spells(struct snib__conn *conn, int script)
     return spells;
 }
 
+static int conn_login(struct snib__conn *conn, int kind, const struct snib__login *login,
+                      snib__time now)
+{
+    if (!login->password)
+        return 0;
+    conn->out.secret = true;
+    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, login->password)
+                           : CONN_SAY(conn, kind, now, "AUTH", login->password);
+}
+
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+{
+    size_t size = snib__buf_size(&conn->out);
+    if (!login->password || conn_remember(conn, login) < 0)
+        return -1;
+    if (conn_login(conn, CONN_RELOGIN, login, now) < 0) {
+        conn->out.len = conn->out.head + size;
+        conn_forget(conn);
+        return -1;
+    }
+    conn->relogin = SNIB__RELOGIN_ASKED;
+    return 0;
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
-    int bad = 0;
+    int bad = conn_remember(conn, login);
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
     conn->words[0] = 0;
-    conn->password = login->password;
-    conn->out.head = conn->out.len = 0;
+    snib__buf_drop(&conn->out);
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
     memset(conn->spelled, 0, sizeof conn->spelled);
@@ -25360,10 +26464,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->any_role = login->any_role;
     conn->shards = false;
     conn->run_id[0] = 0;
-    if (login->password && login->username)
-        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
-    else if (login->password)
-        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->password);
+    bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
     if (conn->pubsub) {
         bad |= CONN_SAY(conn, CONN_INFO, now, "PING");
@@ -25408,6 +26509,42 @@ static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib
     snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply), reply->count,
                 conn->password);
     return conn_fail(conn, code);
+}
+
+/* A refused second login takes nothing away: the connection is what it was, until the server ends it. */
+static void conn_relogged(struct snib__conn *conn, const struct snib__value *reply)
+{
+    bool refused = reply->type == SNIB__RESP_ERROR;
+    conn->relogin = refused ? SNIB__RELOGIN_REFUSED : SNIB__RELOGIN_TAKEN;
+    if (refused)
+        snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply),
+                    reply->count, conn->password);
+    conn_forget(conn);
+}
+
+/* Of a password that is split between two reads the first part is masked at once, the rest here. */
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+{
+    const char *password = conn->password ? conn->password : "";
+    size_t len = strlen(password);
+    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
+    if (!wanted || len < CONN_MASKED)
+        return;
+    for (size_t i = 0; i < n;) {
+        if (!conn->in_line)
+            conn->in_error = bytes[i] == '-';
+        conn->in_line = bytes[i] != '\n';
+        size_t had = conn->masked, same = 0;
+        while (conn->in_error && i + same < n && had + same < len &&
+               bytes[i + same] == password[had + same])
+            same++;
+        bool cut = i + same == n && had + same < len; /* the rest may come */
+        bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
+        if (hide)
+            memset(bytes + i, '*', same);
+        conn->masked = hide && cut ? had + same : 0;
+        i += hide ? same : 1;
+    }
 }
 
 /* The value of "name:value\r\n" in an INFO text. */
@@ -25467,6 +26604,10 @@ static void conn_learn(struct snib__conn *conn, const char *info)
 static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
                       const struct snib__value *reply)
 {
+    if (request->kind == CONN_RELOGIN) {
+        conn_relogged(conn, reply);
+        return 0;
+    }
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
@@ -25535,6 +26676,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         if (conn->handshake_left > 0 && --conn->handshake_left == 0) {
             conn->state = SNIB__CONN_READY;
             conn->kill_id = 0;
+            conn_forget(conn);
         }
     }
 }

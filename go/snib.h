@@ -90,6 +90,7 @@ enum snib_code {
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
     SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
+    SNIB_ECREDENTIALS = -36, /* the password's file, or who was asked for it, had none: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -150,6 +151,33 @@ SNIB_API uint32_t snib_features(void);
 #define SNIB_PUBLISH_SHARDED 3
 #define SNIB_PUBLISH_BOTH 4
 
+/* ---- What to log in with, asked anew at each connect ---- */
+
+#define SNIB_USERNAME_MAX 512   /* with the NUL */
+#define SNIB_PASSWORD_MAX 16384 /* with the NUL; a token of a managed service has 1 to 4 KiB */
+
+typedef struct snib_credentials {
+    uint32_t size;     /* of the struct as the library knows it */
+    uint32_t reserved; /* 0 */
+    int64_t valid_ms;  /* the password is good for so long, counted from the question; 0: no end is known */
+    char why[192];     /* an answer that is none: one sentence for the log and for errors */
+    char username[SNIB_USERNAME_MAX]; /* "": that of the options or the URL, else none */
+    char password[SNIB_PASSWORD_MAX];
+} snib_credentials;
+
+/* snib_credentials_fn - the program fills *out, which is zero but for its size, and is wiped after use.
+ *
+ * Called before each connect to a server, or to several at once (sentinels have a user of their own), on a
+ * thread of its own with all signals blocked, so it may take its time, and ask others; never two at a time for
+ * one client.  What takes longer than the connect timeout is of use for the next attempt at the earliest.  With
+ * valid_ms it is called again after four fifths of that, and every connection that there is logs in anew, so
+ * that none ends with its password; those with subscriptions are made anew.  It must not free or close the
+ * client.  snib_client_free() waits for a call that is under way; after the fork it may come in the child, too.
+ *
+ * Returns  0, or anything else for a failure: what waits goes on waiting for as long as it endures an
+ *          unreachable server, and ends as SNIB_ECREDENTIALS with `why`. */
+typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
+
 /* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
 typedef struct snib_client_options {
     uint32_t size;
@@ -167,7 +195,7 @@ typedef struct snib_client_options {
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
     /* Strings as above.  Options that this build does not support give SNIB_ENOTSUP. */
-    const char *password_file;     /* read at each connect, instead of a password */
+    const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
     const char *sentinel_username; /* at the sentinels */
     const char *sentinel_password;
     const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
@@ -182,7 +210,9 @@ typedef struct snib_client_options {
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
     int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
                        * only one until several threads often wait for answers at the same time */
-    int32_t reserved; /* must be 0 */
+    int32_t ask_credentials; /* 1: a queue is asked at each connect, see snib_client_credentials() */
+    snib_credentials_fn credentials; /* asked at each connect, instead of a password; NULL: none */
+    void *credentials_data;
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -206,7 +236,7 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          ?name=value&name=value gives options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
- *          SNIB_PASSWORD, if set, then replaces the password of that URL.
+ *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
  * options  NULL for defaults.  Options given here take precedence over those in the URL.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_ELEASE, SNIB_EOPTION, SNIB_EINVAL, SNIB_ENOTSUP, SNIB_ENOMEM,
  *          SNIB_ESYSTEM.
@@ -214,6 +244,20 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  */
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
+
+/* snib_client_credentials, snib_client_login - the same as snib_credentials_fn without a function of the program's
+ * being called, for languages into which C should not call: with options.ask_credentials each question is an
+ * event, SNIB_EVENT_CREDENTIALS with the question's number as token, in the queue that is given here, and is
+ * answered by snib_client_login().  Questions come one at a time; one that comes before there is a queue waits
+ * for it.  The queue's end answers for it that there are none.
+ *
+ * answer   NULL: a failure without a sentence; what has a `why` is a failure too.  Copied; the copy is wiped.
+ * Returns  SNIB_OK, also when nobody waits for the answer any more; SNIB_EINVAL: the queue is another client's,
+ *          the client does not ask, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
+ */
+SNIB_API int snib_client_credentials(snib_client *client, snib_queue *queue, snib_error *err);
+SNIB_API int snib_client_login(snib_client *client, uint64_t token, const snib_credentials *answer,
+                               snib_error *err);
 
 /* snib_client_get_options - the options in effect: those given, those of the URL, and the defaults.
  *
@@ -563,7 +607,11 @@ enum snib_server {
     SNIB_SERVER_MIN_REPLICAS = 4, /* CONFIG GET: its name, then its value */
     SNIB_SERVER_FSYNC = 5,
     SNIB_SERVER_IDLE_TIMEOUT = 6,
-    SNIB_SERVER_CLUSTER = 7   /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_CLUSTER = 7,  /* CLUSTER INFO: "name:value" each */
+    SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
+    SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
+    SNIB_SERVER_WAIT = 10,      /* WAIT for no replica: how many there are */
+    SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
 };
 
 /* snib_client_server - what the server reports about itself, for people and for diagnosis.
@@ -723,7 +771,8 @@ enum snib_event_kind {
     SNIB_EVENT_DONE = 1, /* an operation ended */
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
                             of the first acquire there; never after a release */
-    SNIB_EVENT_LOG = 3   /* a log record, see snib_client_log() */
+    SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
+    SNIB_EVENT_CREDENTIALS = 4 /* to be answered, see snib_client_credentials() */
 };
 
 /* The texts of an event: `count` of them, starting at `text`, each ended by a NUL. */
@@ -745,7 +794,7 @@ typedef struct snib_event {
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;  /* of the submit */
+    uint64_t token;  /* of the submit; CREDENTIALS: of the question */
     snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, now yours.  LOST: which hold */
     snib_texts *texts; /* DONE of a list or describe with SNIB_OK: now yours, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */

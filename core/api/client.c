@@ -51,12 +51,23 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* The environment's user and password go before the environment's URL, and behind what the program gave. */
+static void client_take_environment(snib_client_options *o)
+{
+    if (!o->username)
+        o->username = client_environment("SNIB_USERNAME");
+    if (o->password || o->password_file || o->credentials || o->ask_credentials)
+        return;
+    o->password = client_environment("SNIB_PASSWORD");
+    o->password_file = client_environment("SNIB_PASSWORD_FILE");
+}
+
 /* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
     snib_client_options query;
-    const char *password = text ? NULL : client_environment("SNIB_PASSWORD");
+    bool from_environment = !text;
     if (!text)
         text = client_environment("SNIB_URL");
     if (!text)
@@ -64,10 +75,12 @@ static int client_settle_options(const char *text, const snib_client_options *op
     if (!client_copy_options(options, o))
         return snib__fail(err, SNIB_EOPTION, 0,
                           "the options' size is not one that this build knows");
-    if (o->flags != 0 || o->reserved != 0)
-        return snib__fail(err, SNIB_EOPTION, 0, "flags and what is reserved must be 0 in options");
-    if (!o->password && !o->password_file)
-        o->password = password;
+    if (o->flags != 0)
+        return snib__fail(err, SNIB_EOPTION, 0, "flags must be 0 in options");
+    if (o->ask_credentials != 0 && o->ask_credentials != 1)
+        return snib__fail(err, SNIB_EOPTION, 0, "ask_credentials must be 0 or 1");
+    if (from_environment)
+        client_take_environment(o);
     int code = snib__url_parse(text, url, &query, err);
     if (code)
         return code;
@@ -147,6 +160,22 @@ static void client_say_where(struct snib__client *client)
         snprintf(client->where, sizeof client->where, "%s", first);
 }
 
+static void client_ask_as(struct snib__client *client)
+{
+    const struct snib__url *url = &client->url;
+    const snib_client_options *o = &client->options;
+    client->driver.logins = (struct snib__logins){
+        .source = o->credentials       ? SNIB__LOGIN_CALL
+                  : o->ask_credentials ? SNIB__LOGIN_QUEUE
+                  : url->password_file ? SNIB__LOGIN_FILE
+                                       : SNIB__LOGIN_GIVEN,
+        .username = url->username,
+        .file = url->password_file,
+        .call = o->credentials,
+        .data = o->credentials_data,
+    };
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -154,13 +183,18 @@ static int client_build(struct snib__client *client, const snib_client_options *
         return snib__fail(err, SNIB_ESYSTEM, 0, NULL);
     client_uuid(client->uuid);
     client_say_where(client);
+    client_ask_as(client);
     struct snib__config config = {
-        .login = {client->url.username, client->url.password, client->url.database, false},
+        .login = {.username = client->url.username,
+                  .password = client->url.password,
+                  .database = client->url.database},
+        .asks = client->driver.logins.source != SNIB__LOGIN_GIVEN,
         .topology = client->url.topology,
         .seeds = client->url.addresses,
         .seeds_n = client->url.addresses_n,
         .service = client->url.service,
-        .sentinel_login = {client->url.sentinel_username, client->url.sentinel_password, 0, false},
+        .sentinel_login = {.username = client->url.sentinel_username,
+                           .password = client->url.sentinel_password},
         .seed = random | 1,
         .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
@@ -185,6 +219,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
     client->driver.done = client_done;
     client->driver.lost = client_lost;
     client->driver.log = client_log;
+    client->driver.ask = snib__client_ask;
     client->driver.outer = snib__carrier_news;
     client->driver.steps = snib__carrier_steps;
     client->driver.engine = snib__engine_new(&config);
@@ -196,6 +231,8 @@ static void client_free(struct snib__client *client)
     if (client->driver.engine)
         snib__driver_free_ways(&client->driver);
     snib__engine_free(client->driver.engine);
+    snib__logins_end(&client->driver.logins);
+    snib__tls_trust_free(client->driver.tls.trust);
     snib__url_free(&client->url);
     free(client);
 }
@@ -213,12 +250,14 @@ static struct snib__client *client_new(struct snib__url *where, const snib_clien
     client->fork_generation = atomic_load(&snib__fork_generation);
     client->options = *o;
     client->url = *where;
-    client->driver.tls = (struct snib__tls_config){.ca = where->tls_ca,
-                                                   .cert_file = where->tls_cert,
-                                                   .key_file = where->tls_key,
-                                                   .key_password = where->tls_key_password,
-                                                   .server_name = where->tls_server_name,
-                                                   .insecure = where->tls_insecure};
+    client->driver.tls =
+        (struct snib__tls_config){.ca = where->tls_ca,
+                                  .cert_file = where->tls_cert,
+                                  .key_file = where->tls_key,
+                                  .key_password = where->tls_key_password,
+                                  .server_name = where->tls_server_name,
+                                  .insecure = where->tls_insecure,
+                                  .trust = where->tls ? snib__tls_trust_new() : NULL};
     atomic_store(&client->refs, 1);
     *out_code = client_build(client, o, err);
     int error = *out_code ? 0 : snib__driver_init(&client->driver);
@@ -389,8 +428,10 @@ void snib_client_free(snib_client *handle)
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
     if (!snib__client_forked(
-            client)) /* here, for threads that a fork left behind may have references */
+            client)) { /* here, for threads that a fork left behind may have references */
         client_close(client, 0, NULL);
+        snib__logins_wait(&client->driver.logins);
+    }
     snib__handle_put(handle);
 }
 

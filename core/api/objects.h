@@ -29,6 +29,7 @@ struct snib__client {
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
     bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
     struct snib__queue *log_queue;
+    struct snib__queue *login_queue; /* where the login's questions go */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
@@ -61,6 +62,7 @@ struct snib__queue {
     struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
+    uint64_t question; /* a login's, to be told; 0: none */
 };
 
 #define SNIB__LOG_MAX 256
@@ -108,6 +110,10 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 
+/* credentials.c's: the driver's question goes to the queue, if there is one; a queue ends.  Inside. */
+void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
+void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
+
 /* A wait of the API in nanoseconds: 0, SNIB__NEVER for -1; false when out of range. */
 bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Now + that. */
@@ -152,6 +158,8 @@ void snib__queue_push_lost(struct snib__queue *queue, struct snib__hold *hold,
                            struct snib__wakes *wakes);
 void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *text,
                           struct snib__wakes *wakes);
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+                               struct snib__wakes *wakes);
 void snib__queue_drop_lost(struct snib__queue *queue, struct snib__hold *hold);
 
 /* Destructors for the handle table, and their registration. */

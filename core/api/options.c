@@ -306,8 +306,11 @@ static int options_agree(const snib_client_options *o, const struct snib__url *u
                       : url->tls_server_name  ? "tls_server_name"
                       : o->tls_insecure > 0   ? "tls_insecure"
                                               : NULL;
+    bool asks = o->credentials || o->ask_credentials;
     if (url->password && url->password_file)
         return options_bad(err, "there is a password and a password_file; take one of them");
+    if (asks && (url->password || url->password_file || (o->credentials && o->ask_credentials)))
+        return options_bad(err, "there are credentials and another password; take one of them");
     if (tls && !url->tls)
         return snib__fail(err, SNIB_EOPTION, 0,
                           "the option %s is for TLS, but the URL is without; take rediss://", tls);
@@ -330,11 +333,12 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
                          struct snib__url *url, snib_error *err)
 {
     int code = SNIB_OK;
-    if (o->password && !o->password_file) {
+    bool asks = o->credentials || o->ask_credentials;
+    if ((o->password && !o->password_file) || asks) {
         snib__url_wipe(url->password_file);
         url->password_file = NULL;
     }
-    if (o->password_file && !o->password) {
+    if ((o->password_file && !o->password) || asks) {
         snib__url_wipe(url->password);
         url->password = NULL;
     }

@@ -53,7 +53,8 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 
 static bool queue_empty(const struct snib__queue *queue)
 {
-    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0;
+    return !queue->head && !queue->lost && queue->log_n == 0 && queue->witnessed == 0 &&
+           queue->question == 0;
 }
 
 static void queue_signal(struct snib__queue *queue, bool was_empty, struct snib__wakes *wakes)
@@ -119,6 +120,14 @@ void snib__queue_push_log(struct snib__queue *queue, int32_t level, const char *
     queue_signal(queue, was_empty, wakes);
 }
 
+void snib__queue_push_question(struct snib__queue *queue, uint64_t number,
+                               struct snib__wakes *wakes)
+{
+    bool was_empty = queue_empty(queue);
+    queue->question = number;
+    queue_signal(queue, was_empty, wakes);
+}
+
 /* ---- the consumer ---- */
 
 static void queue_next_op(struct snib__queue *queue, snib_event *out, void **out_ended)
@@ -168,6 +177,15 @@ static void queue_next_log(struct snib__queue *queue, snib_event *out)
     queue->log_n--;
 }
 
+static void queue_next_question(struct snib__queue *queue, snib_event *out)
+{
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->kind = SNIB_EVENT_CREDENTIALS;
+    out->token = queue->question;
+    queue->question = 0;
+}
+
 #define QUEUE_ENDED_MAX 64
 
 /* Copy out what is there; `ended` gets the handles whose operations are over. */
@@ -189,6 +207,8 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
             queue_next_lost(queue, &events[n++]);
         } else if (queue->log_n > 0) {
             queue_next_log(queue, &events[n++]);
+        } else if (queue->question) {
+            queue_next_question(queue, &events[n++]);
         } else {
             break;
         }
@@ -337,6 +357,7 @@ static void queue_cut(struct snib__queue *queue)
     snib__witness_forget_queue(client, queue);
     if (client->log_queue == queue)
         client->log_queue = NULL;
+    snib__client_unask(client, queue);
     while (queue->lost)
         snib__queue_drop_lost(queue, queue->lost);
 }

@@ -29,10 +29,16 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* Why there is no connection, or no answer: TLS's sentence, the system's word, or a code's. */
+/* The words are a sentence of the client's own. */
+static bool say_explained(int32_t code, const struct snib__told *told)
+{
+    return (code == SNIB_ETLS || code == SNIB_ECREDENTIALS) && told->words && told->words[0];
+}
+
+/* Why there is no connection, or no answer: a sentence of ours, the system's word, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
-    if (told->cause == SNIB_ETLS && told->words)
+    if (say_explained(told->cause, told))
         return told->words;
     if (told->os_error)
         return strerror(told->os_error);
@@ -84,14 +90,15 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     }
     if (told->code == SNIB_ECONNECT || told->code == SNIB_EUNREACHABLE)
         say_network(out + n, cap - n, where, told);
-    else if (told->code == SNIB_ETLS && told->words)
+    else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else
         snprintf(out + n, cap - n, "%s", snib_code_text(told->code));
     n = strlen(out);
-    if (told->words && told->words[0] && n < cap && told->cause != SNIB_ETLS)
+    if (told->words && told->words[0] && n < cap && !say_explained(told->cause, told) &&
+        !say_explained(told->code, told))
         snprintf(out + n, cap - n, "; the server said: %s", told->words);
     return out;
 }

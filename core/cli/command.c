@@ -68,6 +68,7 @@ static int set_environment(const struct cli *cli, int64_t token)
     if (cli->keeps_password)
         return 0;
     unsetenv("SNIB_PASSWORD");
+    unsetenv("SNIB_PASSWORD_FILE");
     char *copy = url ? strdup(url) : NULL;
     if (url && !copy)
         return ENOMEM;

@@ -3,12 +3,14 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define DOCTOR_TEXTS (1 << 17)
+#define DOCTOR_HEAR_MS 15000
 #define DOCTOR_WAIT_MS 200 /* of each kind's waiter: it subscribes, or is refused */
 
 enum verdict { FINE, NOTE, WARNING, BROKEN };
@@ -286,17 +288,97 @@ static void look_at_kind(struct doctor *doctor, const struct trial *trial)
           code == SNIB_EPERM ? "snib acl prints the rules that this kind needs" : "");
 }
 
+static uint64_t counted(const struct doctor *doctor, size_t field)
+{
+    snib_client_stats_data stats = {.size = sizeof stats};
+    uint64_t value = 0;
+    if (snib_client_stats(doctor->client, &stats, NULL) == SNIB_OK)
+        memcpy(&value, (const char *)&stats + field, sizeof value);
+    return value;
+}
+
+/* One client waits until another gives the lock back: has it heard of it?  Also where the channel is told by
+ * somebody else at the same time there is a message, which is as good. */
+static bool hears(struct doctor *doctor)
+{
+    char name[600];
+    snib_lock *lock = NULL, *waiter = NULL;
+    snib_hold *hold = NULL, *next = NULL;
+    snib_op *op = NULL;
+    snib_event event = {.size = sizeof event};
+    snib_error err;
+    uint64_t before = counted(doctor, offsetof(snib_client_stats_data, messages));
+    snprintf(name, sizeof name, "%ssnib-doctor-messages",
+             doctor->cli->name ? doctor->cli->name : "");
+    size_t n = strlen(name);
+    bool told = true; /* unless it was seen not to be */
+    if (snib_lock_new(doctor->other, SNIB_MUTEX, name, n, NULL, &lock, &err) == SNIB_OK &&
+        snib_lock_new(doctor->client, SNIB_MUTEX, name, n, NULL, &waiter, &err) == SNIB_OK &&
+        snib_lock_acquire(lock, 0, 0, &hold, &err) == SNIB_OK &&
+        snib_lock_acquire_submit(waiter, 0, -1, NULL, 0, &op, &err) == SNIB_OK) {
+        snib_op_wait(op, DOCTOR_WAIT_MS, &event, &err); /* it subscribes */
+        snib_hold_release(hold, &err);
+        if (snib_op_wait(op, DOCTOR_HEAR_MS, &event, &err) == SNIB_OK && event.code == SNIB_OK) {
+            next = event.hold;
+            told = counted(doctor, offsetof(snib_client_stats_data, messages)) > before;
+        } else {
+            snib_op_free(op);
+        }
+    }
+    if (next)
+        snib_hold_release(next, &err);
+    snib_hold_free(next);
+    snib_hold_free(hold);
+    snib_lock_free(waiter);
+    snib_lock_free(lock);
+    return told;
+}
+
 /* The waiters have subscribed, or were refused and polled, which is counted. */
 static void look_at_messages(struct doctor *doctor)
 {
-    snib_client_stats_data stats = {.size = sizeof stats};
-    if (snib_client_stats(doctor->client, &stats, NULL) != SNIB_OK)
-        return;
-    found(doctor, stats.polling ? WARNING : FINE, "messages",
-          stats.polling ? "SUBSCRIBE is refused" : "work",
-          stats.polling ? "waiters ask ten times a second instead: allow +subscribe and the "
-                          "channels, see snib acl"
-                        : "");
+    bool polling = counted(doctor, offsetof(snib_client_stats_data, polling)) > 0;
+    found(doctor, polling ? WARNING : FINE, "messages", polling ? "SUBSCRIBE is refused" : "work",
+          polling ? "waiters ask ten times a second instead: allow +subscribe and the "
+                    "channels, see snib acl"
+                  : "");
+    if (!polling && !hears(doctor))
+        found(
+            doctor, WARNING, "publish", "releases are not told: PUBLISH is refused",
+            "waiters find out after 3 seconds only: allow +publish and the channels, see snib acl");
+}
+
+/* What is done without where it is refused. */
+static void look_at_commands(struct doctor *doctor)
+{
+    static const struct {
+        int32_t what;
+        const char *name, *advice;
+    } commands[] = {
+        {SNIB_SERVER_CONNECTION, "CLIENT ID",
+         "an old connection cannot be ended after a break, so what it left unread may still be "
+         "carried out, until a lease ends: allow +client|id and +client|kill"},
+        {SNIB_SERVER_LOAD, "SCRIPT LOAD",
+         "scripts are sent whole, by EVAL, where the server does not know them: allow "
+         "+script|load"},
+        {SNIB_SERVER_MIN_REPLICAS, "CONFIG",
+         "only this command asks for settings: no lock needs it"},
+        {SNIB_SERVER_ROLE, "ROLE", "the role is taken from INFO: no lock needs it"},
+        {SNIB_SERVER_WAIT, "WAIT",
+         "nobody can wait for replicas, which no lock of this version does"},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        snib_error err;
+        size_t used;
+        char *texts = ask(doctor, commands[i].what, &used, &err);
+        if (!texts)
+            found(doctor, NOTE, commands[i].name,
+                  err.code == SNIB_EPERM     ? "this user may not run it"
+                  : err.code == SNIB_ENOTSUP ? "the server does not know it"
+                                             : err.text,
+                  commands[i].advice);
+        free(texts);
+    }
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -319,6 +401,7 @@ static void look_at_all(struct doctor *doctor)
     for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++)
         look_at_kind(doctor, &trials[i]);
     look_at_messages(doctor);
+    look_at_commands(doctor);
 }
 
 static int finish_doctor(struct doctor *doctor)

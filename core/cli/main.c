@@ -54,7 +54,8 @@ static const char help[] =
     "  --keep-password leave SNIB_PASSWORD and the password of SNIB_URL in COMMAND's environment\n"
     "  --force         needed by release\n"
     "  --url URL       the server; default $SNIB_URL, else redis://127.0.0.1:6379;\n"
-    "                  $SNIB_PASSWORD replaces the URL's password\n"
+    "                  $SNIB_USERNAME, $SNIB_PASSWORD and $SNIB_PASSWORD_FILE\n"
+    "                  replace the URL's user name and password\n"
     "  --json          print JSON\n"
     "  -v, --verbose   report on stderr what happens to the connection and to the holds\n"
     "  --help, --version\n"
@@ -235,14 +236,21 @@ int cli_usage(const struct cli *cli, const char *what, const char *which)
 
 static snib_queue *log_queue; /* with --verbose, of the one client */
 
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
 int cli_open_quietly(const struct cli *cli, snib_client **out_client)
 {
     snib_client_options client_options;
     snib_error err;
     snib_client_options_init(&client_options, sizeof client_options);
     client_options.lease_ms = cli->lease_ms;
-    const char *password = getenv("SNIB_PASSWORD");
-    client_options.password = password && *password ? password : NULL;
+    client_options.username = environment("SNIB_USERNAME");
+    client_options.password = environment("SNIB_PASSWORD");
+    client_options.password_file = environment("SNIB_PASSWORD_FILE");
     return snib_client_open(cli->url, &client_options, out_client, &err) == SNIB_OK
                ? 0
                : cli_fail(cli, &err);

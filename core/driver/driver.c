@@ -156,6 +156,8 @@ void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
         wakes->carriers = d->carriers;
         d->carriers = NULL;
     }
+    if (d->logins.untold)
+        d->ask(d, wakes);
     while ((text = snib__engine_take_log(d->engine, &level)))
         d->log(d, level, text, wakes);
     if (d->hold_watchers > 0 && d->moves_told != snib__engine_moves(d->engine)) {
@@ -303,6 +305,20 @@ void snib__driver_forked(struct snib__driver *d)
     snib__sys_close(d->wake_fd);
 }
 
+void snib__driver_link_up(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock)
+{
+    const char *username, *password, *why;
+    int os_error;
+    if (!sock->login) {
+        snib__engine_link_up(d->engine, link, snib__now());
+        return;
+    }
+    snib__login_result(sock->login, &username, &password, &why, &os_error);
+    snib__login_used(&d->logins, sock->login);
+    snib__engine_link_up_as(d->engine, link, username, password, snib__now());
+    snib__login_drop(&d->logins, &sock->login);
+}
+
 void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int32_t code,
                             int os_error)
 {
@@ -319,10 +335,12 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
 
 /* Feed what recv() gave, or note that the link is gone.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
-                          const char *bytes, ssize_t n, int error)
+                          char *bytes, ssize_t n, int error)
 {
     if (sock != snib__link_carrier(link))
         return;
+    if (n > 0)
+        snib__link_mask(link, bytes, (size_t)n);
     if (n > 0)
         snib__engine_input(d->engine, link, bytes, (size_t)n, snib__now());
     else if (n == 0 || (error != EAGAIN && error != EINTR))

@@ -84,6 +84,7 @@ struct snib__driver {
     struct snib__engine *engine;
     snib__time connect_timeout;
     struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
+    struct snib__logins logins;  /* of what the engine's config does not have */
     snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
@@ -106,6 +107,7 @@ struct snib__driver {
     void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
+    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* logins.untold */
 };
 
 int snib__driver_init(
@@ -151,10 +153,13 @@ void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *re
 void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
 void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
-                          struct snib__sock *sock, const char *bytes, ssize_t n, int error);
+                          struct snib__sock *sock, char *bytes, ssize_t n, int error);
 void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
 void snib__driver_drop_sock(struct snib__link *link);
+/* The socket is open: the engine begins with the handshake. */
+void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
+                          struct snib__sock *sock);
 /* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,

@@ -125,7 +125,8 @@ static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
     snib__sys_may_block(fd);
-    sock->open = !sock->way->address.tls;
+    sock->secure = !sock->way->address.tls;
+    sock->open = sock->secure && !sock->login;
     return 1;
 }
 
@@ -205,15 +206,36 @@ static int sock_secure_step(struct snib__sock *sock)
         sock->failure.outcome = SNIB__TLS_FINE;
     }
     int step = snib__tls_handshake(sock->tls, sock->fd);
-    sock->open = step > 0;
+    sock->secure = step > 0;
     return step;
+}
+
+static int sock_no_login(struct snib__sock *sock, const char *why, int os_error)
+{
+    sock->failure = (struct snib__tls_failure){
+        .outcome = SNIB__TLS_NO_LOGIN, .code = SNIB_ECREDENTIALS, .os_error = os_error};
+    snprintf(sock->failure.text, sizeof sock->failure.text, "%s", why);
+    return -1;
+}
+
+/* Ready for the login, if it is known. */
+static int sock_login_step(struct snib__sock *sock)
+{
+    const char *username, *password, *why;
+    int os_error;
+    if (sock->login && !snib__login_done(sock->login))
+        return 0;
+    if (sock->login && !snib__login_result(sock->login, &username, &password, &why, &os_error))
+        return sock_no_login(sock, why, os_error);
+    sock->open = true;
+    return 1;
 }
 
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno)
 {
     int step = 0;
     *out_code = SNIB_EUNREACHABLE;
-    if (sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
+    if (sock->resolve && sock->addresses_n == 0 && atomic_load(&sock->resolve->done)) {
         sock->resolve->used = true;
         if (sock->resolve->result != 0) {
             *out_code = SNIB_ERESOLVE;
@@ -224,14 +246,18 @@ int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, 
     }
     if (sock->addresses_n > 0 && sock->fd < 0)
         step = sock_connect_step(sock, now);
-    if (sock->fd >= 0 && !sock->open)
+    if (sock->fd >= 0 && !sock->secure)
         step = sock_secure_step(sock);
+    if (step >= 0 && sock->secure && !sock->open)
+        step = sock_login_step(sock);
     *out_errno = sock->last_error;
     if (step != 0 || now < sock->until)
         return step;
-    if (sock->addresses_n == 0)
+    if (sock->secure)
+        sock_no_login(sock, "the question for credentials has had no answer in time", ETIMEDOUT);
+    else if (sock->resolve && sock->addresses_n == 0)
         *out_code = SNIB_ERESOLVE;
-    if (sock->tls)
+    else if (sock->tls)
         snib__tls_too_late(sock->tls, &sock->failure);
     *out_errno = ETIMEDOUT;
     return -1;
@@ -241,6 +267,10 @@ uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNI
                           snib__time *out_until)
 {
     *out_until = sock->until;
+    if (sock->secure) {
+        polls[0] = (struct pollfd){.fd = snib__login_bell(sock->login), .events = POLLIN};
+        return 1;
+    }
     if (sock->addresses_n == 0) {
         polls[0] = (struct pollfd){.fd = sock->resolve->bell, .events = POLLIN};
         return 1;
@@ -313,7 +343,6 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
     struct snib__way *way = sock->way;
     struct snib__resolve *resolve = way->resolving;
-    sock->until = now + way->timeout;
     if (resolve && sock_to_come(resolve, now)) {
         atomic_fetch_add(&resolve->refs, 1);
         sock->resolve = resolve;
@@ -347,6 +376,8 @@ static void sock_free(struct snib__sock *sock)
     while (sock->tries_n > 0)
         sock_end_try(sock, 0);
     sock_resolve_put(sock->resolve);
+    if (sock->login)
+        snib__login_drop(sock->logins, &sock->login);
     snib__tls_files_free(sock->files);
     snib__tls_free(sock->tls);
     snib__buf_free(&sock->sending);
@@ -363,9 +394,13 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
         return NULL;
     sock->fd = -1;
     sock->way = way;
+    sock->logins = way->logins;
+    sock->until = now + way->timeout;
     *out_code = SNIB_EUNREACHABLE;
     const char *path = way->address.path;
-    if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
+    if (way->logins && !(sock->login = snib__login_ask(way->logins)))
+        *out_errno = errno;
+    else if (way->address.tls && !(sock->files = snib__tls_files_new(way->tls)))
         *out_errno = errno;
     else
         *out_errno = path[0] ? sock_unix(sock, path) : sock_tcp(sock, now, out_code);

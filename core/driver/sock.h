@@ -14,6 +14,7 @@
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
 
+#include "driver/login.h"
 #include "driver/sys.h"
 #include "driver/tls.h"
 #include "net/address.h"
@@ -33,6 +34,7 @@ struct snib__resolve;
 struct snib__way {
     struct snib__address address;
     const struct snib__tls_config *tls; /* if the address says so */
+    struct snib__logins *logins;        /* if each connect asks; NULL: none does */
     snib__time timeout;                 /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
@@ -51,7 +53,7 @@ enum snib__reader {
 struct snib__sock {
     int fd; /* -1 while it is not connected */
     int users;
-    bool open; /* connected, and TLS has begun if there is any */
+    bool open; /* connected, TLS has begun if there is any, and what to log in with is known */
     bool dead;
     /* on the way there */
     struct snib__way *way;
@@ -65,9 +67,12 @@ struct snib__sock {
     uint32_t tries_n;
     snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
+    bool secure;                      /* TLS has begun, or there is none */
+    struct snib__logins *logins;      /* whom it asks */
+    struct snib__question *login;     /* what to log in with; until that is done */
     struct snib__tls_files *files;    /* TLS: being read for it */
     struct snib__tls *tls;            /* TLS: from when it is connected */
-    struct snib__tls_failure failure; /* of TLS; outcome SNIB__TLS_FINE: none */
+    struct snib__tls_failure failure; /* of TLS, or of the login; outcome SNIB__TLS_FINE: none */
     /* once it is open: the roles */
     int reader;               /* enum snib__reader */
     struct snib__op *nominee; /* in transit to it */
@@ -99,7 +104,7 @@ ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
 bool snib__sock_pending(const struct snib__sock *sock);
 /* The descriptor was full: wait until it takes more, and send again, be it nothing. */
 bool snib__sock_unsent(const struct snib__sock *sock);
-/* Why TLS failed; NULL if it did not. */
+/* Why TLS or the question failed; NULL if they did not. */
 const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */

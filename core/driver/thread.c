@@ -11,8 +11,10 @@
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
 #define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
+#define THREAD_POLLS 3
 /* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
+#define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
 int snib__driver_start(struct snib__driver *d)
 {
@@ -34,6 +36,7 @@ void snib__driver_stop(struct snib__driver *d)
         snib__sys_ring(d->wake_fd);
         snib__sys_join(d->thread);
     }
+    snib__tls_trust_forget(d->tls.trust);
     snib__sys_lock(&d->mutex);
     d->thread_started = false;
     for (struct snib__link *link = snib__engine_links(d->engine); link;
@@ -60,6 +63,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
         way->address = *snib__link_address(link);
         way->timeout = d->connect_timeout;
         way->tls = &d->tls;
+        way->logins = snib__link_asks(d->engine, link) ? &d->logins : NULL;
     }
     *at = way;
     return way;
@@ -90,7 +94,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
             continue;
         }
         if (sock->open)
-            snib__engine_link_up(d->engine, link, snib__now());
+            snib__driver_link_up(d, link, sock);
     }
 }
 
@@ -104,7 +108,7 @@ static void thread_connecting(struct snib__driver *d, struct snib__link *link, s
         return;
     int step = snib__sock_step(sock, now, &code, &os_error);
     if (step > 0)
-        snib__engine_link_up(d->engine, link, now);
+        snib__driver_link_up(d, link, sock);
     else if (step < 0)
         snib__driver_link_down(d, link, code, os_error);
 }
@@ -156,9 +160,10 @@ struct thread_entry {
     int error;
 };
 
-/* What one sleep watches, and what came of it: the bell, the alarm, then the links' descriptors. */
+/* What one sleep watches, and what came of it: the bell, the alarm, a question's bell if there is one,
+ * then the links' descriptors. */
 struct thread_watch {
-    struct pollfd *polls; /* room for 2, and for SNIB__SOCK_TRIES of each link */
+    struct pollfd *polls; /* room for THREAD_POLLS, and for SNIB__SOCK_TRIES of each link */
     struct thread_entry *entries;
     uint32_t polls_n, n, cap;
     char *bytes; /* THREAD_BUFFERS of THREAD_READ_BYTES */
@@ -169,12 +174,54 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
+/* ---- what the connections have logged in with ends ---- */
+
+static snib__time thread_renewals_due(const struct snib__driver *d)
+{
+    return d->logins.renewing || d->logins.renew_at == 0 ? SNIB__NEVER : d->logins.renew_at;
+}
+
+/* There is time left for some more attempts. */
+static void thread_renewals_again(struct snib__driver *d, snib__time now)
+{
+    snib__time pause = (snib__time)d->logins.valid_ms * SNIB__MS / 20;
+    if (pause > THREAD_RELOGIN_MAX)
+        pause = THREAD_RELOGIN_MAX;
+    d->logins.renew_at = now + (pause > 50 * SNIB__MS ? pause : 50 * SNIB__MS);
+}
+
+static void thread_renewed(struct snib__driver *d, snib__time now)
+{
+    const char *username, *password, *why;
+    int os_error;
+    struct snib__question *question = d->logins.renewing;
+    d->logins.renew_at = 0;
+    if (snib__login_result(question, &username, &password, &why, &os_error)) {
+        if (snib__engine_relogin(d->engine, username, password, now) > 0)
+            snib__login_used(&d->logins, question);
+    } else {
+        snib__engine_no_relogin(d->engine, why);
+        thread_renewals_again(d, now);
+    }
+    snib__login_drop(&d->logins, &d->logins.renewing);
+}
+
+static void thread_renewals(struct snib__driver *d, snib__time now)
+{
+    if (snib__engine_take_refusal(d->engine))
+        thread_renewals_again(d, now);
+    if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
+        thread_renewals_again(d, now); /* no memory, no thread */
+    if (d->logins.renewing && snib__login_done(d->logins.renewing))
+        thread_renewed(d, now);
+}
+
 /* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
 static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
     if (links <= watch->cap)
         return;
-    struct pollfd *polls = malloc((2 + links * SNIB__SOCK_TRIES) * sizeof *polls);
+    struct pollfd *polls = malloc((THREAD_POLLS + links * SNIB__SOCK_TRIES) * sizeof *polls);
     struct thread_entry *entries = malloc(links * sizeof *entries);
     if (!polls || !entries) {
         free(polls);
@@ -235,7 +282,11 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
     watch->polls[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
     watch->polls[1] = (struct pollfd){.fd = d->alarm_fd, .events = POLLIN};
     watch->polls_n = 2;
+    if (d->logins.renewing)
+        watch->polls[watch->polls_n++] =
+            (struct pollfd){.fd = snib__login_bell(d->logins.renewing), .events = POLLIN};
     watch->n = 0;
+    until = thread_earlier(until, thread_renewals_due(d));
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_watch_link(d, watch, link, &until, wakes);
@@ -320,6 +371,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     struct snib__wakes wakes;
     snib__wakes_begin(&wakes);
     snib__engine_tick(d->engine, snib__now());
+    thread_renewals(d, snib__now());
     for (struct snib__link *link = snib__engine_links(d->engine); link;
          link = snib__link_next(link))
         thread_wishes(d, link);
@@ -358,7 +410,7 @@ void *snib__thread_main(void *argument)
 {
     struct snib__driver *d = argument;
     char bytes[THREAD_BUFFERS * THREAD_READ_BYTES];
-    struct pollfd polls[2 + THREAD_LINKS * SNIB__SOCK_TRIES];
+    struct pollfd polls[THREAD_POLLS + THREAD_LINKS * SNIB__SOCK_TRIES];
     struct thread_entry entries[THREAD_LINKS];
     struct thread_watch watch = {
         .polls = polls, .entries = entries, .cap = THREAD_LINKS, .bytes = bytes};

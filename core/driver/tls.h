@@ -26,7 +26,15 @@ struct snib__tls_config {
     char *key_password; /* of the key file */
     char *server_name;  /* to be verified and asked for instead of the host */
     bool insecure;      /* verify nothing: who is in the way can read and change everything */
+    struct snib__tls_trust *trust; /* what was read of it before; NULL: it is read each time */
 };
+
+/* ---- What is trusted, read once: a system's store has 150 certificates, and reading them takes long ---- */
+
+struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: no memory */
+void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
+/* Forget what was read: before OpenSSL goes. */
+void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
 int snib__tls_config_copy(const struct snib__tls_config *from,
                           struct snib__tls_config *to);      /* 0, or ENOMEM with *to empty */
@@ -42,6 +50,7 @@ enum snib__tls_outcome {
     SNIB__TLS_KEY,      /* the key file cannot */
     SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
     SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
+    SNIB__TLS_NO_LOGIN, /* sock.c's: nothing to do with TLS, but told in the same way */
     /* the server's certificate */
     SNIB__TLS_EXPIRED,
     SNIB__TLS_EARLY,
@@ -121,6 +130,11 @@ struct snib__tls_context {
     char *server_name;
     bool insecure, has_cert, own_ca;
 };
+
+/* Give a context what the config trusts: what was read for it before, if its files have not changed since. */
+bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
+                          struct snib__tls_failure *failure);
+struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
 
 bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__tls_context *out,
                             struct snib__tls_failure *failure);

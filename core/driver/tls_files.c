@@ -1,4 +1,4 @@
-/* tls_files.c - certificates, keys and what to trust: read anew for each connection, so that what was renewed
+/* tls_files.c - certificates, keys and what to trust: looked at anew for each connection, so that what was renewed
  * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
 #include "api/error.h"
 #include "driver/tls.h"
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define FILES_QUOTED 80
+#define FILES_STACK (64 * 1024)
 
 /* ---- The config ---- */
 
@@ -22,7 +23,8 @@ int snib__tls_config_copy(const struct snib__tls_config *from, struct snib__tls_
                            from->server_name};
     char **const places[] = {&to->ca, &to->cert_file, &to->key_file, &to->key_password,
                              &to->server_name};
-    *to = (struct snib__tls_config){.insecure = from->insecure};
+    *to = (struct snib__tls_config){.insecure = from->insecure,
+                                    .trust = snib__tls_trust_ref(from->trust)};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i] && !(*places[i] = strdup(texts[i]))) {
             snib__tls_config_free(to);
@@ -36,6 +38,7 @@ void snib__tls_config_free(struct snib__tls_config *config)
 {
     if (config->key_password)
         explicit_bzero(config->key_password, strlen(config->key_password));
+    snib__tls_trust_free(config->trust);
     free(config->ca);
     free(config->cert_file);
     free(config->key_file);
@@ -71,45 +74,15 @@ static bool files_readable(const char *path, const char *what, int outcome, bool
                           files_quote(quoted, path));
 }
 
-/* The system's store.  OpenSSL knows one place and two environment variables; a copy that was built on another
- * distribution looks where the others have theirs. */
-static void files_system_store(const struct snib__openssl *o, SSL_CTX *context)
+static bool files_trust(SSL_CTX *context, const struct snib__tls_config *config,
+                        struct snib__tls_failure *failure)
 {
-    static const char *const bundles[] = {
-        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
-        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
-        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* newer ones */
-        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
-        "/etc/ssl/cert.pem",                                 /* Alpine without the package */
-    };
-    bool told = getenv("SSL_CERT_FILE") || getenv("SSL_CERT_DIR");
-    o->SSL_CTX_set_default_verify_paths(context);
-    if (told || access(o->X509_get_default_cert_file(), R_OK) == 0)
-        return;
-    for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
-        if (access(bundles[i], R_OK) == 0 && o->SSL_CTX_load_verify_file(context, bundles[i]))
-            return;
-}
-
-static bool files_trust(const struct snib__openssl *o, SSL_CTX *context,
-                        const struct snib__tls_config *config, struct snib__tls_failure *failure)
-{
-    char quoted[FILES_QUOTED];
     bool folder;
     if (config->insecure)
         return true;
-    if (!config->ca) {
-        files_system_store(o, context);
-        return true;
-    }
-    if (!files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
+    if (config->ca && !files_readable(config->ca, "CA file", SNIB__TLS_CA, &folder, failure))
         return false;
-    files_quote(quoted, config->ca);
-    if (!folder && !o->SSL_CTX_load_verify_file(context, config->ca))
-        return snib__tls_fail(failure, SNIB__TLS_CA,
-                              "the CA file %s holds no certificate in PEM form", quoted);
-    return !folder || o->SSL_CTX_load_verify_dir(context, config->ca) ||
-           snib__tls_fail(failure, SNIB__TLS_CA, "the CA folder %s cannot be used", quoted);
+    return snib__tls_trust_load(config, context, failure);
 }
 
 struct files_password {
@@ -206,10 +179,10 @@ bool snib__tls_context_load(const struct snib__tls_config *config, struct snib__
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MIN_VERSION, SNIB__SSL_TLS_1_2, NULL);
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_CACHE, 0, NULL);
         o->SSL_CTX_ctrl(out->ssl, SNIB__SSL_SET_MODE, SNIB__SSL_MODE_MOVING, NULL);
-        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_NO_COMPRESSION | SNIB__SSL_NO_RENEGOTIATION);
+        o->SSL_CTX_set_options(out->ssl, SNIB__SSL_CLEANSE | SNIB__SSL_NO_COMPRESSION |
+                                             SNIB__SSL_NO_RENEGOTIATION);
         o->SSL_CTX_set_verify(out->ssl, config->insecure ? 0 : SNIB__SSL_VERIFY_PEER, NULL);
-        good =
-            files_trust(o, out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
+        good = files_trust(out->ssl, config, failure) && files_cert(o, out->ssl, config, failure);
     }
     o->ERR_clear_error();
     if (!good)
@@ -249,11 +222,19 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
+/* OpenSSL leaves a key's password on the stack where it did not open the key. */
+static __attribute__((noinline)) void files_scrub(void)
+{
+    char below[FILES_STACK];
+    explicit_bzero(below, sizeof below);
+}
+
 static void *files_main(void *argument)
 {
     struct snib__tls_files *files = argument;
     snib__tls_context_load(&files->config, &files->context, &files->failure);
     snib__tls_config_free(&files->config);
+    files_scrub();
     atomic_store(&files->done, true);
     snib__sys_ring(files->bell);
     snib__tls_files_free(files);

@@ -27,6 +27,7 @@ typedef struct ssl_method_st SSL_METHOD;
 typedef struct bio_st BIO;
 typedef struct bio_method_st BIO_METHOD;
 typedef struct x509_store_ctx_st X509_STORE_CTX;
+typedef struct x509_store_st X509_STORE;
 typedef struct X509_VERIFY_PARAM_st X509_VERIFY_PARAM;
 typedef struct ossl_init_settings_st OPENSSL_INIT_SETTINGS;
 typedef int (*SSL_verify_cb)(int ok, X509_STORE_CTX *store);
@@ -49,6 +50,7 @@ enum {
     SNIB__SSL_SET_MIN_VERSION = 123,
     SNIB__SSL_MODE_MOVING = 2,
     SNIB__SSL_TLS_1_2 = 0x0303,
+    SNIB__SSL_CLEANSE = 1 << 1, /* what was read stays in no buffer of the library */
     SNIB__SSL_NO_COMPRESSION = 1 << 17,
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
@@ -79,6 +81,8 @@ enum {
     X(const char *, ERR_reason_error_string, (unsigned long error))                                \
     X(const char *, X509_verify_cert_error_string, (long error))                                   \
     X(int, X509_VERIFY_PARAM_set1_ip_asc, (X509_VERIFY_PARAM * param, const char *address))        \
+    X(int, X509_STORE_up_ref, (X509_STORE * store))                                                \
+    X(void, X509_STORE_free, (X509_STORE * store))                                                 \
     X(const char *, X509_get_default_cert_dir, (void))                                             \
     X(const char *, X509_get_default_cert_file, (void))
 
@@ -89,6 +93,8 @@ enum {
     X(long, SSL_CTX_ctrl, (SSL_CTX * context, int command, long n, void *data))                    \
     X(uint64_t, SSL_CTX_set_options, (SSL_CTX * context, uint64_t options))                        \
     X(void, SSL_CTX_set_verify, (SSL_CTX * context, int mode, SSL_verify_cb callback))             \
+    X(X509_STORE *, SSL_CTX_get_cert_store, (const SSL_CTX *context))                              \
+    X(void, SSL_CTX_set1_cert_store, (SSL_CTX * context, X509_STORE * store))                      \
     X(int, SSL_CTX_set_default_verify_paths, (SSL_CTX * context))                                  \
     X(int, SSL_CTX_load_verify_file, (SSL_CTX * context, const char *file))                        \
     X(int, SSL_CTX_load_verify_dir, (SSL_CTX * context, const char *folder))                       \

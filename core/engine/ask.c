@@ -180,6 +180,10 @@ static int ask_server(struct snib__buf *out, int32_t what)
         [SNIB_SERVER_FSYNC] = {"CONFIG", "GET", "appendfsync"},
         [SNIB_SERVER_IDLE_TIMEOUT] = {"CONFIG", "GET", "timeout"},
         [SNIB_SERVER_CLUSTER] = {"CLUSTER", "INFO"},
+        [SNIB_SERVER_CONNECTION] = {"CLIENT", "ID"},
+        [SNIB_SERVER_ROLE] = {"ROLE"},
+        [SNIB_SERVER_WAIT] = {"WAIT", "0", "1"},
+        [SNIB_SERVER_LOAD] = {"SCRIPT", "LOAD", "return 1"},
     };
     uint32_t n = 0;
     while (n < 3 && commands[what][n])
@@ -300,6 +304,10 @@ static int32_t ask_told(struct snib__asked *asked, const struct snib__value *rep
 {
     if (reply->type == SNIB__RESP_ARRAY)
         return ask_texts(asked, reply, 1, n, resp);
+    if (reply->type == SNIB__RESP_INTEGER) {
+        char digits[20];
+        return ask_lines(asked, digits, snib__decimal(digits, reply->integer));
+    }
     if (reply->type != SNIB__RESP_STRING)
         return SNIB_EPROTOCOL;
     return ask_lines(asked, snib__resp_text(resp, reply), reply->count);

@@ -475,13 +475,15 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                snib__time now)
 {
     bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
+    /* Garnet's slots take no writes while they move: the command was not begun. */
+    bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
     if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
-    if (!again && !down && !broken)
+    if (!again && !down && !moving && !broken)
         return false;
     if (!request->subject)
         return true;

@@ -38,6 +38,8 @@ struct snib__config {
     int topology;             /* enum snib__topology */
     struct snib__login login; /* the strings stay the caller's and must outlive the engine */
     struct snib__login sentinel_login; /* SENTINEL: the same, to the sentinels */
+    bool
+        asks; /* the driver brings the login of each connection to a server, see snib__engine_link_up_as() */
     /* The server, the sentinels, or nodes of the cluster: the caller's, too.  0: the driver knows the one there is. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
@@ -79,6 +81,21 @@ struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind
 /* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
 int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
 void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
+/* The same, where the config asks: by these texts, which are the caller's.  NULL: none. */
+void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
+                             const char *username, const char *password, snib__time now);
+/* Whether it goes to a server that is to be logged in to as the driver says; sentinels have a login of their own. */
+bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
+/* What the links have logged in with is about to end: log in anew on all that are ready.  A connection with
+ * subscriptions takes no login, so it is made anew.  Returns how many links there were. */
+uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
+                              const char *password, snib__time now);
+/* Whether a server has refused that since the last call. */
+bool snib__engine_take_refusal(struct snib__engine *engine);
+/* There is nothing to do that with, now. */
+void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
+/* What came on a link, before snib__engine_input(): a password that a server repeats is overwritten. */
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
 /* Before link_down: a sentence that says why.  SNIB_ETLS with an os_error may be over at the next attempt,
  * without one it is final. */
 void snib__link_explain(struct snib__link *link, const char *sentence);

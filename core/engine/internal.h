@@ -321,6 +321,7 @@ struct snib__engine {
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
+    bool refused; /* a second login, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
@@ -392,6 +393,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now);
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node);
+bool snib__node_explained(int32_t code);
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready);
 
 int snib__link_write(struct snib__engine *e, struct snib__link *link, struct snib__request *request,

@@ -142,11 +142,87 @@ void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time
     link->connect = link->next_try <= now && link_has_way(e, link);
 }
 
-void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+static void link_begin(struct snib__engine *e, struct snib__link *link,
+                       const struct snib__login *login, snib__time now)
 {
     link->connecting = false;
-    if (snib__conn_begin(&link->conn, link_login(e, link), now) < 0)
+    if (snib__conn_begin(&link->conn, login, now) < 0)
         snib__link_close(e, link, SNIB_ENOMEM, now);
+}
+
+void snib__engine_link_up(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    link_begin(e, link, link_login(e, link), now);
+}
+
+static struct snib__login link_passing_login(const struct snib__engine *e, const char *username,
+                                             const char *password)
+{
+    struct snib__login login = e->config.login;
+    login.username = username;
+    login.password = password;
+    login.passing = true;
+    return login;
+}
+
+void snib__engine_link_up_as(struct snib__engine *e, struct snib__link *link, const char *username,
+                             const char *password, snib__time now)
+{
+    struct snib__login login = link_passing_login(e, username, password);
+    link_begin(e, link, &login, now);
+}
+
+bool snib__link_asks(const struct snib__engine *e, const struct snib__link *link)
+{
+    return e->config.asks && link->node->kind == SNIB__SERVER;
+}
+
+uint32_t snib__engine_relogin(struct snib__engine *e, const char *username, const char *password,
+                              snib__time now)
+{
+    struct snib__login login = link_passing_login(e, username, password);
+    uint32_t n = 0;
+    for (struct snib__link *link = e->links, *next; link; link = next) {
+        next = link->next;
+        if (!snib__link_asks(e, link) || link->conn.state != SNIB__CONN_READY)
+            continue;
+        n++;
+        if (link->kind == SNIB__PUBSUB)
+            snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        else if (snib__conn_relogin(&link->conn, &login, now) < 0)
+            e->refused = true;
+    }
+    return n;
+}
+
+void snib__engine_no_relogin(struct snib__engine *e, const char *why)
+{
+    snib__engine_log(e, SNIB_LOG_WARNING, "no renewed login: %s", why);
+}
+
+bool snib__engine_take_refusal(struct snib__engine *e)
+{
+    bool refused = e->refused;
+    e->refused = false;
+    return refused;
+}
+
+void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
+{
+    snib__conn_mask(&link->conn, bytes, n);
+}
+
+/* A second login has been answered. */
+static void link_relogged(struct snib__engine *e, struct snib__link *link)
+{
+    if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
+        e->refused = true;
+        snib__engine_log(e, SNIB_LOG_WARNING,
+                         "%s refused a renewed login and goes on under the last one: %s",
+                         snib__node_where(e, link->node), link->conn.words);
+        link->conn.words[0] = 0;
+    }
+    link->conn.relogin = SNIB__RELOGIN_NONE;
 }
 
 static void link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
@@ -286,6 +362,8 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
         }
         if (!was_ready && link->conn.state == SNIB__CONN_READY)
             link_ready(e, link, now);
+        if (link->conn.relogin > SNIB__RELOGIN_ASKED)
+            link_relogged(e, link);
         if (more)
             link_answer(e, link, &request, reply, reply_n, now);
     } while (more && link->conn.state != SNIB__CONN_DOWN);

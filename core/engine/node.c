@@ -190,15 +190,21 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
     }
 }
 
+/* Codes that come with a sentence of the driver's; one with an os_error may be over at the next attempt. */
+bool snib__node_explained(int32_t code)
+{
+    return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
+}
+
 /* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
  * logged in on anew, or made anew with the certificates of then. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
-    if (was_ready && (code == SNIB_EAUTH || code == SNIB_ETLS))
+    if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
         return false;
     return code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_EDATABASE ||
-           code == SNIB_EPROTOCOL || (code == SNIB_ETLS && !os_error) || code == SNIB_ENOTSUP ||
-           code == SNIB_ETOPOLOGY;
+           code == SNIB_EPROTOCOL || (snib__node_explained(code) && !os_error) ||
+           code == SNIB_ENOTSUP || code == SNIB_ETOPOLOGY;
 }
 
 /* An attempt that fails as the last one did is logged once a minute. */
@@ -213,9 +219,9 @@ static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
     node->told_os_error = os_error;
     node->told_at = now;
     snib__engine_log(e, SNIB_LOG_WARNING, "no connection to %s: %s", snib__node_where(e, node),
-                     code == SNIB_ETLS && conn->words[0] ? conn->words
-                     : os_error                          ? strerror(os_error)
-                                                         : snib_code_text(code));
+                     snib__node_explained(code) && conn->words[0] ? conn->words
+                     : os_error                                   ? strerror(os_error)
+                                                                  : snib_code_text(code));
 }
 
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
@@ -259,7 +265,10 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
-    if (snib__node_hopeless(code, os_error, was_ready))
+    /* What is asked for at each connect may be right the next time, where it once was. */
+    bool renewed = e->config.asks && node->kind == SNIB__SERVER && node->ever_ready &&
+                   (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
+    if (!renewed && snib__node_hopeless(code, os_error, was_ready))
         snib__node_fail_ops(e, node, now);
     for (struct snib__op *op = e->live; op; op = op->live_next)
         if (snib__op_node(op) == node)

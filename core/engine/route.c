@@ -79,7 +79,7 @@ bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *
     if (link->node->kind == SNIB__A_SENTINEL)
         return mode != SNIB__MODE_SENTINEL;
     return mode == SNIB__MODE_SENTINEL ||
-           (e->config.topology == SNIB__CLUSTER && mode != SNIB__MODE_CLUSTER);
+           (e->config.topology == SNIB__CLUSTER) != (mode == SNIB__MODE_CLUSTER);
 }
 
 /* What it is, and what to do. */
@@ -101,5 +101,5 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
         snprintf(out, SNIB__WORDS_MAX, "%s is no node of a cluster: take redis://%s", at, at);
     else
         snprintf(out, SNIB__WORDS_MAX, "%s is a node of a cluster: take redis+cluster://%s", at,
-                 at);
+                 at[0] == '/' ? "host:port" : at);
 }

@@ -3,14 +3,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* As realloc(), which leaves what it has moved behind. */
+static char *buf_move(struct snib__buf *buf, size_t cap)
+{
+    char *data = malloc(cap);
+    if (!data)
+        return NULL;
+    memcpy(data, buf->data, buf->len);
+    explicit_bzero(buf->data, buf->cap);
+    free(buf->data);
+    return data;
+}
+
 char *snib__buf_reserve(struct snib__buf *buf, size_t n)
 {
     if (buf->cap - buf->len >= n)
         return buf->data + buf->len;
     if (buf->head > 0) {
+        size_t end = buf->len;
         memmove(buf->data, buf->data + buf->head, buf->len - buf->head);
         buf->len -= buf->head;
         buf->head = 0;
+        if (buf->secret)
+            explicit_bzero(buf->data + buf->len, end - buf->len);
         if (buf->cap - buf->len >= n)
             return buf->data + buf->len;
     }
@@ -20,7 +35,7 @@ char *snib__buf_reserve(struct snib__buf *buf, size_t n)
             return NULL;
         cap *= 2;
     }
-    char *data = realloc(buf->data, cap);
+    char *data = buf->secret ? buf_move(buf, cap) : realloc(buf->data, cap);
     if (!data)
         return NULL;
     buf->data = data;
@@ -41,13 +56,25 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
 
 void snib__buf_consume(struct snib__buf *buf, size_t n)
 {
+    if (buf->secret)
+        explicit_bzero(buf->data + buf->head, n);
     buf->head += n;
     if (buf->head == buf->len)
-        buf->head = buf->len = 0;
+        snib__buf_drop(buf);
+}
+
+void snib__buf_drop(struct snib__buf *buf)
+{
+    if (buf->secret)
+        explicit_bzero(buf->data, buf->len);
+    buf->head = buf->len = 0;
+    buf->secret = false;
 }
 
 void snib__buf_free(struct snib__buf *buf)
 {
+    if (buf->secret)
+        explicit_bzero(buf->data, buf->cap);
     free(buf->data);
     *buf = (struct snib__buf){0};
 }

@@ -2,6 +2,7 @@
 #ifndef SNIB__BUF_H
 #define SNIB__BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,7 @@ struct snib__buf {
     size_t head; /* first byte not yet consumed */
     size_t len;  /* end of the bytes */
     size_t cap;
+    bool secret; /* it has a password: what leaves it is overwritten, until it is empty */
 };
 
 /* How many places a list begins with.  In the simulator two, so that memory is asked for, and refused, often. */
@@ -25,6 +27,9 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n);
 
 /* snib__buf_consume - drop n bytes from the front. */
 void snib__buf_consume(struct snib__buf *buf, size_t n);
+
+/* snib__buf_drop - drop all bytes and keep the room. */
+void snib__buf_drop(struct snib__buf *buf);
 
 void snib__buf_free(struct snib__buf *buf);
 

@@ -14,8 +14,11 @@ enum {
     CONN_OPTIONAL = -3,
     CONN_ID = -4,
     CONN_INFO = -5,
-    CONN_LOAD = -6
+    CONN_LOAD = -6,
+    CONN_RELOGIN = -7
 };
+
+#define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
 
 static const struct {
     const char *word;
@@ -66,8 +69,33 @@ int snib__conn_init(struct snib__conn *conn, bool pubsub)
     return conn->resp ? 0 : -1;
 }
 
+/* The password has been of use. */
+static void conn_forget(struct snib__conn *conn)
+{
+    if (conn->secret) {
+        explicit_bzero(conn->secret, strlen(conn->secret));
+        free(conn->secret);
+        conn->password = conn->secret = NULL;
+    }
+    conn->masked = 0;
+    conn->in_line = conn->in_error = false;
+}
+
+/* 0, or -1 when out of memory. */
+static int conn_remember(struct snib__conn *conn, const struct snib__login *login)
+{
+    char *copy = NULL;
+    if (login->passing && login->password && !(copy = strdup(login->password)))
+        return -1;
+    conn_forget(conn);
+    conn->secret = copy;
+    conn->password = copy ? copy : login->password;
+    return 0;
+}
+
 void snib__conn_free(struct snib__conn *conn)
 {
+    conn_forget(conn);
     snib__resp_free(conn->resp);
     snib__buf_free(&conn->out);
     free(conn->ring);
@@ -119,7 +147,9 @@ void snib__conn_reset(struct snib__conn *conn)
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
     conn->handshake_left = 0;
-    conn->out.head = conn->out.len = 0;
+    conn->relogin = SNIB__RELOGIN_NONE;
+    conn_forget(conn);
+    snib__buf_drop(&conn->out);
     struct snib__resp *fresh = snib__resp_new();
     if (fresh) { /* else the old reader goes on; begin() refuses a broken one */
         snib__resp_free(conn->resp);
@@ -185,14 +215,37 @@ bool snib__conn_spells(struct snib__conn *conn, int script)
     return spells;
 }
 
+static int conn_login(struct snib__conn *conn, int kind, const struct snib__login *login,
+                      snib__time now)
+{
+    if (!login->password)
+        return 0;
+    conn->out.secret = true;
+    return login->username ? CONN_SAY(conn, kind, now, "AUTH", login->username, login->password)
+                           : CONN_SAY(conn, kind, now, "AUTH", login->password);
+}
+
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
+{
+    size_t size = snib__buf_size(&conn->out);
+    if (!login->password || conn_remember(conn, login) < 0)
+        return -1;
+    if (conn_login(conn, CONN_RELOGIN, login, now) < 0) {
+        conn->out.len = conn->out.head + size;
+        conn_forget(conn);
+        return -1;
+    }
+    conn->relogin = SNIB__RELOGIN_ASKED;
+    return 0;
+}
+
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now)
 {
-    int bad = 0;
+    int bad = conn_remember(conn, login);
     conn->state = SNIB__CONN_HANDSHAKE;
     conn->failure = 0;
     conn->words[0] = 0;
-    conn->password = login->password;
-    conn->out.head = conn->out.len = 0;
+    snib__buf_drop(&conn->out);
     conn->ring_count = 0;
     memset(conn->loaded, 0, sizeof conn->loaded);
     memset(conn->spelled, 0, sizeof conn->spelled);
@@ -203,10 +256,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->any_role = login->any_role;
     conn->shards = false;
     conn->run_id[0] = 0;
-    if (login->password && login->username)
-        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->username, login->password);
-    else if (login->password)
-        bad |= CONN_SAY(conn, CONN_AUTH, now, "AUTH", login->password);
+    bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
     if (conn->pubsub) {
         bad |= CONN_SAY(conn, CONN_INFO, now, "PING");
@@ -251,6 +301,42 @@ static int conn_refused(struct snib__conn *conn, int32_t code, const struct snib
     snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply), reply->count,
                 conn->password);
     return conn_fail(conn, code);
+}
+
+/* A refused second login takes nothing away: the connection is what it was, until the server ends it. */
+static void conn_relogged(struct snib__conn *conn, const struct snib__value *reply)
+{
+    bool refused = reply->type == SNIB__RESP_ERROR;
+    conn->relogin = refused ? SNIB__RELOGIN_REFUSED : SNIB__RELOGIN_TAKEN;
+    if (refused)
+        snib__words(conn->words, sizeof conn->words, snib__resp_text(conn->resp, reply),
+                    reply->count, conn->password);
+    conn_forget(conn);
+}
+
+/* Of a password that is split between two reads the first part is masked at once, the rest here. */
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n)
+{
+    const char *password = conn->password ? conn->password : "";
+    size_t len = strlen(password);
+    bool wanted = conn->state == SNIB__CONN_HANDSHAKE || conn->relogin == SNIB__RELOGIN_ASKED;
+    if (!wanted || len < CONN_MASKED)
+        return;
+    for (size_t i = 0; i < n;) {
+        if (!conn->in_line)
+            conn->in_error = bytes[i] == '-';
+        conn->in_line = bytes[i] != '\n';
+        size_t had = conn->masked, same = 0;
+        while (conn->in_error && i + same < n && had + same < len &&
+               bytes[i + same] == password[had + same])
+            same++;
+        bool cut = i + same == n && had + same < len; /* the rest may come */
+        bool hide = same > 0 && (had > 0 || cut || same >= CONN_MASKED);
+        if (hide)
+            memset(bytes + i, '*', same);
+        conn->masked = hide && cut ? had + same : 0;
+        i += hide ? same : 1;
+    }
 }
 
 /* The value of "name:value\r\n" in an INFO text. */
@@ -310,6 +396,10 @@ static void conn_learn(struct snib__conn *conn, const char *info)
 static int conn_greet(struct snib__conn *conn, const struct snib__request *request,
                       const struct snib__value *reply)
 {
+    if (request->kind == CONN_RELOGIN) {
+        conn_relogged(conn, reply);
+        return 0;
+    }
     if (reply->type == SNIB__RESP_ERROR) {
         const char *text = snib__resp_text(conn->resp, reply);
         int32_t code = snib__conn_classify(text, reply->count);
@@ -378,6 +468,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
         if (conn->handshake_left > 0 && --conn->handshake_left == 0) {
             conn->state = SNIB__CONN_READY;
             conn->kill_id = 0;
+            conn_forget(conn);
         }
     }
 }

@@ -47,6 +47,16 @@ struct snib__login {
     const char *password; /* NULL: no AUTH */
     int database;
     bool any_role; /* a replica will do, for it only tells where to go */
+    bool
+        passing; /* the texts go after the call; a copy of the password is kept while it is of use, and wiped */
+};
+
+/* What has come of a second login. */
+enum snib__relogin {
+    SNIB__RELOGIN_NONE,
+    SNIB__RELOGIN_ASKED,
+    SNIB__RELOGIN_TAKEN,
+    SNIB__RELOGIN_REFUSED
 };
 
 struct snib__conn {
@@ -76,7 +86,12 @@ struct snib__conn {
     bool delifeq, delex; /* it has Valkey's DELIFEQ, Redis' DELEX */
     int32_t failure;     /* why the handshake failed: a code, 0 if it did not */
     char words[SNIB__WORDS_MAX]; /* ... and the server's own words, "" if it said nothing */
-    const char *password;        /* the login's, not to be shown in them */
+    const char *password; /* the login's, not to be shown in them; NULL: none, or it is wiped */
+    char *secret;         /* the same, if the connection owns it */
+    uint8_t relogin;      /* enum snib__relogin */
+    /* snib__conn_mask(): where it is in what comes */
+    bool in_line, in_error;
+    size_t masked; /* so many bytes of the password were the last ones */
 };
 
 int snib__conn_init(struct snib__conn *conn, bool pubsub); /* 0 or -1 */
@@ -84,6 +99,14 @@ void snib__conn_free(struct snib__conn *conn);
 
 /* snib__conn_begin - the transport is connected: write the handshake.  0 or -1 (out of memory). */
 int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_relogin - log in anew on a READY connection that is no pub/sub one: conn->relogin will tell.  0 or
+ * -1 (out of memory; nothing is sent). */
+int snib__conn_relogin(struct snib__conn *conn, const struct snib__login *login, snib__time now);
+
+/* snib__conn_mask - while a login is under way: overwrite the password in error replies, which may repeat a
+ * command that the server does not know.  Before snib__resp_feed(), so that no reader's memory ever has it. */
+void snib__conn_mask(struct snib__conn *conn, char *bytes, size_t n);
 
 /* snib__conn_reset - the transport is gone.  The ring keeps the requests without an answer for
  * snib__conn_orphan() to hand out, oldest first, until it returns false. */

@@ -26,6 +26,7 @@ if "t" in getattr(sys, "abiflags", ""):
 from . import _codes, _core, _errors, _public
 from ._client import Stats
 from ._codes import *  # noqa: F403
+from ._credentials import Credentials
 from ._describe import Description, Holder, Permit, Waiter
 from ._error import Error
 from ._hold import LockInfo, State
@@ -70,6 +71,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Client",
+    "Credentials",
     "Description",
     "Error",
     "Event",

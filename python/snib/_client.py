@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from . import _core, _kept, _log
+from . import _core, _credentials, _kept, _log
 from ._options import Options
 
 T = TypeVar("T")
@@ -76,10 +76,11 @@ class BaseClient(Options):
     __doc__ = Options.__doc__
 
     def _open(self, url: str | None, values: tuple[int | str | None, ...]) -> None:
-        self._handle = _core.client_open(url, values)
+        self._handle = _core.client_open(url, (*values, int(self._credentials is not None)))
         self._number = _new_number()
         self._logs = False
         self._log_queue: _core.QueueHandle | None = None
+        self._login_queue: _core.QueueHandle | None = None
         self._begin()
         _clients[id(self)] = self
 
@@ -108,12 +109,14 @@ class BaseClient(Options):
     def _used(self) -> None:
         """Before an operation."""
         if not self._logs:
+            if self._credentials is not None and self._login_queue is None:
+                _credentials.begin(self)
             _log.begin(self)
 
     def _after_fork(self) -> None:
         """In a child: let go of what belongs to the parent."""
         self._logs = False
-        self._log_queue = None
+        self._log_queue = self._login_queue = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Client {self.id}>"

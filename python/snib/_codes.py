@@ -184,6 +184,13 @@ class TopologyError(NetworkError):
     code = -35
 
 
+class CredentialsError(NetworkError):
+    """There is nothing to log in with; look at the password's file, or at what is asked for it."""
+
+    code = -36
+    retryable = True
+
+
 class AuthError(ServerError):
     """The server refused the user name or password."""
 
@@ -281,6 +288,7 @@ BY_CODE: dict[int, type[Error]] = {
     NotConnected.code: NotConnected,
     TLSError.code: TLSError,
     TopologyError.code: TopologyError,
+    CredentialsError.code: CredentialsError,
     AuthError.code: AuthError,
     PermissionDenied.code: PermissionDenied,
     WrongType.code: WrongType,
@@ -299,6 +307,7 @@ __all__ = [
     "Busy",
     "Cancelled",
     "Closed",
+    "CredentialsError",
     "ErrorReply",
     "Forked",
     "HostNotFound",

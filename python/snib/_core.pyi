@@ -67,6 +67,16 @@ def client_list(client: ClientHandle, pattern: str, cursor: int, /) -> Texts: ..
 def client_list_submit(
     client: ClientHandle, pattern: str, cursor: int, queue: QueueHandle, token: int, /
 ) -> int: ...
+def client_credentials(client: ClientHandle, queue: QueueHandle, /) -> None: ...
+def client_login(
+    client: ClientHandle,
+    number: int,
+    username: str | None,
+    password: str,
+    valid_ms: int,
+    why: str | None,
+    /,
+) -> None: ...
 def client_log(client: ClientHandle, queue: QueueHandle, level: int, /) -> None: ...
 def client_stats(client: ClientHandle, /) -> tuple[Numbers, Numbers, Numbers, Numbers]: ...
 def client_ping_submit(

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import select
-import signal
-import threading
 import traceback
-import weakref
 from typing import TYPE_CHECKING
 
 from . import _core
 from ._error import Error
+from ._reader import Reader
 
 if TYPE_CHECKING:
     from ._client import BaseClient
@@ -29,39 +25,11 @@ _ALL = 3  # of snib_log_level
 _LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO}
 
 
-class _Reader:
-    """What waits for records of all clients of the process."""
-
-    def __init__(self) -> None:
-        self._epoll = select.epoll()  # which forgets what is closed
-        self._clients: dict[int, weakref.ref[BaseClient]] = {}
-        # Signals are for the program's threads, whatever those let through.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            threading.Thread(target=self._run, name="snib log", daemon=True).start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def add(self, client: BaseClient, queue: _core.QueueHandle) -> None:
-        descriptor = _core.queue_fd(queue)
-        self._clients[descriptor] = weakref.ref(client)
-        self._epoll.register(descriptor, select.EPOLLIN)
-
-    def _run(self) -> None:
-        while True:
-            for descriptor, _ in self._epoll.poll():
-                client = self._clients[descriptor]()
-                if client is not None:
-                    deliver(client)
-                del client
-
-
-_reader: _Reader | None = None
+_reader = Reader("snib log")
 
 
 def begin(client: BaseClient) -> None:
     """Before a client's first operation."""
-    global _reader
     client._logs = True
     if not logger.isEnabledFor(logging.ERROR):
         return
@@ -69,9 +37,7 @@ def begin(client: BaseClient) -> None:
         queue = _core.queue_new(client._handle)
         _core.client_log(client._handle, queue, _ALL)
         client._log_queue = queue
-        if _reader is None:
-            _reader = _Reader()
-        _reader.add(client, queue)
+        _reader.add(client, queue, deliver)
 
 
 def deliver(client: BaseClient) -> None:
@@ -93,12 +59,3 @@ def _tell(client: BaseClient, level: int, text: str, dropped: int) -> None:
     except Exception:  # of a filter; handlers see to their own
         if logging.raiseExceptions:
             traceback.print_exc()
-
-
-def _forget() -> None:
-    """In a forked child: the thread is the parent's."""
-    global _reader
-    _reader = None
-
-
-os.register_at_fork(after_in_child=_forget)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+from ._credentials import Ask
 from ._given import choice, count, duration, flag, text
 from ._times import lease_ms
 
@@ -17,7 +18,8 @@ class Options:
 
     url: redis://[user[:password]@]host[:port][/database], rediss:// for the same with TLS, or
     unix:///path; ?name=value&... may follow with the options named below.  None: the environment
-    variable SNIB_URL, with SNIB_PASSWORD if set; or else redis://127.0.0.1:6379.
+    variable SNIB_URL, with SNIB_USERNAME, SNIB_PASSWORD or SNIB_PASSWORD_FILE if set; or else
+    redis://127.0.0.1:6379.
 
     Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
     precedence over the URL's.  Nothing is sent and no thread starts before the first operation.
@@ -35,6 +37,8 @@ class Options:
     waiters_max        concurrent operations; any more are refused (200000)
     username           user name at the server, instead of the URL's
     password           password at the server, instead of the URL's
+    password_file      file with the password, read at each connect and not kept; a line's end
+                       is not part of it
     sentinel_username  user name at the sentinels
     sentinel_password  password at the sentinels
     tls_ca             file or directory of trusted certificate authorities, instead of the
@@ -51,6 +55,11 @@ class Options:
                        (auto)
     lanes              connections for commands to each server, at most; more than one only
                        while several threads call at the same time (4)
+
+    credentials: a function without arguments, called at each connect on a thread of its own, which
+    gives a snib.Credentials or a password; instead of a password.  It may take its time, up to
+    connect_timeout for the attempt to succeed.  What it raises is logged, and shown in errors as
+    CredentialsError; the attempt is repeated.  It should not keep a reference to the client.
     """
 
     def __init__(
@@ -68,6 +77,7 @@ class Options:
         waiters_max: int | None = None,
         username: str | None = None,
         password: str | None = None,
+        password_file: str | os.PathLike[str] | None = None,
         sentinel_username: str | None = None,
         sentinel_password: str | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
@@ -78,7 +88,11 @@ class Options:
         tls_insecure: bool | None = None,
         publish: Literal["auto", "classic", "sharded", "both"] | None = None,
         lanes: int | None = None,
+        credentials: Ask | None = None,
     ) -> None:
+        if credentials is not None and not callable(credentials):
+            raise TypeError(f"credentials must be callable, not {type(credentials).__name__}")
+        self._credentials = credentials
         self._open(
             url,
             (
@@ -93,7 +107,7 @@ class Options:
                 count("waiters_max", waiters_max),
                 text("username", username),
                 text("password", password),
-                None,  # password_file
+                text("password_file", password_file),
                 text("sentinel_username", sentinel_username),
                 text("sentinel_password", sentinel_password),
                 text("tls_ca", tls_ca),

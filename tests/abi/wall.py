@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-MEMORY = "malloc calloc realloc free qsort memchr memcmp memcpy memmem memmove memset"
+MEMORY = "malloc calloc realloc free qsort memchr memcmp memcpy memmem memmove memset explicit_bzero strdup"
 TEXT = "snprintf vsnprintf strchr strrchr strcmp strcspn strerror strlen strncmp strnlen strstr strtol strtoll strtoull"
 PROTOCOL = "redisReaderCreateWithFunctions redisReaderFeed redisReaderFree redisReaderGetReply"
 ALLOWED = set(f"{MEMORY} {TEXT} {PROTOCOL}".split())

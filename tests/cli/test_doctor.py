@@ -151,6 +151,34 @@ class Doctor(CommandCase):
             self.assertEqual(verdict, found[what]["verdict"], (word, found[what]))
         self.server("ACL", "DELUSER", "locker")
 
+    def test_each_command_that_is_forbidden(self):
+        """What is missing is told with what it means, and the exit code says whether it matters."""
+        for rule, what, verdict, says in (
+            ("-publish", "publish", "warning", "PUBLISH is refused"),
+            ("-subscribe", "messages", "warning", "SUBSCRIBE is refused"),
+            ("-info", "info", "warning", "can't run"),
+            ("-client", "CLIENT ID", "note", "may not run it"),
+            ("-client|id", "CLIENT ID", "note", "may not run it"),
+            ("-script|load", "SCRIPT LOAD", "note", "may not run it"),
+            ("-config", "CONFIG", "note", "may not run it"),
+            ("-role", "ROLE", "note", "may not run it"),
+            ("-wait", "WAIT", "note", "may not run it"),
+        ):
+            self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
+            env = {"SNIB_URL": f"unix://locker:secret@{self.server.path}"}
+            found = self.findings(env=env)
+            self.assertEqual(verdict, found[what]["verdict"], rule)
+            self.assertTrue(found[what]["advice"], rule)
+            if rule != "-info":
+                self.assertIn(says, found[what]["value"], rule)
+            others = {"publish", "messages", "info", "CLIENT ID", "SCRIPT LOAD", "CONFIG", "ROLE", "WAIT"} - {what}
+            missing = {name for name in others & set(found) if found[name]["verdict"] != "ok"}
+            self.assertEqual(set(), missing, rule)
+            done = self.snib("doctor", env=env)
+            self.assertEqual(1 if verdict == "warning" else 0, done.returncode, rule)
+            self.assertRegex(done.stdout, rf"(?m)^{verdict} +{what} ")
+        self.server("ACL", "DELUSER", "locker")
+
     def test_a_replica(self):
         replica = Server("--port", "0")
         try:

@@ -162,9 +162,13 @@ static void client_options(void **state)
     options.flags = 4;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "flags");
     snib_client_options_init(&options, sizeof options);
-    options.reserved = 1;
+    options.ask_credentials = 2;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
-            "reserved");
+            "ask_credentials");
+    options.ask_credentials = 1;
+    options.password = "canary";
+    refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
+            "there are credentials and another password");
     snib_client_options_init(&options, sizeof options);
     options.lanes = 2;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_ENOTSUP, &error, "lanes");

@@ -169,11 +169,13 @@ def test_a_time_that_is_refused(server: Server, log: Records) -> None:
 # How the records begin that are tried above; but a renewal that is late is for tests that stop the
 # watchdog, and what TLS and sentinels say for tests/live/tls.c and tests/unit/sentinel.c; all come the same way.
 TRIED = {
+    "%s refused a renewed login and goes on under the last one",
     "%s refused the subscription to +switch-master",
     "a renewal was sent %d ms late",
     "connected to %s",
     'lock \\"%.*s%s\\"%s was %s',
     "no connection to %s",
+    "no renewed login",
     "the server does not answer TIME",
     "the server may evict locks when memory is short",
     "the server refused a subscription",
@@ -181,6 +183,20 @@ TRIED = {
     "the server's clock has moved by at least %+lld ms",
     "tls_insecure",
 }
+
+
+def test_renewed_logins(server: Server, log: Records) -> None:
+    server.admin.execute_command(*"ACL SETUSER app reset on >first ~* &* +@all".split())
+    answers = ["first", "first", "second"]  # the first for each connection; then none
+
+    def login() -> snib.Credentials:
+        return snib.Credentials(answers.pop(0), 0.2, "app")
+
+    with snib.connect(server.url, credentials=login) as client:
+        client.ping()
+        log.wait("refused a renewed login and goes on under the last one: WRONGPASS", logging.WARNING)
+        log.wait("no renewed login: there are no credentials: IndexError", logging.WARNING)
+    server.admin.execute_command("ACL", "DELUSER", "app")
 
 
 def test_each_record_of_the_core_is_tried() -> None:

@@ -99,6 +99,8 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
     """Every function, with arguments that it likes: by name, so that a new one must be added."""
     c = client._handle
     queue = _core.queue_new(c)
+    asks = snib.Client(server.url, credentials=str)._handle
+    asked = _core.queue_new(asks)
     free = client.lock("free")._handle
     busy = client.lock("busy")._handle
     owned = client.lock("owned")._handle
@@ -158,6 +160,15 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             lambda: _core.acquire(wrong, 0, 0),
         ],
         "client_close": [],  # by test_connections
+        "client_credentials": [
+            lambda: _core.client_credentials(asks, asked),
+            lambda: _core.client_credentials(c, queue),
+        ],
+        "client_login": [
+            lambda: _core.client_login(asks, 1, None, "password", 0, None),
+            lambda: _core.client_login(asks, 1, "user", "password", 900000, "why"),
+            lambda: _core.client_login(c, 1, "user", "password", 0, None),
+        ],
         "client_describe": [lambda: _core.client_describe(c, "busy")],
         "client_describe_submit": [
             submitted(lambda q, t: _core.client_describe_submit(c, "busy", q, t))

@@ -146,7 +146,7 @@ def test_keywords_are_those_of_the_table() -> None:
     ready = re.findall(r"^X\((\w+), \w+, \w+, READY,", table, re.M)
     for connect in (snib.connect, snib.aio.connect):
         parameters = inspect.signature(connect).parameters
-        assert [*parameters] == ["url", *ready]
+        assert [*parameters] == ["url", *ready, "credentials"]
         assert all(p.kind is p.KEYWORD_ONLY for name, p in parameters.items() if name != "url")
         assert connect.__doc__
         assert all(re.search(rf"^ *{name} ", connect.__doc__, re.M) for name in ready)

@@ -122,8 +122,8 @@ static void handshake_fails(int expected, const struct snib__login *login, const
 static void handshake_tells_why_it_fails(void **state)
 {
     (void)state;
-    const struct snib__login none = {0}, both = {"user", "secret", 0, false},
-                             database = {NULL, NULL, 99, false};
+    const struct snib__login none = {0}, both = {.username = "user", .password = "secret"},
+                             database = {.database = 99};
     handshake_fails(SNIB_EAUTH, &both, "-WRONGPASS invalid username-password pair\r\n");
     handshake_fails(SNIB_EAUTH, &none, "-NOAUTH Authentication required.\r\n");
     handshake_fails(SNIB_EDATABASE, &database,

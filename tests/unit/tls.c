@@ -458,6 +458,80 @@ static void stores(void **state)
     }
 }
 
+static const void *store_of(const struct snib__tls_config *config)
+{
+    struct snib__tls_context context;
+    struct snib__tls_failure failure;
+    assert_true(snib__tls_context_load(config, &context, &failure));
+    const void *store = SSL_CTX_get_cert_store(context.ssl);
+    snib__tls_context_free(&context);
+    return store;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[1024], path[200];
+    snprintf(path, sizeof path, "%s", at(to));
+    snprintf(command, sizeof command, "cp '%s' '%s.new' && mv '%s.new' '%s'", at(from), path, path,
+             path);
+    assert_int_equal(system(command), 0);
+}
+
+/* What is trusted is read once for all connections, until its files change. */
+static void trust_is_read_once(void **state)
+{
+    (void)state;
+    struct snib__tls_trust *trust = snib__tls_trust_new();
+    struct snib__tls_config config = {.trust = trust}, copy;
+    copy_file("ca.crt", "kept.crt");
+    config.ca = strdup(at("kept.crt"));
+    const void *store = store_of(&config);
+    assert_int_equal(snib__tls_config_copy(&config, &copy), 0);
+    assert_ptr_equal(store_of(&copy), store); /* of another thread, for another connection */
+    snib__tls_config_free(&copy);
+    struct end end = {0}, other = {0}, again = {0};
+    assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
+    part(&end);
+    copy_file("strange.crt", "kept.crt");
+    assert_int_equal(meet(&other, &config, "localhost"), SNIB__TLS_UNKNOWN_CA);
+    part(&other);
+    copy_file("ca.crt", "kept.crt");
+    assert_int_equal(meet(&again, &config, "localhost"), SNIB__TLS_FINE);
+    part(&again);
+    unlink(config.ca); /* what is not there is not trusted any more */
+    struct snib__tls_context context;
+    struct snib__tls_failure failure;
+    assert_false(snib__tls_context_load(&config, &context, &failure));
+    free(config.ca);
+    config.ca = NULL;
+    store = store_of(&config);
+    assert_ptr_equal(store_of(&config), store);
+    setenv("SSL_CERT_FILE", at("ca.crt"), 1);
+    assert_ptr_not_equal(store_of(&config), store);
+    unsetenv("SSL_CERT_FILE");
+    snib__tls_trust_forget(trust);
+    store_of(&config);
+    snib__tls_trust_free(trust);
+}
+
+/* What it saves, in processor time. */
+static void cost_of_the_systems_store(void **state)
+{
+    (void)state;
+    struct snib__tls_config read = {0}, kept = {.trust = snib__tls_trust_new()};
+    clock_t start = clock();
+    for (int i = 0; i < 10; i++)
+        store_of(&read);
+    clock_t middle = clock();
+    for (int i = 0; i < 10; i++)
+        store_of(&kept);
+    clock_t end = clock();
+    print_message("          %.2f ms each time it is read, %.2f ms with one reading of 10\n",
+                  (double)(middle - start) / CLOCKS_PER_SEC * 100,
+                  (double)(end - middle) / CLOCKS_PER_SEC * 100);
+    snib__tls_trust_free(kept.trust);
+}
+
 static void ends(void **state)
 {
     (void)state;
@@ -573,11 +647,18 @@ static int world_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files),       cmocka_unit_test(proper),
-        cmocka_unit_test(refusals),    cmocka_unit_test(insecure),
-        cmocka_unit_test(a_mute_peer), cmocka_unit_test(client_certificates),
-        cmocka_unit_test(stores),      cmocka_unit_test(ends),
-        cmocka_unit_test(key_updates), cmocka_unit_test(both_ways),
+        cmocka_unit_test(files),
+        cmocka_unit_test(proper),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(insecure),
+        cmocka_unit_test(a_mute_peer),
+        cmocka_unit_test(client_certificates),
+        cmocka_unit_test(stores),
+        cmocka_unit_test(trust_is_read_once),
+        cmocka_unit_test(cost_of_the_systems_store),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(key_updates),
+        cmocka_unit_test(both_ways),
     };
     return cmocka_run_group_tests(tests, world_new, world_free);
 }

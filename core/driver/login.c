@@ -1,0 +1,288 @@
+#include "driver/login.h"
+
+#include "api/error.h"
+#include "net/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOGIN_QUOTED 80
+#define LOGIN_STACK (64 * 1024)
+
+/* Shared by the thread that answers, the sockets and the client; the last one frees it. */
+struct snib__question {
+    _Atomic int refs;
+    _Atomic uint32_t done; /* a word to park on */
+    int bell;
+    uint64_t number;
+    snib__time asked_at;
+    char *username, *file;
+    snib_credentials_fn call;
+    void *data;
+    /* when done */
+    bool good;
+    int os_error;
+    char why[SNIB__WORDS_MAX];
+    snib_credentials answer;
+};
+
+static void login_put(struct snib__question *question)
+{
+    if (!question || atomic_fetch_sub(&question->refs, 1) != 1)
+        return;
+    explicit_bzero(&question->answer, sizeof question->answer);
+    if (question->bell >= 0)
+        snib__sys_close(question->bell);
+    free(question->username);
+    free(question->file);
+    free(question);
+}
+
+/* Returns false. */
+static bool login_fail(struct snib__question *question, int os_error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool login_fail(struct snib__question *question, int os_error, const char *format, ...)
+{
+    va_list arguments;
+    question->os_error = os_error;
+    va_start(arguments, format);
+    vsnprintf(question->why, sizeof question->why, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* ---- Answering ---- */
+
+/* The file's text goes nowhere but into the answer. */
+static bool login_read(struct snib__question *question)
+{
+    char quoted[LOGIN_QUOTED];
+    char *password = question->answer.password;
+    struct stat info = {0};
+    size_t n = 0;
+    ssize_t got = -1;
+    snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
+    int fd =
+        open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    if (fd < 0)
+        return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
+                          strerror(errno));
+    bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    while (regular && n < SNIB_PASSWORD_MAX &&
+           (got = read(fd, password + n, SNIB_PASSWORD_MAX - n)) > 0)
+        n += (size_t)got;
+    int error = errno;
+    close(fd);
+    if (!regular)
+        return login_fail(question, 0, "the password file %s is no regular file", quoted);
+    if (got < 0)
+        return login_fail(question, error, "the password file %s cannot be read: %s", quoted,
+                          strerror(error));
+    if (n > 0 && n < SNIB_PASSWORD_MAX && password[n - 1] == '\n')
+        n -= n > 1 && password[n - 2] == '\r' ? 2 : 1;
+    if (n >= SNIB_PASSWORD_MAX - 1)
+        return login_fail(question, 0, "the password file %s has more than %d bytes", quoted,
+                          SNIB_PASSWORD_MAX - 2);
+    password[n] = 0;
+    if (n == 0)
+        return login_fail(question, 0, "the password file %s is empty", quoted);
+    if (strlen(password) != n)
+        return login_fail(question, 0, "the password file %s has a zero byte in it", quoted);
+    return true;
+}
+
+static bool login_ended(const char *text, size_t cap)
+{
+    return memchr(text, 0, cap) != NULL;
+}
+
+/* What a program has filled in. */
+static bool login_check(struct snib__question *question, int code)
+{
+    snib_credentials *answer = &question->answer;
+    const char *why = login_ended(answer->why, sizeof answer->why) ? answer->why : "";
+    char shown[sizeof question->why / 2];
+    snib__text_show(shown, sizeof shown, why, strlen(why));
+    if (code != 0 || why[0])
+        return login_fail(question, EAGAIN, "there are no credentials%s%s", shown[0] ? ": " : "",
+                          shown);
+    if (!login_ended(answer->username, sizeof answer->username) ||
+        !login_ended(answer->password, sizeof answer->password))
+        return login_fail(question, EAGAIN, "the credentials have no end");
+    if (answer->password[0] == 0)
+        return login_fail(question, EAGAIN, "the credentials have no password");
+    if (answer->valid_ms < 0)
+        return login_fail(question, EAGAIN, "the credentials have ended already");
+    return true;
+}
+
+static void login_tell(struct snib__question *question)
+{
+    if (!question->good)
+        explicit_bzero(&question->answer, sizeof question->answer);
+    atomic_store(&question->done, 1);
+    snib__sys_ring(question->bell);
+    snib__unpark_all(&question->done);
+}
+
+/* What a program's function may have left there. */
+static __attribute__((noinline)) void login_scrub(void)
+{
+    char below[LOGIN_STACK];
+    explicit_bzero(below, sizeof below);
+}
+
+static void *login_main(void *argument)
+{
+    struct snib__question *question = argument;
+    if (question->file)
+        question->good = login_read(question);
+    else
+        question->good = login_check(question, question->call(question->data, &question->answer));
+    login_scrub();
+    login_tell(question);
+    login_put(question);
+    return NULL;
+}
+
+/* ---- Asking ---- */
+
+static struct snib__question *login_new(const struct snib__logins *logins)
+{
+    struct snib__question *question = calloc(1, sizeof *question);
+    if (!question)
+        return NULL;
+    atomic_store(&question->refs, 1);
+    question->answer.size = sizeof question->answer;
+    question->asked_at = snib__now();
+    question->number = logins->asked + 1;
+    question->call = logins->source == SNIB__LOGIN_CALL ? logins->call : NULL;
+    question->data = logins->data;
+    question->bell = snib__sys_bell();
+    bool good = question->bell >= 0;
+    if (good && logins->username)
+        good = (question->username = strdup(logins->username)) != NULL;
+    if (good && logins->source == SNIB__LOGIN_FILE)
+        good = (question->file = strdup(logins->file)) != NULL;
+    if (good)
+        return question;
+    login_put(question);
+    return NULL;
+}
+
+static int login_start(struct snib__logins *logins, struct snib__question *question)
+{
+    if (logins->source == SNIB__LOGIN_QUEUE) {
+        logins->untold = true;
+        return 0;
+    }
+    atomic_fetch_add(&question->refs, 1);
+    int error = snib__sys_thread(login_main, question, 0, NULL);
+    if (error)
+        atomic_fetch_sub(&question->refs, 1);
+    return error;
+}
+
+struct snib__question *snib__login_ask(struct snib__logins *logins)
+{
+    struct snib__question *question = logins->asking;
+    if (!question || snib__login_done(question)) {
+        login_put(question);
+        logins->asking = NULL;
+        question = login_new(logins);
+        int error = question ? login_start(logins, question) : errno;
+        if (error) {
+            login_put(question);
+            errno = error;
+            return NULL;
+        }
+        logins->asked = question->number;
+        logins->asking = question;
+    }
+    atomic_fetch_add(&question->refs, 1);
+    return question;
+}
+
+/* The client forgets an answer with the first who has used it: those that wait for it have it. */
+void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
+{
+    if (*question && *question == logins->asking && snib__login_done(*question)) {
+        logins->asking = NULL;
+        login_put(*question);
+    }
+    login_put(*question);
+    *question = NULL;
+}
+
+int snib__login_bell(const struct snib__question *question)
+{
+    return question->bell;
+}
+
+bool snib__login_done(const struct snib__question *question)
+{
+    return atomic_load(&question->done) != 0;
+}
+
+bool snib__login_result(const struct snib__question *question, const char **out_username,
+                        const char **out_password, const char **out_why, int *out_errno)
+{
+    const char *username = question->answer.username;
+    *out_username = username[0] ? username : question->username;
+    *out_password = question->answer.password;
+    *out_why = question->why;
+    *out_errno = question->os_error;
+    return question->good;
+}
+
+void snib__login_used(struct snib__logins *logins, const struct snib__question *question)
+{
+    int64_t valid_ms = question->answer.valid_ms;
+    if (valid_ms <= 0 || valid_ms > INT64_MAX / (int64_t)SNIB__MS / 2)
+        return;
+    snib__time at = question->asked_at + (snib__time)valid_ms * SNIB__MS / 5 * 4;
+    logins->valid_ms = valid_ms;
+    if (logins->renew_at == 0 || at < logins->renew_at)
+        logins->renew_at = at;
+}
+
+void snib__login_answer(struct snib__logins *logins, uint64_t number,
+                        const snib_credentials *answer)
+{
+    struct snib__question *question = logins->asking;
+    if (logins->source != SNIB__LOGIN_QUEUE || !question || question->number != number ||
+        snib__login_done(question))
+        return;
+    logins->untold = false;
+    if (answer)
+        question->answer = *answer;
+    question->good = login_check(question, answer ? 0 : -1);
+    login_tell(question);
+}
+
+uint64_t snib__login_open(const struct snib__logins *logins)
+{
+    const struct snib__question *question = logins->asking;
+    return question && !snib__login_done(question) ? question->number : 0;
+}
+
+void snib__logins_end(struct snib__logins *logins)
+{
+    login_put(logins->renewing);
+    login_put(logins->asking);
+    logins->asking = logins->renewing = NULL;
+}
+
+void snib__logins_wait(const struct snib__logins *logins)
+{
+    struct snib__question *question = logins->asking;
+    while (question && question->call && !snib__login_done(question))
+        snib__park(&question->done, 0, SNIB__NEVER);
+}

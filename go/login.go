@@ -1,0 +1,73 @@
+//go:build cgo
+
+package snib
+
+import (
+	"context"
+	"fmt"
+)
+
+// LoginBy asks a function at each connect whom to log in as, instead of [Credentials] or a password in the URL: for
+// tokens that end. The function has a goroutine of its own and may take its time; what takes longer than the
+// [ConnectTimeout] is of use for the next attempt. Its context ends with the client. While it fails, operations
+// wait as long as they endure an unreachable server, and end with [ErrCredentials].
+func LoginBy(ask func(context.Context) (Login, error)) Option {
+	return func(o *clientOptions) { o.login = ask }
+}
+
+// loginBy has a goroutine wait for the core's questions. C calls no Go: a queue brings them, as it brings all else.
+func (c *Client) loginBy(ask func(context.Context) (Login, error)) error {
+	if ask == nil {
+		return nil
+	}
+	p, err := newPump(c.handle)
+	if err != nil {
+		return err
+	}
+	if err := startLogins(c.handle, p.queue); err != nil {
+		p.stop()
+		freeQueue(p.queue)
+		return err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	c.questions, c.endLogins = p, end
+	go p.run(func(events []event) {
+		for i := range events {
+			go answer(ctx, c.handle, events[i].token, ask)
+		}
+	})
+	return nil
+}
+
+func answer(ctx context.Context, client, question uint64, ask func(context.Context) (Login, error)) {
+	var login Login
+	var err error
+	answered := false
+	defer func() {
+		why := ""
+		switch {
+		case !answered:
+			why = fmt.Sprintf("panic: %v", recover())
+		case err != nil && err.Error() == "":
+			why = "no reason was given"
+		case err != nil:
+			why = err.Error()
+		case login.Password == "":
+			why = "there is no password"
+		case login.Valid < 0:
+			why = "they have ended already"
+		}
+		answerLogin(client, question, &login, why)
+	}()
+	login, err = ask(ctx)
+	answered = true
+}
+
+func (c *Client) endQuestions() {
+	if c.questions == nil {
+		return
+	}
+	c.endLogins()
+	c.questions.stop()
+	<-c.questions.done
+}

@@ -1,0 +1,141 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// An issuer gives a new password each time, by which the one before ends.
+type issuer struct {
+	t      *testing.T
+	server *server
+	valid  time.Duration
+	calls  atomic.Int64
+	err    atomic.Pointer[error]
+}
+
+func (i *issuer) login(context.Context) (snib.Login, error) {
+	number := i.calls.Add(1)
+	if err := i.err.Load(); err != nil {
+		return snib.Login{}, *err
+	}
+	password := fmt.Sprint("token-", number)
+	i.server.setUser(i.t, password)
+	return snib.Login{Username: "app", Password: password, Valid: i.valid}, nil
+}
+
+func (s *server) setUser(t testing.TB, password string) {
+	s.do(t, "ACL", "SETUSER", "app", "reset", "on", ">"+password, "~*", "&*", "+@all")
+}
+
+func TestPasswordFile(t *testing.T) {
+	s := startServer(t)
+	path := filepath.Join(t.TempDir(), "password")
+	write := func(password string) {
+		s.setUser(t, password)
+		must(t, os.WriteFile(path, []byte(password+"\n"), 0o600))
+	}
+	write("first")
+	client := open(t, s.url(), snib.Credentials("app", ""), snib.PasswordFile(path), snib.WatchdogLease(3*time.Second))
+	hold := lock(t, client.Mutex("x"))
+	write("second")
+	s.do(t, "CLIENT", "KILL", "USER", "app")
+	await(t, func() bool { return client.Stats().Reconnects > 0 })
+	must(t, hold.Check())
+	must(t, hold.Unlock(background))
+	must(t, os.Remove(path))
+	err := openError(t, s.url(), snib.PasswordFile(path))
+	if !errors.Is(err, snib.ErrCredentials) || !strings.Contains(err.Error(), "cannot be read: no such file") &&
+		!strings.Contains(err.Error(), "cannot be read: No such file") {
+		t.Error(err)
+	}
+}
+
+func TestLoginBy(t *testing.T) {
+	s := startServer(t)
+	i := &issuer{t: t, server: s}
+	client := open(t, s.url(), snib.LoginBy(i.login), snib.WatchdogLease(3*time.Second))
+	hold := lock(t, client.Mutex("x"))
+	before := i.calls.Load()
+	s.do(t, "CLIENT", "KILL", "USER", "app")
+	await(t, func() bool { return client.Stats().Reconnects > 0 })
+	if i.calls.Load() <= before {
+		t.Error("it was not asked at the second connect")
+	}
+	must(t, hold.Check())
+	must(t, hold.Unlock(background))
+	must(t, client.Close())
+}
+
+func TestConnectionsLogInAnew(t *testing.T) {
+	s := startServer(t)
+	i := &issuer{t: t, server: s, valid: time.Second}
+	client := open(t, s.url(), snib.LoginBy(i.login))
+	hold := lock(t, client.Mutex("x"))
+	begun, before := time.Now(), i.calls.Load()
+	await(t, func() bool { return i.calls.Load() >= before+4 })
+	if time.Since(begun) < 1600*time.Millisecond {
+		t.Error("it is asked all the time")
+	}
+	if n := client.Stats().Reconnects; n != 0 {
+		t.Error("connections ended:", n)
+	}
+	must(t, hold.Check())
+	must(t, hold.Unlock(background))
+}
+
+func TestLoginThatFails(t *testing.T) {
+	s := startServer(t)
+	for says, ask := range map[string]func(context.Context) (snib.Login, error){
+		"the vault is shut":    func(context.Context) (snib.Login, error) { return snib.Login{}, errors.New("the vault is shut") },
+		"no reason was given":  func(context.Context) (snib.Login, error) { return snib.Login{}, errors.New("") },
+		"panic: at the disco":  func(context.Context) (snib.Login, error) { panic("at the disco") },
+		"there is no password": func(context.Context) (snib.Login, error) { return snib.Login{}, nil },
+		"have ended already": func(context.Context) (snib.Login, error) {
+			return snib.Login{Password: "canary", Valid: -1}, nil
+		},
+		"zero byte": func(context.Context) (snib.Login, error) { return snib.Login{Password: "canary\x00"}, nil },
+		"too long": func(context.Context) (snib.Login, error) {
+			return snib.Login{Password: strings.Repeat("canary", 3000)}, nil
+		},
+		"no answer in time": func(ctx context.Context) (snib.Login, error) {
+			<-ctx.Done()
+			return snib.Login{}, ctx.Err()
+		},
+	} {
+		err := openError(t, s.url(), snib.LoginBy(ask), snib.Patience(300*time.Millisecond),
+			snib.ConnectTimeout(200*time.Millisecond))
+		if !errors.Is(err, snib.ErrCredentials) || !strings.Contains(fmt.Sprint(err), says) ||
+			strings.Contains(fmt.Sprint(err), "canary") {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	i := &issuer{t: t, server: s}
+	client := open(t, s.url(), snib.LoginBy(i.login), snib.Patience(300*time.Millisecond))
+	err := errors.New("out")
+	i.err.Store(&err)
+	s.do(t, "CLIENT", "KILL", "USER", "app")
+	expect(t, "ping", client.Ping(background), snib.ErrCredentials)
+	i.err.Store(nil)
+	must(t, client.Ping(background))
+}
+
+func TestLoginIsNotShown(t *testing.T) {
+	login := snib.Login{Username: "app", Password: "canary"}
+	if text := fmt.Sprintf("%v %+v %#v %s", login, login, login, login); strings.Contains(text, "canary") {
+		t.Error(text)
+	}
+	err := openError(t, "redis://host", snib.Credentials("", "canary"), snib.LoginBy(func(context.Context) (snib.Login, error) { return login, nil }))
+	expect(t, "two passwords", err, snib.ErrInvalidOption)
+}

@@ -1,0 +1,107 @@
+"""What to log in with, asked anew at each connect.
+
+The core calls nothing of Python: a thread that it made would have to wait for the interpreter, which
+at its end never lets it go.  It puts a question into a queue; a thread of Python's finds it there
+and has another one call the program's function, which may take its time.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+from . import _core
+from ._error import Error
+from ._log import logger
+from ._reader import Reader
+
+if TYPE_CHECKING:
+    from ._client import BaseClient
+
+_ASKED = 4  # snib_event_kind
+
+
+class Credentials(NamedTuple):
+    """What a client logs in with.
+
+    valid     seconds, counted from the question, after which the password is good no longer: all
+              connections log in anew before; None: no end is known
+    username  None: that of the options or the URL
+    """
+
+    password: str
+    valid: float | None = None
+    username: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials(password='***', valid={self.valid!r}, username={self.username!r})"
+
+
+Answer = Union[Credentials, str]
+Ask = Callable[[], Answer]
+
+_reader = Reader("snib credentials")
+
+
+def begin(client: BaseClient) -> None:
+    """Before a client's first operation."""
+    queue = _core.queue_new(client._handle)
+    _core.client_credentials(client._handle, queue)
+    client._login_queue = queue
+    _reader.add(client, queue, _deliver)
+
+
+def _deliver(client: BaseClient) -> None:
+    queue = client._login_queue
+    if queue is None:
+        return
+    try:
+        events = _core.queue_drain(queue)
+    except Error:  # it is being closed
+        return
+    for kind, number, _, _ in events:
+        if kind == _ASKED:
+            _start(client, number)
+
+
+def _start(client: BaseClient, number: int) -> None:
+    try:
+        threading.Thread(
+            target=_answer, args=(client, number), name="snib credentials", daemon=True
+        ).start()
+    except RuntimeError as error:  # no more threads
+        _refuse(client, number, error)
+
+
+def _refuse(client: BaseClient, number: int, error: BaseException) -> None:
+    why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    _core.client_login(client._handle, number, None, "", 0, why)
+
+
+def _answer(client: BaseClient, number: int) -> None:
+    ask = client._credentials
+    assert ask is not None
+    try:
+        answer = ask()
+        if isinstance(answer, str):
+            answer = Credentials(answer)
+        if not isinstance(answer, Credentials):
+            raise TypeError(
+                f"credentials must give a snib.Credentials or a str, not {type(answer).__name__}"
+            )
+        _core.client_login(
+            client._handle, number, answer.username, answer.password, _valid_ms(answer.valid), None
+        )
+    except Exception as error:
+        logger.warning("no credentials", exc_info=error, extra={"client": client.id})
+        _refuse(client, number, error)
+
+
+def _valid_ms(valid: float | None) -> int:
+    if valid is None:
+        return 0
+    if not 0 < valid < math.inf:
+        raise ValueError(f"credentials must be valid for some seconds, not {valid!r}")
+    return max(1, int(valid * 1000))

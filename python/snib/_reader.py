@@ -1,0 +1,66 @@
+"""A thread that hands over what comes to queues of many clients."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import _core
+
+if TYPE_CHECKING:
+    from ._client import BaseClient
+
+Deliver = Callable[["BaseClient"], None]
+
+
+class Reader:
+    """One for each sort of queue; its thread starts with the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._mutex = threading.Lock()
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)  # the thread is the parent's
+
+    def _forget(self) -> None:
+        self._mutex = threading.Lock()
+        self._epoll: select.epoll | None = None
+        self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
+
+    def _start(self) -> select.epoll:
+        epoll = select.epoll()  # which forgets what is closed
+        # Signals are for the program's threads, whatever those let through.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            run = threading.Thread(target=self._run, args=(epoll,), name=self._name, daemon=True)
+            run.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return epoll
+
+    def add(self, client: BaseClient, queue: _core.QueueHandle, deliver: Deliver) -> None:
+        """Call deliver(client) when there is something in the client's queue.
+
+        OSError, RuntimeError: no descriptor or thread is to be had.
+        """
+        descriptor = _core.queue_fd(queue)
+        with self._mutex:
+            if self._epoll is None:
+                self._epoll = self._start()
+            self._clients[descriptor] = weakref.ref(client), deliver
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _run(self, epoll: select.epoll) -> None:
+        clients = self._clients
+        while True:
+            for descriptor, _ in epoll.poll():
+                known, deliver = clients[descriptor]
+                client = known()
+                if client is not None:
+                    deliver(client)
+                del client

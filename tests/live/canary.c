@@ -1,0 +1,486 @@
+/* canary.c - a password is nowhere in the process's memory when it has been of use, whatever has
+ * gone wrong: not in live memory, freed memory, stacks, errors, log records or statistics.
+ *
+ * The test knows it in disguise only, and searches all that the process can write.  Whoever needs the real one, such
+ * as the server's administrator, is a child of its own. */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LONG_MS = 20000, MASK = 0x55, LEAST = 12, WINDOW = 1 << 20 };
+
+static struct server server;
+
+/* ---- The canary, in disguise ----------------------------------------------------------------- */
+
+struct disguised {
+    unsigned char bytes[64];
+    size_t n;
+};
+
+static struct disguised password;
+
+static void reveal(char *out)
+{
+    for (size_t i = 0; i < password.n; i++)
+        out[i] = (char)(password.bytes[i] ^ MASK);
+    out[password.n] = 0;
+}
+
+/* Letters that nobody has ever seen. */
+static void make_password(void)
+{
+    FILE *random = fopen("/dev/urandom", "r");
+    assert_non_null(random);
+    setvbuf(random, NULL, _IONBF, 0);
+    for (password.n = 0; password.n < 40; password.n++)
+        password.bytes[password.n] = (unsigned char)(('a' + fgetc(random) % 26) ^ MASK);
+    fclose(random);
+}
+
+/* ---- The search ------------------------------------------------------------------------------ */
+
+static unsigned char *window; /* mapped, and left out of the search */
+
+static size_t search_window(const struct disguised *what, size_t n, unsigned long at)
+{
+    size_t hits = 0;
+    unsigned char first = what->bytes[0] ^ MASK;
+    for (unsigned char *p = window, *end = window + n;
+         p < end && (p = memchr(p, first, (size_t)(end - p))); p++) {
+        size_t same = 0;
+        while (same < what->n && p + same < end && (p[same] ^ MASK) == what->bytes[same])
+            same++;
+        if (same < LEAST)
+            continue;
+        print_message("          %zu bytes of it at %lx\n", same, at + (unsigned long)(p - window));
+        hits++;
+    }
+    return hits;
+}
+
+/* How often it is in memory, or a beginning of it. */
+static size_t search(const struct disguised *what)
+{
+    char line[512];
+    size_t hits = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int memory = open("/proc/self/mem", O_RDONLY);
+    assert_non_null(maps);
+    assert_true(memory >= 0);
+    if (!window)
+        window = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        char rights[8];
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || rights[1] != 'w')
+            continue;
+        unsigned long skip = (unsigned long)window;
+        for (unsigned long at = from; at < to; at += WINDOW - 64) {
+            ssize_t n = to - at < WINDOW ? (ssize_t)(to - at) : WINDOW;
+            if (at < skip + WINDOW && at + (unsigned long)n > skip)
+                n = at < skip ? (ssize_t)(skip - at) : 0;
+            n = n > 0 ? pread(memory, window, (size_t)n, (off_t)at) : 0;
+            if (n > 0)
+                hits += search_window(what, (size_t)n, at);
+        }
+    }
+    memset(window, 0, WINDOW);
+    close(memory);
+    fclose(maps);
+    return hits;
+}
+
+static void expect_gone(void)
+{
+    assert_int_equal(search(&password), 0);
+}
+
+/* ---- Who may know it --------------------------------------------------------------------------- */
+
+static void in_child(void (*work)(const char *canary))
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char canary[65];
+        reveal(canary);
+        work(canary);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static const char *password_file(void)
+{
+    static char path[160];
+    snprintf(path, sizeof path, "%s/password", server.dir);
+    return path;
+}
+
+static void administer(const char *format, const char *canary)
+{
+    redisContext *admin = redisConnectUnix(server.socket);
+    redisReply *reply = redisCommand(admin, format, canary);
+    _exit(reply && reply->type != REDIS_REPLY_ERROR ? 0 : 1);
+}
+
+static void be_its_user(const char *canary)
+{
+    administer("ACL SETUSER app reset on >%s ~* &* +@all", canary);
+}
+
+static void be_no_user(const char *canary)
+{
+    (void)canary;
+    administer("ACL SETUSER app reset on >other ~* &* +@all", NULL);
+}
+
+static void write_file(const char *canary)
+{
+    FILE *file = fopen(password_file(), "w");
+    fprintf(file, "%s\n", canary);
+    _exit(fclose(file));
+}
+
+static void write_long_file(const char *canary)
+{
+    FILE *file = fopen(password_file(), "w");
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "%s\n", canary);
+    _exit(fclose(file));
+}
+
+static void write_file_with_zero(const char *canary)
+{
+    FILE *file = fopen(password_file(), "w");
+    fwrite(canary, 1, strlen(canary) + 1, file);
+    fputs("more", file);
+    _exit(fclose(file));
+}
+
+/* ---- Ways to give it --------------------------------------------------------------------------- */
+
+static int64_t valid_ms;
+static bool fails;
+
+static int give(void *data, snib_credentials *out)
+{
+    (void)data;
+    reveal(out->password);
+    out->valid_ms = valid_ms;
+    return fails;
+}
+
+enum way { BY_OPTION, BY_URL, BY_FILE, BY_FUNCTION, BY_QUEUE, WAYS };
+static const char *const ways[] = {"option", "URL", "file", "function", "queue"};
+
+/* The queue's, if there is one. */
+static snib_queue *questions;
+
+static snib_client *open_by(enum way way, const char *url)
+{
+    static char text[512];
+    snib_client_options options;
+    snib_client *client = NULL;
+    char canary[65] = "";
+    snib_client_options_init(&options, sizeof options);
+    options.username = "app";
+    options.lease_ms = 1000;
+    options.patience_ms = 400;
+    options.connect_timeout_ms = 400;
+    options.reply_timeout_ms = 400;
+    if (way <= BY_URL)
+        reveal(canary);
+    options.password = way == BY_OPTION ? canary : NULL;
+    options.password_file = way == BY_FILE ? password_file() : NULL;
+    options.credentials = way == BY_FUNCTION ? give : NULL;
+    options.ask_credentials = way == BY_QUEUE;
+    snprintf(text, sizeof text, "%s%c%s%s", url, strchr(url, '?') ? '&' : '?',
+             way == BY_URL ? "password=" : "patience=400ms", way == BY_URL ? canary : "");
+    EXPECT(snib_client_open(text, &options, &client, err), SNIB_OK);
+    explicit_bzero(canary, sizeof canary);
+    explicit_bzero(text, sizeof text);
+    questions = way == BY_QUEUE ? must_queue(client) : NULL;
+    if (questions)
+        EXPECT(snib_client_credentials(client, questions, err), SNIB_OK);
+    return client;
+}
+
+static void answer_questions(snib_client *client)
+{
+    snib_event event = {.size = sizeof event};
+    static snib_credentials answer;
+    while (questions && snib_queue_drain(questions, &event, 1, NULL) == 1) {
+        memset(&answer, 0, sizeof answer);
+        answer.size = sizeof answer;
+        give(NULL, &answer);
+        EXPECT(snib_client_login(client, event.token, fails ? NULL : &answer, err), SNIB_OK);
+        explicit_bzero(&answer, sizeof answer);
+    }
+}
+
+/* Everything that a client says is kept in memory until the search is over. */
+static void use(snib_client *client, int32_t expected)
+{
+    snib_event *said = calloc(64, sizeof *said), done = {.size = sizeof done};
+    snib_error error = {0};
+    snib_queue *log = must_queue(client);
+    snib_op *op = NULL;
+    int64_t end = now_ms() + patient_ms(LONG_MS);
+    EXPECT(snib_client_log(client, log, SNIB_LOG_INFO, err), SNIB_OK);
+    snib_lock *lock = must_lock(client, "x");
+    EXPECT(snib_lock_acquire_submit(lock, 0, -1, NULL, 0, &op, err), SNIB_OK);
+    while (snib_op_wait(op, 20, &done, &error) == SNIB_AGAIN && now_ms() < end)
+        answer_questions(client);
+    print_message("          %s\n", done.text);
+    assert_int_equal(done.code, expected);
+    if (done.code == SNIB_OK && questions == NULL) {
+        snib_lock_info_data info = {.size = sizeof info};
+        uint64_t before = must_stats(client).reconnects;
+        server_do(&server, "CLIENT KILL USER app");
+        AWAIT(must_stats(client).reconnects > before, LONG_MS);
+        EXPECT(snib_lock_info(lock, &info, err), SNIB_OK);
+        if (valid_ms)
+            nap_us(5 * valid_ms * 1000);
+        snib_hold_release(done.hold, &error);
+    }
+    snib_hold_free(done.hold);
+    (void)snib_queue_drain(log, said, 64, &error);
+    snib_client_stats_data stats = must_stats(client);
+    assert_true(stats.size > 0);
+    snib_lock_free(lock);
+    snib_queue_free(log);
+    free(said); /* freed memory is searched, too */
+}
+
+/* A login may be under way while it is searched for: then it is there. */
+static void try_all(int32_t expected, bool over)
+{
+    for (enum way way = 0; way < WAYS; way++) {
+        print_message("          %s:\n", ways[way]);
+        snib_client *client = open_by(way, server.url);
+        use(client, expected);
+        if (way > BY_URL && over)
+            expect_gone();
+        else if (way <= BY_URL && over)
+            assert_int_equal(search(&password), 1); /* it may have to connect again */
+        snib_queue_free(questions);
+        snib_client_free(client);
+        expect_gone();
+    }
+}
+
+/* ---- What goes right, and wrong ---------------------------------------------------------------- */
+
+static void search_finds(void **state)
+{
+    (void)state;
+    char *copy = malloc(100);
+    expect_gone();
+    reveal(copy + 9);
+    assert_int_equal(search(&password), 1);
+    copy[9 + LEAST] = 0;
+    assert_int_equal(search(&password), 1);
+    explicit_bzero(copy, 100);
+    free(copy);
+    expect_gone();
+}
+
+static void good_logins(void **state)
+{
+    (void)state;
+    in_child(be_its_user);
+    in_child(write_file);
+    valid_ms = 0;
+    try_all(SNIB_OK, true);
+    valid_ms = 200;
+    try_all(SNIB_OK, true);
+    valid_ms = 0;
+}
+
+static void refused_logins(void **state)
+{
+    (void)state;
+    in_child(be_no_user);
+    try_all(SNIB_EAUTH, true);
+    in_child(be_its_user);
+}
+
+static void silent_server(void **state)
+{
+    (void)state;
+    in_child(write_file);
+    server_pause(&server);
+    try_all(SNIB_ECONNECT, false);
+    server_continue(&server);
+}
+
+static void bad_files(void **state)
+{
+    (void)state;
+    static void (*const bad[])(const char *) = {write_long_file, write_file_with_zero};
+    for (size_t i = 0; i < 2; i++) {
+        in_child(bad[i]);
+        snib_client *client = open_by(BY_FILE, server.url);
+        use(client, SNIB_ECREDENTIALS);
+        expect_gone();
+        snib_client_free(client);
+        expect_gone();
+    }
+    in_child(write_file);
+}
+
+static void functions_that_fail(void **state)
+{
+    (void)state;
+    fails = true;
+    for (enum way way = BY_FUNCTION; way < WAYS; way++) {
+        snib_client *client = open_by(way, server.url);
+        use(client, SNIB_ECREDENTIALS);
+        expect_gone();
+        snib_queue_free(questions);
+        snib_client_free(client);
+        expect_gone();
+    }
+    fails = false;
+}
+
+static void bad_urls(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"redis://:%s@host:0",
+                                       "redis://u:%s@",
+                                       "redis://u:%s@a,b",
+                                       "redis://u:%s@h?password=%s",
+                                       "redis://u:%s@h?x=%s",
+                                       "redis://u:%s@h/%s",
+                                       "rediss://u:%s@h?tls_key_password=%s&lease=x"};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        char canary[65], url[256];
+        snib_error error = {0};
+        snib_client *client = NULL;
+        reveal(canary);
+        snprintf(url, sizeof url, urls[i], canary, canary);
+        assert_int_not_equal(snib_client_open(url, NULL, &client, &error), SNIB_OK);
+        explicit_bzero(canary, sizeof canary);
+        explicit_bzero(url, sizeof url);
+        expect_gone();
+    }
+}
+
+/* A password for the key's file that does not open it. */
+static void key_passwords(void **state)
+{
+    (void)state;
+    char canary[65], url[512];
+    snib_client *client = NULL;
+    if (!server.tls_port)
+        skip();
+    reveal(canary);
+    snprintf(url, sizeof url, "%s&tls_cert=%s/client.crt&tls_key=%s/client.enc&tls_key_password=%s",
+             server.url, server_certs(), server_certs(), canary);
+    EXPECT(snib_client_open(url, NULL, &client, err), SNIB_OK);
+    explicit_bzero(canary, sizeof canary);
+    explicit_bzero(url, sizeof url);
+    EXPECT(snib_client_ping(client, -1, err), SNIB_ETLS);
+    assert_int_equal(search(&password), 1);
+    snib_client_free(client);
+    expect_gone();
+}
+
+/* A server without AUTH repeats the command, to its end or not. */
+static void server_that_repeats(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    server_start(&server, "--rename-command", "AUTH", "", NULL);
+    in_child(write_file);
+    try_all(SNIB_EAUTH, true);
+}
+
+/* A peer that is none: it answers with what it got, or ends. */
+static void serve_echo(int fd, bool echo)
+{
+    char bytes[4096];
+    for (;;) {
+        int peer = accept(fd, NULL, NULL);
+        ssize_t n = recv(peer, bytes + 1, sizeof bytes - 1, 0);
+        bytes[0] = '-';
+        if (echo && n > 0)
+            for (char *p = bytes + 1; p < bytes + n; p++)
+                *p = *p == '\r' || *p == '\n' ? ' ' : *p;
+        if (echo && n > 0)
+            send(peer, bytes, (size_t)n + 1, MSG_NOSIGNAL);
+        if (echo)
+            send(peer, "\r\n", 2, MSG_NOSIGNAL);
+        close(peer);
+    }
+}
+
+static void peers_that_are_no_server(void **state)
+{
+    (void)state;
+    for (int echo = 0; echo < 2; echo++) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        char url[200];
+        snprintf(address.sun_path, sizeof address.sun_path, "%s/peer", server.dir);
+        unlink(address.sun_path);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+        assert_int_equal(listen(fd, 8), 0);
+        pid_t pid = fork();
+        if (pid == 0)
+            serve_echo(fd, echo);
+        close(fd);
+        snprintf(url, sizeof url, "unix://%s", address.sun_path);
+        for (enum way way = 0; way < WAYS; way++) {
+            snib_client *client = open_by(way, url);
+            use(client, echo ? SNIB_EAUTH : SNIB_ECONNECT);
+            snib_queue_free(questions);
+            snib_client_free(client);
+            expect_gone();
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+}
+
+static int world_new(void **state)
+{
+    (void)state;
+    make_password();
+    server_start(&server, NULL);
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(search_finds),   cmocka_unit_test(good_logins),
+        cmocka_unit_test(refused_logins), cmocka_unit_test(silent_server),
+        cmocka_unit_test(bad_files),      cmocka_unit_test(functions_that_fail),
+        cmocka_unit_test(bad_urls),       cmocka_unit_test(peers_that_are_no_server),
+        cmocka_unit_test(key_passwords),  cmocka_unit_test(server_that_repeats),
+    };
+    return cmocka_run_group_tests(tests, world_new, world_free);
+}

@@ -1,0 +1,187 @@
+/* dual_stack.c - a name with addresses of both families, of which some are dead: by refusing, or by saying nothing.
+ * In a network of the program's own, with a hosts file of its own; where that cannot be had the tests are skipped. */
+#define _GNU_SOURCE
+#include "../support/support.h"
+
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PORT = 6399, CONNECT_MS = 2000 };
+
+/* What is sent to a neighbour that is not at the other end of the cable is never heard of again. */
+#define SILENT_4 "10.99.0.2"
+#define SILENT_6 "fd99::2"
+
+static struct server server;
+static bool isolated;
+static char hosts[64];
+
+static bool isolate(void)
+{
+    static const char setup[] =
+        "ip link set lo up && ip link add silent type veth peer name hole && "
+        "ip addr add 10.99.0.1/24 dev silent && ip addr add fd99::1/64 dev silent nodad && "
+        "ip link set silent up && ip link set hole up && for n in 2 3 4 5 6; do "
+        "for a in 10.99.0.$n fd99::$n; do ip neigh add $a lladdr 02:00:00:00:00:99 dev silent; "
+        "done; done";
+    snprintf(hosts, sizeof hosts, "/tmp/snib-hosts-XXXXXX");
+    int fd = mkstemp(hosts);
+    assert_true(fd >= 0);
+    close(fd);
+    return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && system(setup) == 0 &&
+           mount(hosts, "/etc/hosts", NULL, MS_BIND, NULL) == 0;
+}
+
+static int world_new(void **state)
+{
+    (void)state;
+    char port[8];
+    isolated = isolate();
+    snprintf(port, sizeof port, "%d", PORT);
+    if (isolated)
+        server_start(&server, "--port", port, "--bind", "127.0.0.1", "::1", NULL);
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    (void)state;
+    server_stop(&server);
+    unlink(hosts);
+    return 0;
+}
+
+/* "both" has these addresses, in the file's order. */
+static void name(const char *const *addresses)
+{
+    FILE *file = fopen(hosts, "w");
+    assert_non_null(file);
+    for (; *addresses; addresses++)
+        fprintf(file, "%s both\n", *addresses);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define NAME(...) name((const char *[]){__VA_ARGS__, NULL})
+
+static snib_client *open_both(int64_t patience_ms)
+{
+    char url[64];
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_client_options_init(&options, sizeof options);
+    options.connect_timeout_ms = CONNECT_MS;
+    options.patience_ms = patience_ms;
+    options.lease_ms = 6000;
+    snprintf(url, sizeof url, "redis://both:%d", PORT);
+    EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
+    return client;
+}
+
+/* Connected in the first attempt, so one dead address does not take the time of another. */
+static void connects(void)
+{
+    int64_t start = now_ms();
+    snib_client *client = open_both(60000);
+    must_release(must_acquire(must_lock(client, "x"), -1));
+    int64_t took = now_ms() - start;
+    print_message("          after %d ms\n", (int)took);
+    assert_true(took < patient_ms(CONNECT_MS));
+    assert_int_equal(must_stats(client).reconnects, 0);
+    snib_client_free(client);
+}
+
+static void one_is_dead(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip();
+    NAME("127.0.0.1", "::1");
+    connects();
+    NAME(SILENT_6, "127.0.0.1");
+    connects();
+    NAME("::1", SILENT_4);
+    connects();
+    NAME(SILENT_4, "127.0.0.1");
+    connects();
+    NAME("fd99::1", "127.0.0.1"); /* nobody listens there */
+    connects();
+    NAME("10.99.0.1", "::1");
+    connects();
+    NAME("fd98::1", "::1", "10.98.0.1"); /* no way there */
+    connects();
+}
+
+static void most_are_dead(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip();
+    NAME(SILENT_6, "fd99::3", "fd99::4", SILENT_4, "10.99.0.3", "10.99.0.4", "127.0.0.1");
+    connects();
+    NAME(SILENT_4, "10.99.0.3", "10.99.0.4", "10.99.0.5", "10.99.0.6", "::1");
+    connects();
+}
+
+/* The next connection begins with the address that worked, and finds another when that has died. */
+static void one_dies(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip();
+    static const char *const alive[] = {"127.0.0.1", "::1"};
+    NAME("127.0.0.1", "::1");
+    snib_client *client = open_both(60000);
+    snib_lock *lock = must_lock(client, "x");
+    snib_hold *hold = must_acquire(lock, -1);
+    for (int i = 0; i < 4; i++) {
+        uint64_t before = must_stats(client).reconnects;
+        server_do(&server, "CONFIG SET bind %s", alive[i % 2]);
+        server_do(&server, "CLIENT KILL TYPE normal SKIPME yes");
+        AWAIT(must_stats(client).reconnects > before, 4000);
+        EXPECT(snib_hold_check(hold, err), SNIB_OK);
+    }
+    redisReply *reply = redisCommand(server.admin, "CONFIG SET bind %s", "127.0.0.1 ::1");
+    freeReplyObject(reply);
+    must_release(hold);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+static void all_are_dead(void **state)
+{
+    (void)state;
+    if (!isolated)
+        skip();
+    snib_hold *hold = NULL;
+    snib_error error = {0};
+    NAME(SILENT_6, SILENT_4);
+    snib_client *client = open_both(100);
+    snib_lock *lock = must_lock(client, "x");
+    int64_t start = now_ms();
+    assert_int_equal(snib_lock_acquire(lock, 0, -1, &hold, &error), SNIB_ECONNECT);
+    assert_non_null(strstr(error.text, "both:6399"));
+    assert_true(now_ms() - start < patient_ms(CONNECT_MS));
+    NAME("192.0.2.1", "::1"); /* looked up anew at each attempt */
+    AWAIT(snib_lock_acquire(lock, 0, -1, &hold, &error) == SNIB_OK, 10000);
+    must_release(hold);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_is_dead),
+        cmocka_unit_test(most_are_dead),
+        cmocka_unit_test(one_dies),
+        cmocka_unit_test(all_are_dead),
+    };
+    return cmocka_run_group_tests(tests, world_new, world_free);
+}

@@ -1,0 +1,247 @@
+"""Whom a client logs in as: a file or a function is asked at each connect, and again before its answer ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import snib
+import snib.aio
+from support import Program, Server, eventually
+
+USER = "ACL SETUSER app reset on >{} ~* &* +@all"
+
+
+class Issuer:
+    """Gives a new password each time, by which the one before ends."""
+
+    def __init__(self, server: Server, valid: float | None = None) -> None:
+        self.server, self.valid = server, valid
+        self.calls: list[threading.Thread] = []
+        self.error: BaseException | None = None
+        self.answer: Callable[[str], object] | None = None
+
+    def __call__(self) -> snib.Credentials:
+        self.calls.append(threading.current_thread())
+        if self.error is not None:
+            raise self.error
+        password = f"token-{len(self.calls)}"
+        self.server.admin.execute_command(*USER.format(password).split())
+        if self.answer is not None:
+            return self.answer(password)  # type: ignore[return-value]
+        return snib.Credentials(password, self.valid, "app")
+
+
+@pytest.fixture
+def issuer(server: Server) -> Iterator[Issuer]:
+    yield Issuer(server)
+    server.admin.execute_command("ACL", "DELUSER", "app")
+
+
+def end_connections(server: Server) -> None:
+    server.admin.execute_command("CLIENT", "KILL", "USER", "app")
+
+
+def test_file(server: Server, issuer: Issuer, tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text(issuer().password + "\n")
+    with snib.connect(server.url, username="app", password_file=path, lease=3.0) as client:
+        with client.lock("x") as hold:
+            path.write_text(issuer().password)
+            end_connections(server)
+            eventually(lambda: client.stats().reconnects)
+            hold.check()
+    path.unlink()
+    with snib.connect(server.url, username="app", password_file=str(path)) as client:
+        with pytest.raises(snib.CredentialsError, match='password" cannot be read: No such file') as caught:
+            client.ping()
+        assert isinstance(caught.value, snib.NetworkError) and caught.value.retryable
+
+
+def test_environment(server: Server, issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "password"
+    path.write_text(issuer().password)
+    monkeypatch.setenv("SNIB_URL", server.url)
+    monkeypatch.setenv("SNIB_USERNAME", "app")
+    monkeypatch.setenv("SNIB_PASSWORD_FILE", str(path))
+    with snib.connect() as client:
+        client.ping()
+
+
+def test_function(server: Server, issuer: Issuer) -> None:
+    with snib.connect(server.url, credentials=issuer, lease=3.0) as client:
+        assert not issuer.calls
+        with client.lock("x") as hold:
+            before = len(issuer.calls)
+            assert before >= 1 and threading.current_thread() not in issuer.calls
+            end_connections(server)
+            eventually(lambda: client.stats().reconnects)
+            assert len(issuer.calls) > before
+            hold.check()
+
+
+def test_function_gives_a_password(server: Server, issuer: Issuer) -> None:
+    issuer.answer = lambda password: password
+    with snib.connect(server.url, username="app", credentials=issuer) as client:
+        client.ping()
+
+
+def test_function_in_asyncio(server: Server, issuer: Issuer) -> None:
+    async def main() -> None:
+        async with snib.aio.connect(server.url, credentials=issuer, lease=3.0) as client:
+            async with client.lock("x") as hold:
+                end_connections(server)
+                while not client.stats().reconnects:
+                    await asyncio.sleep(0.01)
+                hold.check()
+
+    asyncio.run(main())
+    assert len(issuer.calls) >= 2
+
+
+def test_connections_log_in_anew(server: Server, issuer: Issuer) -> None:
+    issuer.valid = 1.0
+    with snib.connect(server.url, credentials=issuer) as client, client.lock("x") as hold:
+        begun = time.monotonic()
+        before = len(issuer.calls)
+        eventually(lambda: len(issuer.calls) >= before + 4)
+        assert time.monotonic() - begun > 1.6  # four times, not all the time
+        assert client.stats().reconnects == 0
+        hold.check()
+
+
+def test_function_that_raises(
+    server: Server, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.error = LookupError("the vault is shut")
+    with snib.connect(server.url, credentials=issuer, patience=0.3) as client:
+        with caplog.at_level(logging.WARNING, "snib"), pytest.raises(
+            snib.CredentialsError, match="there are no credentials: LookupError: the vault is shut"
+        ):
+            client.ping()
+        assert any(record.exc_info for record in caplog.records)
+        issuer.error = None
+        client.ping()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "TypeError: credentials must give a snib.Credentials or a str, not NoneType"),
+        (snib.Credentials("canary", 0), "ValueError: credentials must be valid for some seconds, not 0"),
+        (snib.Credentials("canary", float("nan")), "ValueError: credentials must be valid"),
+        (snib.Credentials("canary", "x"), "TypeError"),  # type: ignore[arg-type]
+        (snib.Credentials("canary\0", 1), "the text has a NUL character"),
+        (snib.Credentials("canary" * 3000, 1), "is too long"),
+        (snib.Credentials("", 1), "have no password"),
+        (snib.Credentials(5, 1), "TypeError"),  # type: ignore[arg-type]
+        (snib.Credentials("canary\ud800"), "lone surrogates"),
+    ],
+)
+def test_answers_that_are_none(server: Server, issuer: Issuer, answer: object, says: str) -> None:
+    issuer.answer = lambda _: answer
+    with snib.connect(server.url, credentials=issuer, patience=0.2) as client:
+        with pytest.raises(snib.CredentialsError) as caught:
+            client.ping()
+        assert says in str(caught.value)
+        assert "canary" not in str(caught.value)
+
+
+def test_no_function(server: Server) -> None:
+    with pytest.raises(TypeError, match="credentials must be callable, not str"):
+        snib.connect(server.url, credentials="secret")  # type: ignore[arg-type]
+    with pytest.raises(snib.InvalidOption, match="credentials and another password"):
+        snib.connect(server.url, password="secret", credentials=lambda: "secret")
+
+
+def test_repr_shows_no_password() -> None:
+    assert "canary" not in repr(snib.Credentials("canary", 900.0, "app"))
+
+
+def test_function_that_hangs(server: Server, issuer: Issuer) -> None:
+    shut = threading.Event()
+    issuer.answer = lambda password: shut.wait() and password
+    other = snib.connect(server.url, lease=0.5)
+    with other.lock("y") as hold:
+        with snib.connect(server.url, username="app", credentials=issuer, patience=0.5, connect_timeout=0.3) as client:
+            with pytest.raises(snib.CredentialsError, match="no answer in time"):
+                client.ping()
+            with pytest.raises(snib.CredentialsError):
+                client.ping()
+            assert len(issuer.calls) == 1
+            shut.set()
+            client.ping()
+        hold.check()
+    other.close()
+
+
+FORKS = """
+import os, snib, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+calls = []
+def ask():
+    calls.append(1)
+    return snib.Credentials("secret", None, "app")
+client = snib.connect(URL, credentials=ask)
+client.ping()
+pid = os.fork()
+if pid == 0:
+    client.ping()
+    say("child", len(calls))
+    os._exit(0)
+os.waitpid(pid, 0)
+client.ping()
+say("parent", len(calls))
+"""
+
+
+def test_fork(server: Server) -> None:
+    server.admin.execute_command(*USER.format("secret").split())
+    program = Program(FORKS, server.url)
+    assert program.hear() == "child 2"
+    assert program.hear() == "parent 1"
+    program.end()
+
+
+# The interpreter ends while the function runs, and while connections are asked for.
+ENDS = """
+import snib, threading, time
+inside = threading.Event()
+def ask():
+    inside.set()
+    time.sleep(SECONDS)
+    return snib.Credentials("secret", 0.05, "app")
+client = snib.connect(URL, credentials=ask, patience=0.1)
+threading.Thread(target=client.lock("x").acquire, daemon=True).start()
+inside.wait()
+say("inside")
+"""
+
+
+@pytest.mark.parametrize("seconds", ["1000", "0.2", "0.001"])
+def test_end_of_the_interpreter(server: Server, seconds: str) -> None:
+    server.admin.execute_command(*USER.format("secret").split())
+    for _ in range(3):
+        program = Program(ENDS.replace("SECONDS", seconds), server.url)
+        assert program.hear() == "inside"
+        program.end()
+    server.admin.execute_command("DEL", "x")
+
+
+def test_threads_and_descriptors_go(server: Server, issuer: Issuer) -> None:
+    def use() -> None:
+        with snib.connect(server.url, credentials=issuer) as client:
+            client.ping()
+
+    use()
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(5):
+        use()
+    eventually(lambda: (len(os.listdir("/proc/self/fd")), threading.active_count()) <= before)

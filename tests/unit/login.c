@@ -1,0 +1,187 @@
+/* login.c - passwords that pass through: where they are, when they go, and when they are asked for again. */
+#include "unit.h"
+
+#include "driver/login.h"
+#include "net/conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PASSWORD "Canary-4711"
+
+static const struct snib__login passing = {
+    .username = "app", .password = PASSWORD, .passing = true};
+
+static bool has_password(const char *bytes, size_t n)
+{
+    return memmem(bytes, n, PASSWORD, strlen(PASSWORD)) != NULL;
+}
+
+static int next_reply(struct snib__conn *conn, struct snib__request *request)
+{
+    const struct snib__value *reply;
+    uint32_t n;
+    return snib__conn_next(conn, request, &reply, &n);
+}
+
+static void feed(struct snib__conn *conn, const char *bytes)
+{
+    char copy[1024];
+    size_t n = strlen(bytes);
+    memcpy(copy, bytes, n);
+    snib__conn_mask(conn, copy, n);
+    assert_int_equal(snib__resp_feed(conn->resp, copy, n), 0);
+}
+
+/* What leaves a buffer is overwritten there, whatever moves meanwhile. */
+static void output_is_wiped(void **state)
+{
+    (void)state;
+    for (size_t step = 1; step < 60; step++) {
+        struct snib__conn conn;
+        size_t pieces_n = 0;
+        assert_int_equal(snib__conn_init(&conn, false), 0);
+        assert_int_equal(snib__conn_begin(&conn, &passing, 5), 0);
+        assert_true(has_password(conn.out.data, conn.out.len));
+        while (snib__buf_size(&conn.out) > 0) {
+            size_t n = snib__buf_size(&conn.out);
+            snib__buf_consume(&conn.out, n < step ? n : step);
+            if (pieces_n++ % 7 == 0 && pieces_n < 70)
+                assert_int_equal(
+                    snib__buf_append(&conn.out, "0123456789012345678901234567890", step), 0);
+        }
+        assert_false(has_password(conn.out.data, conn.out.cap));
+        assert_false(conn.out.secret);
+        snib__conn_free(&conn);
+    }
+}
+
+static void copy_goes_with_the_handshake(void **state)
+{
+    (void)state;
+    struct snib__conn conn;
+    struct snib__request request;
+    assert_int_equal(snib__conn_init(&conn, true), 0);
+    assert_int_equal(snib__conn_begin(&conn, &passing, 5), 0);
+    assert_string_equal(conn.password, PASSWORD);
+    feed(&conn, "+OK\r\n+OK\r\n+PONG\r\n");
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.state, SNIB__CONN_READY);
+    assert_null(conn.password);
+    snib__conn_reset(&conn);
+    assert_int_equal(snib__conn_begin(&conn, &passing, 5), 0);
+    snib__conn_reset(&conn);
+    assert_null(conn.password);
+    assert_false(has_password(conn.out.data, conn.out.cap));
+    snib__conn_free(&conn);
+}
+
+static void second_login(void **state)
+{
+    (void)state;
+    struct snib__conn conn;
+    struct snib__request request;
+    assert_int_equal(snib__conn_init(&conn, false), 0);
+    assert_int_equal(snib__conn_begin(&conn, &passing, 5), 0);
+    feed(&conn, "+OK\r\n+OK\r\n+PONG\r\n:17\r\n$0\r\n\r\n$0\r\n\r\n$0\r\n\r\n");
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.state, SNIB__CONN_READY);
+    snib__buf_consume(&conn.out, snib__buf_size(&conn.out));
+    assert_int_equal(snib__conn_relogin(&conn, &passing, 6), 0);
+    assert_int_equal(conn.relogin, SNIB__RELOGIN_ASKED);
+    feed(&conn, "-WRONGPASS no, it is not Canary-4711\r\n");
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.state, SNIB__CONN_READY); /* it goes on */
+    assert_int_equal(conn.relogin, SNIB__RELOGIN_REFUSED);
+    assert_string_equal(conn.words, "WRONGPASS no, it is not ***********");
+    assert_null(conn.password);
+    snib__buf_consume(&conn.out, snib__buf_size(&conn.out));
+    assert_false(has_password(conn.out.data, conn.out.cap));
+    assert_int_equal(snib__conn_relogin(&conn, &passing, 7), 0);
+    feed(&conn, "+OK\r\n");
+    assert_int_equal(next_reply(&conn, &request), 0);
+    assert_int_equal(conn.relogin, SNIB__RELOGIN_TAKEN);
+    snib__conn_free(&conn);
+}
+
+/* A server that does not know AUTH repeats it.  However the answer is cut, no reader gets to see it. */
+static void repeated_password_is_masked(void **state)
+{
+    (void)state;
+    static const char answer[] = "-ERR unknown command 'AUTH', with args beginning with: 'app' "
+                                 "'Canary-4711' Cana Canary-4711\r\n"
+                                 "$12\r\nCanary-4711 \r\n";
+    size_t all = sizeof answer - 1, line = (size_t)(strchr(answer, '\n') - answer) + 1;
+    for (size_t cut = 1; cut < all; cut++) {
+        struct snib__conn conn;
+        char copy[sizeof answer];
+        memcpy(copy, answer, sizeof answer);
+        assert_int_equal(snib__conn_init(&conn, false), 0);
+        assert_int_equal(snib__conn_begin(&conn, &passing, 5), 0);
+        snib__conn_mask(&conn, copy, cut);
+        snib__conn_mask(&conn, copy + cut, all - cut);
+        assert_false(has_password(copy, line));
+        assert_null(memmem(copy, line, "Canary-4", 8));
+        assert_null(memmem(copy, line, "ary-4711", 8));
+        assert_non_null(memmem(copy, line, "' ", 2));
+        assert_string_equal(copy + line, answer + line); /* no error, so it is something else */
+        snib__conn_free(&conn);
+    }
+}
+
+/* ---- Questions --------------------------------------------------------------------------------- */
+
+static void token_of_15_minutes(void **state)
+{
+    (void)state;
+    static snib_credentials answer = {
+        .size = sizeof answer, .valid_ms = 900000, .password = PASSWORD};
+    struct snib__logins logins = {.source = SNIB__LOGIN_QUEUE, .username = "app"};
+    const char *username, *password, *why;
+    int os_error;
+    snib__time before = snib__now();
+    struct snib__question *one = snib__login_ask(&logins), *other = snib__login_ask(&logins);
+    snib__time after = snib__now();
+    assert_ptr_equal(one, other); /* one question at a time */
+    assert_true(logins.untold);
+    assert_int_equal(snib__login_open(&logins), 1);
+    snib__login_answer(&logins, 7, &answer); /* another one's */
+    assert_false(snib__login_done(one));
+    snib__login_answer(&logins, 1, &answer);
+    assert_true(snib__login_done(one));
+    assert_true(snib__login_result(one, &username, &password, &why, &os_error));
+    assert_string_equal(username, "app");
+    assert_string_equal(password, PASSWORD);
+    snib__login_used(&logins, one);
+    assert_true(logins.renew_at >= before + 720000 * SNIB__MS);
+    assert_true(logins.renew_at <= after + 720000 * SNIB__MS);
+    snib__login_drop(&logins, &one);
+    assert_null(logins.asking); /* nobody keeps it but who waits for it */
+    assert_true(snib__login_result(other, &username, &password, &why, &os_error));
+    one = snib__login_ask(&logins);
+    assert_ptr_not_equal(one, other);
+    snib__login_drop(&logins, &other);
+    answer.valid_ms = 60000; /* the earlier end counts */
+    snib__login_answer(&logins, 2, &answer);
+    snib__login_used(&logins, one);
+    assert_true(logins.renew_at <= snib__now() + 48000 * SNIB__MS);
+    snib__login_drop(&logins, &one);
+    answer.valid_ms = INT64_MAX; /* for ever */
+    logins.renew_at = 0;
+    one = snib__login_ask(&logins);
+    snib__login_answer(&logins, 3, &answer);
+    snib__login_used(&logins, one);
+    assert_int_equal(logins.renew_at, 0);
+    snib__login_drop(&logins, &one);
+    snib__logins_end(&logins);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(output_is_wiped),     cmocka_unit_test(copy_goes_with_the_handshake),
+        cmocka_unit_test(second_login),        cmocka_unit_test(repeated_password_is_masked),
+        cmocka_unit_test(token_of_15_minutes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
