@@ -71,9 +71,9 @@ def run_program(command: list[str], **environment: str) -> Verdict:
 
 
 def run_test(program: Path, test: str) -> Verdict:
-    """A test program; of those that take long the one test that is meant.  Worlds of several servers: as many as are
-    run by default."""
-    return run_program([str(program)], SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS="2000")
+    """A test program; of those that take long the one test that is meant.  Of worlds with several servers as many
+    as ./dev test runs."""
+    return run_program([str(program)], SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS="4000")
 
 
 def run_pytest(by: str, folder: Path, **environment: str) -> Verdict:

@@ -242,3 +242,16 @@ def test_places_that_are_gone(run: Scripts) -> None:
     run.redis.lrem(QUEUE, 0, C)
     run("fair_renew", ["k", QUEUE, PLACES], 90000, A)
     assert run.redis.ttl(PLACES) != -1
+
+
+def test_a_grant_that_nobody_hears_of_is_not_said(run: Scripts) -> None:
+    """Replicas and other nodes pass messages on to who listens there, and would be believed. Who listens by a pattern
+    counts for nobody, as they do."""
+    run.ears.unsubscribe(f"{MUTEX}:{B[:36]}")
+    run.ears.get_message(timeout=5)
+    assert acquire(run, A) == "0"
+    acquire(run, B)
+    assert release(run, A)[:2] == [1, 0]
+    assert run.heard() == []
+    assert "k" not in run.state()
+    assert acquire(run, B) == "0"

@@ -207,14 +207,7 @@ MUTANTS = [
         "lua/_fair.lua",
         "    if listeners[2] == 0 then\n        return 0\n    end\n",
         "",
-        "sim/topology",
-    ),
-    Mutant(
-        "places that a failover has brought back are kept by their client",
-        "locks/fair.c",
-        "            return 0;\n    return hold->number;",
-        "            return 0;\n    return 0;",
-        "sim/topology",
+        "traces/test_fair.py nobody_hears",
     ),
     Mutant(
         "ASK is followed by scripts that look at readers' leases",
@@ -228,6 +221,6 @@ MUTANTS = [
         "locks/fair.c",
         "if (peer->phase <= SNIB__PLACED && peer->number < hold->number)",
         "if (peer->phase > SNIB__GONE)",
-        "sim/topology",
+        "unit_place",
     ),
 ]
