@@ -129,11 +129,21 @@ int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char 
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "SUBSCRIBE", channel, n) : 0;
 }
 
-int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+static int chan_unsay(struct snib__engine *e, struct snib__node *node, const char *channel,
+                      size_t n)
 {
     if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SUNSUBSCRIBE", channel, n) < 0)
         return -1;
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
+}
+
+/* Without memory to say it the subscription ends with the link, at the next tick. */
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    int error = chan_unsay(e, node, channel, n);
+    if (error)
+        chan_link(node)->soiled = true;
+    return error;
 }
 
 /* ---- silence ---- */

@@ -209,6 +209,8 @@ struct snib__link { /* one connection to a node */
     snib__time used_at; /* a further lane: when anything was sent by it last */
     uint32_t called;    /* COMMAND: requests under way that threads wait for */
     /* PUBSUB, while it is ready: */
+    bool
+        soiled; /* it has a subscription that nobody wants and that could not be ended: to be made anew */
     snib__time
         heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
     uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */

@@ -281,6 +281,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link->soiled = false;
     link->conn.words[0] = 0; /* of this end, not of the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
     if (!snib__lane_is(link))
@@ -387,6 +388,8 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->soiled)
+            snib__link_close(e, link, SNIB_ENOMEM, now);
         snib__lane_tick(e, link, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link->next_try <= now && link_has_way(e, link))
@@ -398,8 +401,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
-        if (link->connect || link->close)
-            return 0; /* a wish is there to be taken */
+        if (link->connect || link->close || link->soiled)
+            return 0; /* a wish is there to be taken, or to be made */
         snib__time at = link_overdue(e, link);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link_has_way(e, link))
