@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ba3ff15547f343f0"
+#define SNIB_BUILD_ID "356937d813c5a313"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11473,6 +11473,8 @@ struct snib__link { /* one connection to a node */
     snib__time used_at; /* a further lane: when anything was sent by it last */
     uint32_t called;    /* COMMAND: requests under way that threads wait for */
     /* PUBSUB, while it is ready: */
+    bool
+        soiled; /* it has a subscription that nobody wants and that could not be ended: to be made anew */
     snib__time
         heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
     uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */
@@ -16904,11 +16906,21 @@ int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char 
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "SUBSCRIBE", channel, n) : 0;
 }
 
-int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+static int chan_unsay(struct snib__engine *e, struct snib__node *node, const char *channel,
+                      size_t n)
 {
     if (e->publish != SNIB__CLASSIC && snib__chan_say(node, "SUNSUBSCRIBE", channel, n) < 0)
         return -1;
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
+}
+
+/* Without memory to say it the subscription ends with the link, at the next tick. */
+int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
+{
+    int error = chan_unsay(e, node, channel, n);
+    if (error)
+        chan_link(node)->soiled = true;
+    return error;
 }
 
 /* ---- silence ---- */
@@ -19686,6 +19698,7 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
         if (!link->wanted)
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
+    link->soiled = false;
     link->conn.words[0] = 0; /* of this end, not of the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
     if (!snib__lane_is(link))
@@ -19792,6 +19805,8 @@ void snib__link_tick(struct snib__engine *e, snib__time now)
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
         if (link->kind == SNIB__PUBSUB && snib__chan_silent(e, link, now))
             snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        if (link->soiled)
+            snib__link_close(e, link, SNIB_ENOMEM, now);
         snib__lane_tick(e, link, now);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link->next_try <= now && link_has_way(e, link))
@@ -19803,8 +19818,8 @@ snib__time snib__link_deadline(const struct snib__engine *e)
 {
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
-        if (link->connect || link->close)
-            return 0; /* a wish is there to be taken */
+        if (link->connect || link->close || link->soiled)
+            return 0; /* a wish is there to be taken, or to be made */
         snib__time at = link_overdue(e, link);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link_has_way(e, link))
