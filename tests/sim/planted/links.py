@@ -180,10 +180,16 @@ MUTANTS = [
         "unit_engine",
     ),
     Mutant(
+        "a subscription that could not be ended stays",
+        "engine/chan.c",
+        "chan_link(node)->soiled = true;",
+        "(void)error;",
+    ),
+    Mutant(
         "a wish to close a link waits for the next deadline",
         "engine/link.c",
-        "if (link->connect || link->close)",
-        "if (link->connect)",
+        "if (link->connect || link->close || link->soiled)",
+        "if (link->connect || link->soiled)",
         "unit_links",
     ),
     Mutant(
