@@ -125,7 +125,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 }
 
 /* Functions that answer with a number >= 0 or with an error code. */
-%typemap(out) int snib_hold_state, int64_t snib_hold_remaining_ms, int64_t snib_hold_token {
+%typemap(out) int snib_hold_state, int64_t snib_hold_remaining_ms, int64_t snib_hold_token, int64_t snib_hold_replicas {
     if (result < 0) {
         snib__py_raise((int32_t)result, snib_code_text((int32_t)result), 0);
         SWIG_fail;
@@ -201,6 +201,7 @@ static int snib__py_quorum_new(snib_lock *const *locks, uint32_t n, int64_t leas
 %wrap(hold_check)
 %wrap(hold_remaining_ms)
 %wrap(hold_token)
+%wrap(hold_replicas)
 %wrap(hold_owner)
 %wrap(hold_release_submit)
 %wrap(op_cancel)

@@ -88,6 +88,7 @@ PYTHON_CLASSES = {
     "ESERVER": ("ErrorReply", "ServerError"),
     "EDATABASE": ("InvalidDatabase", "ServerError"),
     "EMISCONF": ("Misconfigured", "ServerError"),
+    "EREPLICAS": ("TooFewReplicas", "ServerError"),
     "ECLOSED": ("Closed", "StateError"),
     "EFORKED": ("Forked", "StateError"),
 }
@@ -166,6 +167,7 @@ GO_NAMES = {
     "ESERVER": "ErrServer",
     "EDATABASE": "ErrInvalidDatabase",
     "EMISCONF": "ErrMisconfigured",
+    "EREPLICAS": "ErrTooFewReplicas",
     "ECLOSED": "ErrClosed",
     "EFORKED": "ErrForked",
 }

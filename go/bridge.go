@@ -377,6 +377,10 @@ func millis(ms C.int64_t) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+func holdReplicas(hold uint64) int {
+	return int(C.bridge_hold_replicas(C.uint64_t(hold)))
+}
+
 func holdOwner(hold uint64) string {
 	var owner [128]C.char
 	C.bridge_hold_owner(C.uint64_t(hold), &owner[0], nil)

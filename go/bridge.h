@@ -305,6 +305,11 @@ static inline int64_t bridge_hold_remaining(uint64_t hold)
     return snib_hold_remaining_ms(BRIDGE_AS(snib_hold, hold));
 }
 
+static inline int64_t bridge_hold_replicas(uint64_t hold)
+{
+    return snib_hold_replicas(BRIDGE_AS(snib_hold, hold));
+}
+
 static inline int32_t bridge_hold_owner(uint64_t hold, char out[128], snib_error *err)
 {
     return snib_hold_owner(BRIDGE_AS(snib_hold, hold), out, err);

@@ -14,28 +14,31 @@ import (
 
 // optionValues are the options that were given; a zero was not given.
 type optionValues struct {
-	lease            time.Duration
-	maxHold          time.Duration
-	connectTimeout   time.Duration
-	replyTimeout     time.Duration
-	patience         time.Duration
-	tryTimeout       time.Duration
-	recheck          time.Duration
-	handoverMax      int32
-	waitersMax       int32
-	username         string
-	password         string
-	passwordFile     string
-	sentinelUsername string
-	sentinelPassword string
-	tlsCa            string
-	tlsCert          string
-	tlsKey           string
-	tlsKeyPassword   string
-	tlsServerName    string
-	tlsInsecure      int32
-	publish          int32
-	lanes            int32
+	lease             time.Duration
+	maxHold           time.Duration
+	connectTimeout    time.Duration
+	replyTimeout      time.Duration
+	patience          time.Duration
+	tryTimeout        time.Duration
+	recheck           time.Duration
+	handoverMax       int32
+	waitersMax        int32
+	username          string
+	password          string
+	passwordFile      string
+	sentinelUsername  string
+	sentinelPassword  string
+	tlsCa             string
+	tlsCert           string
+	tlsKey            string
+	tlsKeyPassword    string
+	tlsServerName     string
+	tlsInsecure       int32
+	durability        int32
+	durabilityTimeout time.Duration
+	durabilityPolicy  int32
+	publish           int32
+	lanes             int32
 }
 
 // WatchdogLease is the option lease: lease of renewed holds. It takes 100ms to 24h and defaults to 30s.
@@ -140,6 +143,40 @@ func TLSInsecure(yes bool) Option {
 	return func(o *clientOptions) { o.tlsInsecure = flag(yes) }
 }
 
+// For Durability.
+const (
+	DurabilityNone     int32 = -1
+	DurabilityMajority int32 = -2
+	DurabilityAll      int32 = -3
+)
+
+// Durability is the option durability: replicas that must have a grant before it counts. It takes 1 to 100, or -1
+// for none, and defaults to none.
+func Durability(n int32) Option {
+	return func(o *clientOptions) { o.durability = given(n, -1) }
+}
+
+// DurabilityTimeout is the option durability_timeout: how long the replicas may take for it, and a third of the
+// lease at most. It takes 1ms to 24h and defaults to 1s.
+func DurabilityTimeout(d time.Duration) Option {
+	return func(o *clientOptions) { o.durabilityTimeout = atLeastTick(d) }
+}
+
+// DurabilityReaction is what DurabilityPolicy takes.
+type DurabilityReaction int32
+
+// For DurabilityPolicy.
+const (
+	DurabilityRefuse DurabilityReaction = 1
+	DurabilityReport DurabilityReaction = 2
+)
+
+// DurabilityPolicy is the option durability_policy: what happens when too few have it in time: the grant is
+// undone, or the hold says how many. It defaults to refuse.
+func DurabilityPolicy(how DurabilityReaction) Option {
+	return func(o *clientOptions) { o.durabilityPolicy = given(int32(how), math.MinInt32) }
+}
+
 // PublishMode is what Publish takes.
 type PublishMode int32
 
@@ -185,6 +222,9 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 	raw.tls_key_password = text(o.tlsKeyPassword)
 	raw.tls_server_name = text(o.tlsServerName)
 	raw.tls_insecure = C.int32_t(o.tlsInsecure)
+	raw.durability = C.int32_t(o.durability)
+	setMillis(&raw.durability_timeout_ms, o.durabilityTimeout)
+	raw.durability_policy = C.int32_t(o.durabilityPolicy)
 	raw.publish = C.int32_t(o.publish)
 	raw.lanes = C.int32_t(o.lanes)
 }

@@ -40,6 +40,7 @@ const (
 	ErrServer          Code = -46 // the server answered with an error; the request may have been applied
 	ErrInvalidDatabase Code = -47 // the server has no database of this number
 	ErrMisconfigured   Code = -48 // the server refuses writes because its persistence or its replicas are in trouble
+	ErrTooFewReplicas  Code = -49 // too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability
 	ErrClosed          Code = -60 // the client is closed
 	ErrForked          Code = -61 // it belongs to the process before the fork; acquire again in the child
 )

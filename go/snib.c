@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "356937d813c5a313"
+#define SNIB_BUILD_ID "7f47ff51fc02717a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -144,6 +144,7 @@ enum snib_code {
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
     SNIB_EDATABASE = -47,  /* the database number does not exist */
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
+    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was taken back */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
@@ -181,7 +182,8 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
-/* snib_client_options.durability; 0 is none unless the URL says more. */
+/* snib_client_options.durability; 0 is none unless the URL says more.  Replicas are those that are in step, as the
+ * master said at most a second before: MAJORITY and ALL do not count those that are away. */
 #define SNIB_DURABILITY_NONE (-1)
 #define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
 #define SNIB_DURABILITY_ALL (-3)
@@ -248,7 +250,8 @@ typedef struct snib_client_options {
     const char *tls_server_name;   /* name that the certificate must have, instead of the host */
     int32_t tls_insecure; /* 1: accept any certificate; -1: do not, whatever the URL says */
     int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
-    int64_t durability_timeout_ms; /* how long they may take; default 1000 */
+    int64_t durability_timeout_ms; /* how long they may take; default 1000, a third of the lease
+                                    * at most */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
     int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
@@ -755,6 +758,10 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
+
+/* snib_hold_replicas - how many replicas had the grant when it was made, as far as the option durability asked for it;
+ * 0 without it; negative: an error code. */
+SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
@@ -1336,6 +1343,7 @@ struct snib__conn {
     uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
+    int32_t replicas;    /* that are in step; -1: it does not say */
     bool cluster;        /* it is a node of a cluster */
     bool shards;         /* it has sharded channels: 7.0 or later */
     uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
@@ -1396,6 +1404,9 @@ bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);
+
+/* snib__conn_replicas - how many replicas are in step, by a text of INFO; -1: it does not say. */
+int32_t snib__conn_replicas(const char *info);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);
@@ -1881,10 +1892,13 @@ struct snib__config {
     int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
-    int32_t lanes; /* connections for commands to each node; 0: one */
-    bool scatter;  /* all are opened and taken in no order: for tests */
-    bool insecure; /* certificates are not verified: to be said once */
-    void *home;    /* the caller's, see snib__gate_home() */
+    int32_t lanes;             /* connections for commands to each node; 0: one */
+    int32_t durability;        /* replicas that must have a grant, or SNIB_DURABILITY_*; 0: none */
+    int32_t durability_policy; /* SNIB_DURABILITY_* */
+    snib__time durability_timeout; /* less than a lease */
+    bool scatter;                  /* all are opened and taken in no order: for tests */
+    bool insecure;                 /* certificates are not verified: to be said once */
+    void *home;                    /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
@@ -2115,6 +2129,7 @@ struct snib__hold {
     uint8_t reason : 4;  /* enum snib_reason */
     uint8_t options : 4; /* SNIB_LOCK_* */
     uint8_t tell : 4;    /* caller's: wants the lost event */
+    uint8_t replicas;    /* durability: so many had the grant when it was made */
     /* the caller's */
     void *handle;
     void *sink;
@@ -2744,6 +2759,14 @@ static void client_ask_as(struct snib__client *client)
     };
 }
 
+/* A grant's lease runs while its replicas are waited for. */
+static snib__time client_durability_timeout(const snib_client_options *o)
+{
+    int64_t most = o->lease_ms / 3;
+    return (snib__time)(o->durability_timeout_ms < most ? o->durability_timeout_ms : most) *
+           SNIB__MS;
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -2775,6 +2798,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .lanes = o->lanes,
+        .durability = o->durability == SNIB_DURABILITY_NONE ? 0 : o->durability,
+        .durability_policy = o->durability_policy,
+        .durability_timeout = client_durability_timeout(o),
         .insecure = client->url.tls_insecure,
         .home = client,
     };
@@ -3282,6 +3308,8 @@ X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
 X(EDATABASE, -47, 0, "the server has no database of this number")
 X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
 X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
@@ -3351,6 +3379,8 @@ X(ESERVER, -46, RETRYABLE | MAYBE_APPLIED,
 X(EDATABASE, -47, 0, "the server has no database of this number")
 X(EMISCONF, -48, RETRYABLE,
   "the server refuses writes because its persistence or its replicas are in trouble")
+X(EREPLICAS, -49, RETRYABLE,
+  "too few replicas had the grant in time, so it was taken back; look at the replicas, or ask for less durability")
 
 X(ECLOSED, -60, 0, "the client is closed")
 X(EFORKED, -61, USAGE, "it belongs to the process before the fork; acquire again in the child")
@@ -4977,6 +5007,18 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
     return left;
 }
 
+int64_t snib_hold_replicas(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    const struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    int64_t replicas = hold->replicas;
+    held_leave(client, handle);
+    return replicas;
+}
+
 int64_t snib_hold_token(snib_hold *handle)
 {
     struct snib__client *client;
@@ -5999,11 +6041,11 @@ X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
   "name that the server's certificate must have, instead of the host in the URL")
 X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "accept any certificate: an attacker on the network can then read and change everything")
-X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
+X(durability, durability, COUNT, READY, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
-X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
-  "how long the replicas may take for it")
-X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
+X(durability_timeout, durability_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
+  "how long the replicas may take for it, and a third of the lease at most")
+X(durability_policy, durability_policy, CHOICE, READY, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
@@ -6074,11 +6116,11 @@ X(tls_server_name, tls_server_name, TEXT, READY, 0, 0, 0, "",
   "name that the server's certificate must have, instead of the host in the URL")
 X(tls_insecure, tls_insecure, CHOICE, READY, 0, 0, -1, "yes:1 no:-1 true:1 false:-1 1:1 0:-1",
   "accept any certificate: an attacker on the network can then read and change everything")
-X(durability, durability, COUNT, LATER, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
+X(durability, durability, COUNT, READY, 1, 100, -1, "none:-1 majority:-2 all:-3 0:-1",
   "replicas that must have a grant before it counts")
-X(durability_timeout, durability_timeout_ms, DURATION, LATER, 1, 86400000, 1000, "",
-  "how long the replicas may take for it")
-X(durability_policy, durability_policy, CHOICE, LATER, 0, 0, 1, "refuse:1 report:2",
+X(durability_timeout, durability_timeout_ms, DURATION, READY, 1, 86400000, 1000, "",
+  "how long the replicas may take for it, and a third of the lease at most")
+X(durability_policy, durability_policy, CHOICE, READY, 0, 0, 1, "refuse:1 report:2",
   "what happens when too few have it in time: the grant is undone, or the hold says how many")
 X(publish, publish, CHOICE, READY, 0, 0, 1, "auto:1 classic:2 sharded:3 both:4",
   "how releases are announced in a cluster; auto follows Redisson's rule")
@@ -7468,7 +7510,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
-    if (told->code == SNIB_ETOPOLOGY && told->words && told->words[0]) { /* a sentence of ours */
+    bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS;
+    if (sentence && told->words && told->words[0]) { /* of ours */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -11285,6 +11328,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * node.c      one server: what it answers, its identity
  * send.c      requests on their way to it
  * lane.c      its further connections, for threads that call at once
+ * durable.c   grants that count only when replicas have them
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * move.c      names whose node changes, and their holds
@@ -11341,7 +11385,9 @@ enum {
     SNIB__REQ_TIME,
     SNIB__REQ_ASK,
     SNIB__REQ_ROUTE,
-    SNIB__REQ_KILL
+    SNIB__REQ_KILL,
+    SNIB__REQ_WAIT,
+    SNIB__REQ_COUNT
 };
 
 /* node->kind */
@@ -11500,9 +11546,10 @@ struct snib__clock {
 
 struct snib__node { /* one server */
     struct snib__node *next;
-    struct snib__link links[2];                   /* by kind */
-    struct snib__link lanes[SNIB__LANES_MAX - 1]; /* further command links; see lane.c */
-    uint32_t met; /* threads have met on its lanes, so often since: */
+    struct snib__link links[2];               /* by kind */
+    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last: for durable.c */
+    struct snib__durable *durable;            /* NULL: nothing was asked for */
+    uint32_t met;                             /* threads have met on its lanes, so often since: */
     snib__time met_since;
     bool alone; /* its address leads to several servers: no lanes */
     struct snib__address address;
@@ -11672,7 +11719,7 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
 static inline bool snib__request_own(const struct snib__request *request)
 {
     return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
-           request->kind == SNIB__REQ_KILL;
+           request->kind >= SNIB__REQ_KILL;
 }
 
 /* lane.c */
@@ -11697,6 +11744,29 @@ snib__time snib__node_oldest(const struct snib__node *node);
 /* A request whose connection has ended: it is sent again, or ends. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
+
+/* durable.c */
+bool snib__durable_is(const struct snib__link *link);
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+bool snib__durable_pending(const struct snib__node *node);
+void snib__durable_free(struct snib__node *node);
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+                         const struct snib__request *request);
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+                       struct snib__request *request, snib__time now);
+bool snib__durable_unsend(struct snib__node *node, const void *subject);
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+/* True: the grant is kept until it is known where it is. */
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__request *request, const struct snib__verdict *verdict,
+                           snib__time now);
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, const struct snib__value *reply,
+                          int32_t error, snib__time now);
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                        snib__time now);
 
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
@@ -11756,9 +11826,12 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now);
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+                               const struct snib__request *request, const struct snib__value *reply,
+                               uint32_t n, int32_t error, const char *text, snib__time now);
+/* The rest of it, for an answer that is no error. */
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         const struct snib__verdict *verdict, snib__time now);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);
@@ -17988,6 +18061,447 @@ bool snib__sent_once(const struct snib__request *request)
     return request->kind != SNIB__REQ_RENEW && (hold->gate->kind->traits & SNIB__UNOWNED);
 }
 
+/* ---- engine/durable.c -------------------------------------------------------------------------*/
+
+/* durable.c - grants that count only when replicas have them.
+ *
+ * WAIT says how many replicas have received what its own connection has written, and blocks that connection.
+ * So acquisitions have a link of their own, and go in batches: those that come while a WAIT is under way are
+ * collected, and leave together with the next one.
+ *
+ *     collected --WAIT answered--> sent, and WAIT behind them --granted--> waiting --WAIT answered--> decided
+ *
+ * What the server has granted is decided when the WAIT behind it is: enough replicas have it; or the hold says how
+ * many; or it is given back and the operation fails, whether or not the release is answered, for such a hold is never
+ * renewed.  A link that ends before leaves all of that in doubt, as ever, and it is asked again.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DURABLE_RECOUNT (1000 * SNIB__MS) /* of the replicas, while anything is acquired */
+
+struct snib__durable {
+    struct snib__request *collected;
+    uint32_t collected_n, collected_cap;
+    struct durable_grant {
+        struct snib__request request;
+        struct snib__verdict verdict;
+    } * granted; /* what the WAIT under way is for, or the next */
+    uint32_t granted_n, granted_cap;
+    bool waiting;           /* a WAIT is under way, or the count before it */
+    uint32_t need;          /* ... for so many */
+    int32_t replicas;       /* that are in step, as the master said last; -1: it does not say */
+    bool any;               /* there has been one */
+    snib__time counted_at;  /* it was asked then */
+    bool refused;           /* the server has no WAIT, or the user may not */
+    bool told;              /* ... or has no replicas, and that is logged */
+    snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
+};
+
+static struct snib__link *durable_link(struct snib__node *node)
+{
+    return &node->lanes[SNIB__LANES_MAX - 1];
+}
+
+bool snib__durable_is(const struct snib__link *link)
+{
+    return link == &link->node->lanes[SNIB__LANES_MAX - 1];
+}
+
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
+           !(hold->gate->kind->traits & SNIB__NO_HOLD);
+}
+
+bool snib__durable_pending(const struct snib__node *node)
+{
+    return node->durable && node->durable->collected_n > 0;
+}
+
+void snib__durable_free(struct snib__node *node)
+{
+    if (!node->durable)
+        return;
+    free(node->durable->collected);
+    free(node->durable->granted);
+    free(node->durable);
+    node->durable = NULL;
+}
+
+/* Room for one more; 0 or -1. */
+static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap)
+        return 0;
+    uint32_t more = *cap ? *cap * 2 : SNIB__ROOM(16);
+    void *larger = realloc(*list, more * size);
+    if (!larger)
+        return -1;
+    *list = larger;
+    *cap = more;
+    return 0;
+}
+
+/* ---- how many ----------------------------------------------------------------------------------- */
+
+static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
+{
+    if (!node->durable->told)
+        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants are on the master only",
+                         snib__node_where(e, node), why);
+    node->durable->told = true;
+}
+
+/* How many replicas are asked for; 0: there is nothing to be waited for. */
+static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
+{
+    const struct snib__durable *d = node->durable;
+    int32_t asked = e->config.durability;
+    if (d->refused)
+        return 0;
+    if (d->replicas < 0 && asked < 0)
+        durable_tell(e, node, "does not say how many replicas it has (INFO)");
+    else if (!d->any && d->replicas == 0)
+        durable_tell(e, node, "has no replicas");
+    if (d->replicas < 0 || (d->any && asked > 0))
+        return asked > 0 ? (uint32_t)asked : 0;
+    if (!d->any)
+        return 0;
+    uint32_t in_step = (uint32_t)d->replicas;
+    return asked == SNIB_DURABILITY_ALL ? in_step : (in_step + 1) / 2;
+}
+
+static void durable_count(struct snib__durable *d, int32_t replicas, snib__time now)
+{
+    d->replicas = replicas;
+    d->any = d->any || replicas > 0;
+    d->counted_at = now;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------ */
+
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+                         const struct snib__request *request)
+{
+    if (request->kind == SNIB__REQ_COUNT)
+        return snib__resp_begin(out, 2) < 0 || snib__resp_arg(out, "INFO", 4) < 0 ||
+                       snib__resp_arg(out, "replication", 11) < 0
+                   ? -1
+                   : SNIB__NO_SCRIPT;
+    return snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "WAIT", 4) < 0 ||
+                   snib__resp_arg_int(out, (int64_t)request->number) < 0 ||
+                   snib__resp_arg_int(out, (int64_t)(e->config.durability_timeout / SNIB__MS)) < 0
+               ? -1
+               : SNIB__NO_SCRIPT;
+}
+
+/* Ask how many replicas have what was sent, and before it how many there are, if that is not known well.  Without
+ * memory the link is left: what it sent is in doubt. */
+static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__link *link = durable_link(node);
+    bool count = !d->refused && now >= d->counted_at + DURABLE_RECOUNT;
+    struct snib__request request = {.kind = count ? SNIB__REQ_COUNT : SNIB__REQ_WAIT,
+                                    .script = -1,
+                                    .subject = link,
+                                    .number = count ? 0 : durable_need(e, node)};
+    if (!count && request.number == 0)
+        return;
+    if (snib__link_write(e, link, &request, now) < 0) {
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+        return;
+    }
+    d->waiting = true;
+    d->need = (uint32_t)request.number;
+}
+
+static void durable_send_one(struct snib__engine *e, struct snib__node *node,
+                             struct snib__request *request, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    if (hold->gate->node != node)
+        snib__node_again(e, request, now);
+    else if (!hold->op) /* it may have worked, and nobody waits for it any more */
+        snib__gate_unanswered(e, request, now);
+    else if (snib__link_write(e, durable_link(node), request, now) < 0)
+        snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
+}
+
+/* Send what was collected, and a WAIT behind it. */
+static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__request *batch = d->collected;
+    uint32_t n = d->collected_n;
+    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
+        return;
+    d->collected = NULL;
+    d->collected_n = d->collected_cap = 0;
+    d->stuck_since = SNIB__NEVER;
+    d->waiting = true; /* what comes of it is collected, too */
+    for (uint32_t i = 0; i < n; i++)
+        durable_send_one(e, node, &batch[i], now);
+    free(batch);
+    d->waiting = false;
+    if (n > 0 || d->granted_n > 0)
+        durable_wait(e, node, now);
+}
+
+/* An operation's request is collected, so its thread waits for the answer on this link. */
+static int durable_collect(struct snib__node *node, const struct snib__request *request,
+                           snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (durable_room((void **)&d->collected, d->collected_n, &d->collected_cap,
+                     sizeof *d->collected) < 0)
+        return -1;
+    d->collected[d->collected_n++] = *request;
+    snib__request_note_link(request, durable_link(node));
+    if (durable_link(node)->conn.state != SNIB__CONN_READY && d->stuck_since == SNIB__NEVER)
+        d->stuck_since = now;
+    return 0;
+}
+
+/* The link, if there is to be one now. */
+static int durable_want(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__link *link = durable_link(node);
+    if (!link->node && snib__link_init(e, link, node, SNIB__COMMAND) < 0)
+        return -1;
+    if (snib__node_ready(node))
+        snib__link_want(e, link, now);
+    return 0;
+}
+
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+                       struct snib__request *request, snib__time now)
+{
+    if (!node->durable) {
+        node->durable = calloc(1, sizeof *node->durable);
+        if (!node->durable)
+            return -1;
+        node->durable->replicas = -1;
+        node->durable->stuck_since = SNIB__NEVER;
+    }
+    struct snib__durable *d = node->durable;
+    struct snib__link *link = durable_link(node);
+    if (durable_want(e, node, now) < 0)
+        return -1;
+    if (d->waiting || link->conn.state != SNIB__CONN_READY)
+        return durable_collect(node, request, now);
+    if (snib__link_write(e, link, request, now) < 0)
+        return -1;
+    durable_wait(e, node, now);
+    return 0;
+}
+
+bool snib__durable_unsend(struct snib__node *node, const void *subject)
+{
+    struct snib__durable *d = node->durable;
+    for (uint32_t i = 0; d && i < d->collected_n; i++)
+        if (d->collected[i].subject == subject) {
+            d->collected_n--;
+            memmove(d->collected + i, d->collected + i + 1,
+                    (d->collected_n - i) * sizeof *d->collected);
+            return true;
+        }
+    return false;
+}
+
+/* The names of a node are served elsewhere: what is collected for it goes there. */
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__request *batch = d ? d->collected : NULL;
+    uint32_t n = d ? d->collected_n : 0;
+    if (n == 0)
+        return;
+    d->collected = NULL;
+    d->collected_n = d->collected_cap = 0;
+    d->stuck_since = SNIB__NEVER;
+    for (uint32_t i = 0; i < n; i++)
+        snib__node_again(e, &batch[i], now);
+    free(batch);
+}
+
+/* ---- decisions ---------------------------------------------------------------------------------- */
+
+static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
+                           uint32_t need)
+{
+    struct snib__op *op = hold->op;
+    if (op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    op->hold = NULL;
+    hold->op = NULL;
+    free(op->words);
+    if ((op->words = malloc(SNIB__WORDS_MAX)))
+        snprintf(op->words, SNIB__WORDS_MAX,
+                 "%u of the %u replicas that were asked for had the grant within %llu ms: it was "
+                 "taken back",
+                 reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
+    snib__op_done(e, op, SNIB_EREPLICAS);
+}
+
+/* The rest of a grant, now that it is known where it is. */
+static void durable_decide(struct snib__engine *e, const struct durable_grant *grant,
+                           uint32_t reached, uint32_t need, snib__time now)
+{
+    struct snib__hold *hold = grant->request.subject;
+    hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
+    if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
+        durable_refuse(e, hold, reached, need); /* nobody has it: it goes back */
+    snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
+}
+
+/* What was granted up to now is decided. */
+static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
+                               uint32_t need, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct durable_grant *granted = d->granted;
+    uint32_t n = d->granted_n;
+    d->granted = NULL;
+    d->granted_n = d->granted_cap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        durable_decide(e, &granted[i], reached, need, now);
+    free(granted);
+}
+
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__request *request, const struct snib__verdict *verdict,
+                           snib__time now)
+{
+    struct snib__node *node = link->node;
+    if (!snib__durable_is(link) || !verdict->yes)
+        return false;
+    struct snib__durable *d = node->durable;
+    if (!d->waiting && durable_need(e, node) == 0)
+        return false;
+    struct durable_grant grant = {*request, *verdict};
+    if (durable_room((void **)&d->granted, d->granted_n, &d->granted_cap, sizeof *d->granted) < 0) {
+        durable_decide(e, &grant, 0, 1, now); /* nobody could say where it is */
+        return true;
+    }
+    d->granted[d->granted_n++] = grant;
+    if (!d->waiting) /* it was sent again, behind its WAIT */
+        durable_wait(e, node, now);
+    return true;
+}
+
+static void durable_counted(struct snib__engine *e, struct snib__link *link,
+                            const struct snib__value *reply, snib__time now)
+{
+    struct snib__node *node = link->node;
+    bool told = reply->type == SNIB__RESP_STRING;
+    node->durable->waiting = false;
+    durable_count(node->durable,
+                  told ? snib__conn_replicas(snib__resp_text(link->conn.resp, reply)) : -1, now);
+    durable_wait(e, node, now);
+    if (node->durable->waiting)
+        return;
+    durable_decide_all(e, node, 0, 0, now); /* there is nothing to wait for */
+    durable_go_on(e, node, now);
+}
+
+static void durable_waited(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, int32_t error, snib__time now)
+{
+    struct snib__node *node = link->node;
+    struct snib__durable *d = node->durable;
+    bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
+    if (!refused &&
+        reply->type != SNIB__RESP_INTEGER) { /* as UNBLOCKED: it is no master any more */
+        snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        return;
+    }
+    d->refused = d->refused || refused;
+    if (refused)
+        durable_tell(e, node, "has no WAIT, or this user may not use it");
+    uint32_t reached = refused || reply->integer < 0 ? 0 : (uint32_t)reply->integer;
+    durable_decide_all(e, node, reached, refused ? 0 : d->need, now);
+    d->waiting = false;
+    durable_go_on(e, node, now);
+}
+
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, const struct snib__value *reply,
+                          int32_t error, snib__time now)
+{
+    if (request->kind == SNIB__REQ_COUNT)
+        durable_counted(e, link, reply, now);
+    else
+        durable_waited(e, link, reply, error, now);
+}
+
+/* ---- coming and going --------------------------------------------------------------------------- */
+
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct snib__durable *d = link->node->durable;
+    d->refused = false;
+    d->waiting = false;
+    durable_count(d, link->conn.replicas, now);
+    durable_go_on(e, link->node, now);
+}
+
+/* The node is ready, and something may be collected for its link. */
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
+        snib__link_want(e, durable_link(node), now);
+}
+
+/* Nobody could connect it for long: the operations end. */
+static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
+                            int os_error, snib__time now)
+{
+    const struct snib__durable *d = node->durable;
+    for (uint32_t i = 0; i < d->collected_n;) {
+        struct snib__hold *hold = d->collected[i].subject;
+        struct snib__op *op = hold->op;
+        if (!op) {
+            i++;
+            continue;
+        }
+        bool unsure = hold->flags & SNIB__RESENT;
+        op->cause = code;
+        op->os_error = os_error;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, unsure ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        i += unsure;
+    }
+}
+
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                        snib__time now)
+{
+    struct snib__node *node = link->node;
+    struct snib__durable *d = node->durable;
+    struct durable_grant *granted = d->granted;
+    uint32_t n = d->granted_n;
+    d->granted = NULL;
+    d->granted_n = d->granted_cap = 0;
+    d->waiting = false;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct snib__hold *hold = granted[i].request.subject;
+        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not asked again: it is ours */
+            durable_decide(e, &granted[i], 0, d->need ? d->need : 1, now);
+        else
+            snib__node_orphan(e, &granted[i].request, code, os_error, now);
+    }
+    free(granted);
+    if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
+        durable_give_up(e, node, code, os_error, now);
+    if (d->collected_n > 0 && snib__node_ready(node))
+        snib__link_want(e, link, now);
+}
+
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
 
 /* engine.c - the whole: birth and end, time, close, statistics. */
@@ -18021,6 +18535,10 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     if (!e)
         return NULL;
     e->config = *config;
+    if (config->durability) /* what goes from hand to hand is nowhere else */
+        e->config.handover_max = 0;
+    else
+        e->config.durability_timeout = 0;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
     e->memory = sizeof *e;
@@ -18512,7 +19030,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->owner = how->owner;
     op->once = how->wait == 0;
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
-        op->deadline = now + (op->once ? e->config.try_timeout : how->wait);
+        op->deadline =
+            now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
     if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
@@ -18636,40 +19155,59 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_advance(e, gate, now);
 }
 
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now)
+static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__gate *gate = hold->gate;
-    struct snib__verdict verdict = {0};
-    if (!error)
-        gate->kind->acquired(e, hold, reply, n, &verdict);
-    if (verdict.code)
-        error = verdict.code;
-    snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
-    if (error) {
-        gate_failed(e, hold, sent_at, reply, error, text, now);
-    } else {
-        hold->flags &= (uint16_t)~SNIB__RESENT;
-        if (gate->kind->discipline == SNIB__SHARED)
-            snib__share_answer(e, hold, sent_at, &verdict, now);
-        else if (gate->kind->discipline == SNIB__QUEUED)
-            snib__place_answer(e, hold, sent_at, &verdict, now);
-        else if (verdict.yes) {
-            if (gate->wait)
-                snib__turn_granted(gate->wait, now);
-            snib__gate_grant(e, hold, verdict.token, sent_at, now);
-        } else
-            snib__sole_refused(e, hold, &verdict, now);
-    }
     struct snib__wait *wait = gate->wait;
     if (wait && !wait->head && !snib__gate_sole(gate) && !gate->trying)
         snib__wait_rest(e, gate, now);
     else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
         snib__wait_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
+}
+
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (!snib__gate_sole(gate))
+        gate->trying--;
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (gate->kind->discipline == SNIB__SHARED) {
+        snib__share_answer(e, hold, sent_at, verdict, now);
+    } else if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_answer(e, hold, sent_at, verdict, now);
+    } else if (verdict->yes) {
+        if (gate->wait)
+            snib__turn_granted(gate->wait, now);
+        snib__gate_grant(e, hold, verdict->token, sent_at, now);
+    } else {
+        snib__sole_refused(e, hold, verdict, now);
+    }
+    gate_settle(e, gate, now);
+}
+
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+                               const struct snib__request *request, const struct snib__value *reply,
+                               uint32_t n, int32_t error, const char *text, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->acquired(e, hold, reply, n, &verdict);
+    if (verdict.code)
+        error = verdict.code;
+    if (!error) {
+        if (!snib__durable_granted(e, link, request, &verdict, now))
+            snib__gate_acquired(e, hold, request->sent_at, &verdict, now);
+        return;
+    }
+    snib__gate_ref(gate);
+    if (!snib__gate_sole(gate))
+        gate->trying--;
+    gate_failed(e, hold, request->sent_at, reply, error, text, now);
+    gate_settle(e, gate, now);
 }
 
 /* ---- leaving ---- */
@@ -19179,6 +19717,8 @@ void snib__hold_drop(struct snib__engine *e, struct snib__hold *hold, snib__time
  * What a lost lane leaves unanswered is sent again by the first, behind a CLIENT KILL of the lost connection: what
  * the server has not read of that must not run later.  A lane is of use only to the very process that the first
  * talks to, so where a server does not say which one it is there are none.
+ *
+ * One more is that of durable.c, which shares the rules about loss and process, and nothing else.
  */
 
 #include <string.h>
@@ -19220,7 +19760,7 @@ snib__time snib__node_oldest(const struct snib__node *node)
 
 bool snib__lane_rest(const struct snib__node *node)
 {
-    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
+    for (uint32_t i = 0; i < SNIB__LANES_MAX; i++)
         if (!snib__link_rests(&node->lanes[i]))
             return false;
     return true;
@@ -19280,7 +19820,7 @@ struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *nod
                                   const struct snib__gate *gate, snib__time now)
 {
     struct snib__link *lane = NULL;
-    if (gate && gate->unanswered > 0)
+    if (gate && gate->unanswered > 0 && !snib__durable_is(gate->lane))
         lane = gate->lane->node == node && lane_ready(gate->lane) ? gate->lane : NULL;
     else if (gate && e->calling)
         lane = lane_idle(e, node, now);
@@ -19321,7 +19861,7 @@ void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
 int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
-    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++) {
+    for (uint32_t i = 0; i < SNIB__LANES_MAX; i++) {
         struct snib__conn *lost = &node->lanes[i].conn;
         struct snib__request kill = {.kind = SNIB__REQ_KILL,
                                      .script = -1,
@@ -19341,7 +19881,13 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
 {
     struct snib__node *node = link->node;
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
-    if (strcmp(link->conn.run_id, node->run_id) != 0) {
+    bool other = strcmp(link->conn.run_id, node->run_id) != 0;
+    if (other && snib__durable_is(link) &&
+        !snib__node_ready(node)) { /* it is not known which one the first will find */
+        snib__link_close(e, link, SNIB_OK, now);
+        return;
+    }
+    if (other) {
         node->alone = true; /* the address leads to several servers; until the first is made anew */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "another connection to %s came to another server: there will be one only",
@@ -19353,13 +19899,15 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     link->conn.delifeq = link->conn.delifeq && first->delifeq;
     link->conn.delex = link->conn.delex && first->delex;
     link->used_at = now;
+    if (snib__durable_is(link))
+        snib__durable_ready(e, link, now);
 }
 
 /* The first is ready: lanes to another process than it has found are of no use. */
 void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
-    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+    for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
         if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
             snib__link_close(e, link, SNIB_OK, now);
@@ -19382,12 +19930,14 @@ void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t co
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
+    if (snib__durable_is(link))
+        snib__durable_down(e, link, code, os_error, now);
 }
 
 void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now)
 {
-    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+    for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
         if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
             snib__link_close(e, link, code, now);
@@ -19795,7 +20345,8 @@ static snib__time link_overdue(const struct snib__engine *e, const struct snib__
     snib__time oldest = snib__conn_oldest(&link->conn);
     return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
                ? SNIB__NEVER
-               : oldest + snib__node_reply_timeout(e, link->node);
+               : oldest + snib__node_reply_timeout(e, link->node) +
+                     (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
 void snib__link_tick(struct snib__engine *e, snib__time now)
@@ -20255,8 +20806,9 @@ void snib__node_free(struct snib__engine *e, struct snib__node *node)
     }
     for (int kind = 0; kind < 2; kind++)
         snib__link_free(e, &node->links[kind]);
-    for (int i = 0; i < SNIB__LANES_MAX - 1; i++)
+    for (int i = 0; i < SNIB__LANES_MAX; i++)
         snib__link_free(e, &node->lanes[i]);
+    snib__durable_free(node);
     free(node->todo);
     free(node);
 }
@@ -20369,7 +20921,7 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
 
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (node->todo_n > 0)
+    if (node->todo_n > 0 || snib__durable_pending(node))
         return true;
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
@@ -20512,6 +21064,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         return;
     }
     snib__node_flush(e, node, now);
+    snib__durable_node_ready(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
     snib__given_redo(e, now);
@@ -20589,8 +21142,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         return;
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
-        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, n, error, text,
-                                  now);
+        snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_RELEASE:
         snib__gate_answer_release(e, request->subject, request->sent_at, reply, n, error, text,
@@ -20604,6 +21156,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
+        break;
+    case SNIB__REQ_WAIT:
+    case SNIB__REQ_COUNT:
+        snib__durable_answer(e, link, request, reply, error, now);
         break;
     case SNIB__REQ_ROUTE:
         e->route->answer(e, node, request->number, reply, n, error, now);
@@ -21391,8 +21947,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
         first = lease;
     snib__time safe = snib__lease_end(known, first);
     bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
-    /* Little is left, or the lease is not the granter's. */
-    if (safe < now + first / 2 || hold->lease_ms || untold) {
+    /* Little is left, or the lease is not the granter's, or it is on the master only. */
+    if (safe < now + first / 2 || hold->lease_ms || untold || e->config.durability) {
         place_ask(e, hold, now);
         return;
     }
@@ -22046,6 +22602,9 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         return kind->renew(out, e, holds, batch->n, batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
+    case SNIB__REQ_WAIT:
+    case SNIB__REQ_COUNT:
+        return snib__durable_encode(e, out, request);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -22153,6 +22712,8 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
 static int send_write(struct snib__engine *e, struct snib__node *node,
                       struct snib__request *request, snib__time now)
 {
+    if (snib__durable_takes(e, request))
+        return snib__durable_send(e, node, request, now);
     return snib__link_write(e, snib__lane_for(e, node, send_gate(request), now), request, now);
 }
 
@@ -22262,7 +22823,7 @@ static bool send_unwait(struct snib__node *node, const void *subject)
 bool snib__node_unsend(struct snib__engine *e, void *subject)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next)
-        if (send_unwait(node, subject))
+        if (send_unwait(node, subject) || snib__durable_unsend(node, subject))
             return true;
     return snib__pause_drop(e, subject);
 }
@@ -22319,6 +22880,7 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
             snib__node_again(e, &todo[i], now);
     }
     free(todo);
+    snib__durable_reroute(e, node, now);
 }
 
 /* ---- engine/sentinel.c ------------------------------------------------------------------------*/
@@ -26478,6 +27040,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->killing = false;
     conn->any_role = login->any_role;
     conn->shards = false;
+    conn->replicas = -1;
     conn->run_id[0] = 0;
     bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
@@ -26594,6 +27157,19 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
                                                    : SNIB__MODE_UNKNOWN;
 }
 
+int32_t snib__conn_replicas(const char *info)
+{
+    char value[48];
+    int32_t in_step = 0;
+    if (!conn_info_value(info, "connected_slaves:", value, sizeof value))
+        return -1;
+    if (!strstr(info, "slave0:")) /* none, or only their number is told */
+        return (int32_t)strtol(value, NULL, 10);
+    for (const char *at = info; (at = strstr(at, "state=online")); at++)
+        in_step++;
+    return in_step;
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
@@ -26611,6 +27187,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "role:", value, sizeof value))
         conn->replica = strcmp(value, "slave") == 0;
+    if (snib__conn_replicas(info) >= 0)
+        conn->replicas = snib__conn_replicas(info);
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))
         conn->evicts = strcmp(value, "noeviction") != 0;
 }

@@ -176,6 +176,14 @@ static void client_ask_as(struct snib__client *client)
     };
 }
 
+/* A grant's lease runs while its replicas are waited for. */
+static snib__time client_durability_timeout(const snib_client_options *o)
+{
+    int64_t most = o->lease_ms / 3;
+    return (snib__time)(o->durability_timeout_ms < most ? o->durability_timeout_ms : most) *
+           SNIB__MS;
+}
+
 static int client_build(struct snib__client *client, const snib_client_options *o, snib_error *err)
 {
     uint64_t random;
@@ -207,6 +215,9 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .handover_max = o->handover_max < 0 ? 0 : o->handover_max,
         .ops_max = o->waiters_max,
         .lanes = o->lanes,
+        .durability = o->durability == SNIB_DURABILITY_NONE ? 0 : o->durability,
+        .durability_policy = o->durability_policy,
+        .durability_timeout = client_durability_timeout(o),
         .insecure = client->url.tls_insecure,
         .home = client,
     };

@@ -126,6 +126,18 @@ int64_t snib_hold_remaining_ms(snib_hold *handle)
     return left;
 }
 
+int64_t snib_hold_replicas(snib_hold *handle)
+{
+    struct snib__client *client;
+    int32_t code;
+    const struct snib__hold *hold = snib__hold_enter(handle, &client, NULL, &code);
+    if (!hold)
+        return code;
+    int64_t replicas = hold->replicas;
+    held_leave(client, handle);
+    return replicas;
+}
+
 int64_t snib_hold_token(snib_hold *handle)
 {
     struct snib__client *client;

@@ -84,7 +84,8 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         return out;
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
-    if (told->code == SNIB_ETOPOLOGY && told->words && told->words[0]) { /* a sentence of ours */
+    bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS;
+    if (sentence && told->words && told->words[0]) { /* of ours */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }

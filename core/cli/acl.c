@@ -173,7 +173,7 @@ static void add_all(struct rules *rules)
         if (!cli->kind || cli->kind == needs[i].kind)
             add_patterns(rules, '&', needs[i].channels, cli->name);
     add_commands(rules, "evalsha script|load ping select info time client|id client|kill subscribe "
-                        "unsubscribe publish pubsub|numsub");
+                        "unsubscribe publish pubsub|numsub wait");
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (!cli->kind || cli->kind == needs[i].kind)
             add_commands(rules, needs[i].commands);

@@ -56,6 +56,10 @@ int cli_open(const struct cli *cli, snib_client **out_client);
 /* cli_open_quietly - another client, without a log; as cli_open(). */
 int cli_open_quietly(const struct cli *cli, snib_client **out_client);
 
+/* cli_open_durable - another client, whose grants wait for one replica and say whether it had them; SNIB_OK or the
+ * error's code. */
+int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err);
+
 /* cli_close - tell what the log has, and free the client. */
 void cli_close(const struct cli *cli, snib_client *client);
 

@@ -334,6 +334,56 @@ static bool hears(struct doctor *doctor)
     return told;
 }
 
+/* Take a lock that waits for a replica, and give it back; SNIB_OK with how many had it, or as it is taken. */
+static int try_replica(snib_client *client, const char *name, int64_t *out_had, snib_error *err)
+{
+    snib_lock *lock = NULL;
+    snib_hold *hold = NULL;
+    snib_lock_options options;
+    snib_lock_options_init(&options, sizeof options);
+    options.lease_ms = 10000;
+    int code = snib_lock_new(client, SNIB_MUTEX, name, strlen(name), &options, &lock, err);
+    if (code == SNIB_OK)
+        code = snib_lock_acquire(lock, 0, 0, &hold, err);
+    if (code == SNIB_OK) {
+        *out_had = snib_hold_replicas(hold);
+        snib_hold_release(hold, NULL);
+    }
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    return code;
+}
+
+/* What the option durability would do here. */
+static void look_at_replicas(struct doctor *doctor)
+{
+    char name[600], text[640];
+    snib_client *client = NULL;
+    snib_error err;
+    const char *connected = info(doctor, "connected_slaves");
+    if (atoi(connected) == 0)
+        return;
+    snprintf(name, sizeof name, "%ssnib-doctor-replicas",
+             doctor->cli->name ? doctor->cli->name : "");
+    int64_t had = 0;
+    int code = cli_open_durable(doctor->cli, &client, &err);
+    if (code == SNIB_OK)
+        code = try_replica(client, name, &had, &err);
+    snib_client_free(client);
+    if (code == SNIB_BUSY) /* another doctor is at it */
+        return;
+    if (had > 0)
+        snprintf(text, sizeof text, "%" PRId64 " of %.20s connected replicas had a grant at once",
+                 had, connected);
+    else
+        snprintf(text, sizeof text, "%.500s",
+                 code == SNIB_OK ? "no replica had a grant in time" : err.text);
+    found(doctor, had > 0 ? FINE : NOTE, "durability", text,
+          had > 0 ? ""
+                  : "the option durability has no effect or fails: allow this user +wait, and look "
+                    "at the replicas");
+}
+
 /* The waiters have subscribed, or were refused and polled, which is counted. */
 static void look_at_messages(struct doctor *doctor)
 {
@@ -364,8 +414,7 @@ static void look_at_commands(struct doctor *doctor)
         {SNIB_SERVER_MIN_REPLICAS, "CONFIG",
          "only this command asks for settings: no lock needs it"},
         {SNIB_SERVER_ROLE, "ROLE", "the role is taken from INFO: no lock needs it"},
-        {SNIB_SERVER_WAIT, "WAIT",
-         "nobody can wait for replicas, which no lock of this version does"},
+        {SNIB_SERVER_WAIT, "WAIT", "the option durability has no effect: allow +wait"},
     };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         snib_error err;
@@ -402,6 +451,7 @@ static void look_at_all(struct doctor *doctor)
         look_at_kind(doctor, &trials[i]);
     look_at_messages(doctor);
     look_at_commands(doctor);
+    look_at_replicas(doctor);
 }
 
 static int finish_doctor(struct doctor *doctor)

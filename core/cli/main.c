@@ -242,18 +242,31 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
+static int open_with(const struct cli *cli, snib_client_options *client_options,
+                     snib_client **out_client, snib_error *err)
+{
+    client_options->lease_ms = cli->lease_ms;
+    client_options->username = environment("SNIB_USERNAME");
+    client_options->password = environment("SNIB_PASSWORD");
+    client_options->password_file = environment("SNIB_PASSWORD_FILE");
+    return snib_client_open(cli->url, client_options, out_client, err);
+}
+
 int cli_open_quietly(const struct cli *cli, snib_client **out_client)
 {
     snib_client_options client_options;
     snib_error err;
     snib_client_options_init(&client_options, sizeof client_options);
-    client_options.lease_ms = cli->lease_ms;
-    client_options.username = environment("SNIB_USERNAME");
-    client_options.password = environment("SNIB_PASSWORD");
-    client_options.password_file = environment("SNIB_PASSWORD_FILE");
-    return snib_client_open(cli->url, &client_options, out_client, &err) == SNIB_OK
-               ? 0
-               : cli_fail(cli, &err);
+    return open_with(cli, &client_options, out_client, &err) == SNIB_OK ? 0 : cli_fail(cli, &err);
+}
+
+int cli_open_durable(const struct cli *cli, snib_client **out_client, snib_error *err)
+{
+    snib_client_options client_options;
+    snib_client_options_init(&client_options, sizeof client_options);
+    client_options.durability = 1;
+    client_options.durability_policy = SNIB_DURABILITY_REPORT;
+    return open_with(cli, &client_options, out_client, err);
 }
 
 int cli_open(const struct cli *cli, snib_client **out_client)

@@ -32,6 +32,10 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     if (!e)
         return NULL;
     e->config = *config;
+    if (config->durability) /* what goes from hand to hand is nowhere else */
+        e->config.handover_max = 0;
+    else
+        e->config.durability_timeout = 0;
     e->random = config->seed ? config->seed : 1;
     e->next_number = config->first_number;
     e->memory = sizeof *e;

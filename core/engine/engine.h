@@ -52,10 +52,13 @@ struct snib__config {
     int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
-    int32_t lanes; /* connections for commands to each node; 0: one */
-    bool scatter;  /* all are opened and taken in no order: for tests */
-    bool insecure; /* certificates are not verified: to be said once */
-    void *home;    /* the caller's, see snib__gate_home() */
+    int32_t lanes;             /* connections for commands to each node; 0: one */
+    int32_t durability;        /* replicas that must have a grant, or SNIB_DURABILITY_*; 0: none */
+    int32_t durability_policy; /* SNIB_DURABILITY_* */
+    snib__time durability_timeout; /* less than a lease */
+    bool scatter;                  /* all are opened and taken in no order: for tests */
+    bool insecure;                 /* certificates are not verified: to be said once */
+    void *home;                    /* the caller's, see snib__gate_home() */
 };
 
 struct snib__engine *snib__engine_new(const struct snib__config *config);
@@ -286,6 +289,7 @@ struct snib__hold {
     uint8_t reason : 4;  /* enum snib_reason */
     uint8_t options : 4; /* SNIB_LOCK_* */
     uint8_t tell : 4;    /* caller's: wants the lost event */
+    uint8_t replicas;    /* durability: so many had the grant when it was made */
     /* the caller's */
     void *handle;
     void *sink;

@@ -263,7 +263,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     op->owner = how->owner;
     op->once = how->wait == 0;
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
-        op->deadline = now + (op->once ? e->config.try_timeout : how->wait);
+        op->deadline =
+            now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
     if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
@@ -387,40 +388,59 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__gate_advance(e, gate, now);
 }
 
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now)
+static void gate_settle(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
-    struct snib__gate *gate = hold->gate;
-    struct snib__verdict verdict = {0};
-    if (!error)
-        gate->kind->acquired(e, hold, reply, n, &verdict);
-    if (verdict.code)
-        error = verdict.code;
-    snib__gate_ref(gate);
-    if (!snib__gate_sole(gate))
-        gate->trying--;
-    if (error) {
-        gate_failed(e, hold, sent_at, reply, error, text, now);
-    } else {
-        hold->flags &= (uint16_t)~SNIB__RESENT;
-        if (gate->kind->discipline == SNIB__SHARED)
-            snib__share_answer(e, hold, sent_at, &verdict, now);
-        else if (gate->kind->discipline == SNIB__QUEUED)
-            snib__place_answer(e, hold, sent_at, &verdict, now);
-        else if (verdict.yes) {
-            if (gate->wait)
-                snib__turn_granted(gate->wait, now);
-            snib__gate_grant(e, hold, verdict.token, sent_at, now);
-        } else
-            snib__sole_refused(e, hold, &verdict, now);
-    }
     struct snib__wait *wait = gate->wait;
     if (wait && !wait->head && !snib__gate_sole(gate) && !gate->trying)
         snib__wait_rest(e, gate, now);
     else if (wait && wait->head && wait->timer_at == 0 && gate->kind->discipline == SNIB__QUEUED)
         snib__wait_sleep(e, gate, -1, false, now);
     snib__gate_put(e, gate);
+}
+
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         const struct snib__verdict *verdict, snib__time now)
+{
+    struct snib__gate *gate = hold->gate;
+    snib__gate_ref(gate);
+    if (!snib__gate_sole(gate))
+        gate->trying--;
+    hold->flags &= (uint16_t)~SNIB__RESENT;
+    if (gate->kind->discipline == SNIB__SHARED) {
+        snib__share_answer(e, hold, sent_at, verdict, now);
+    } else if (gate->kind->discipline == SNIB__QUEUED) {
+        snib__place_answer(e, hold, sent_at, verdict, now);
+    } else if (verdict->yes) {
+        if (gate->wait)
+            snib__turn_granted(gate->wait, now);
+        snib__gate_grant(e, hold, verdict->token, sent_at, now);
+    } else {
+        snib__sole_refused(e, hold, verdict, now);
+    }
+    gate_settle(e, gate, now);
+}
+
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+                               const struct snib__request *request, const struct snib__value *reply,
+                               uint32_t n, int32_t error, const char *text, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    struct snib__gate *gate = hold->gate;
+    struct snib__verdict verdict = {0};
+    if (!error)
+        gate->kind->acquired(e, hold, reply, n, &verdict);
+    if (verdict.code)
+        error = verdict.code;
+    if (!error) {
+        if (!snib__durable_granted(e, link, request, &verdict, now))
+            snib__gate_acquired(e, hold, request->sent_at, &verdict, now);
+        return;
+    }
+    snib__gate_ref(gate);
+    if (!snib__gate_sole(gate))
+        gate->trying--;
+    gate_failed(e, hold, request->sent_at, reply, error, text, now);
+    gate_settle(e, gate, now);
 }
 
 /* ---- leaving ---- */

@@ -18,6 +18,7 @@
  * node.c      one server: what it answers, its identity
  * send.c      requests on their way to it
  * lane.c      its further connections, for threads that call at once
+ * durable.c   grants that count only when replicas have them
  * link.c      one connection to it: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
  * move.c      names whose node changes, and their holds
@@ -77,7 +78,9 @@ enum {
     SNIB__REQ_TIME,
     SNIB__REQ_ASK,
     SNIB__REQ_ROUTE,
-    SNIB__REQ_KILL
+    SNIB__REQ_KILL,
+    SNIB__REQ_WAIT,
+    SNIB__REQ_COUNT
 };
 
 /* node->kind */
@@ -236,9 +239,10 @@ struct snib__clock {
 
 struct snib__node { /* one server */
     struct snib__node *next;
-    struct snib__link links[2];                   /* by kind */
-    struct snib__link lanes[SNIB__LANES_MAX - 1]; /* further command links; see lane.c */
-    uint32_t met; /* threads have met on its lanes, so often since: */
+    struct snib__link links[2];               /* by kind */
+    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last: for durable.c */
+    struct snib__durable *durable;            /* NULL: nothing was asked for */
+    uint32_t met;                             /* threads have met on its lanes, so often since: */
     snib__time met_since;
     bool alone; /* its address leads to several servers: no lanes */
     struct snib__address address;
@@ -408,7 +412,7 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
 static inline bool snib__request_own(const struct snib__request *request)
 {
     return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
-           request->kind == SNIB__REQ_KILL;
+           request->kind >= SNIB__REQ_KILL;
 }
 
 /* lane.c */
@@ -433,6 +437,29 @@ snib__time snib__node_oldest(const struct snib__node *node);
 /* A request whose connection has ended: it is sent again, or ends. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
+
+/* durable.c */
+bool snib__durable_is(const struct snib__link *link);
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request);
+bool snib__durable_pending(const struct snib__node *node);
+void snib__durable_free(struct snib__node *node);
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+                         const struct snib__request *request);
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+                       struct snib__request *request, snib__time now);
+bool snib__durable_unsend(struct snib__node *node, const void *subject);
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
+/* True: the grant is kept until it is known where it is. */
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__request *request, const struct snib__verdict *verdict,
+                           snib__time now);
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, const struct snib__value *reply,
+                          int32_t error, snib__time now);
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now);
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now);
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                        snib__time now);
 
 /* route.c */
 int snib__route_begin(struct snib__engine *e);
@@ -492,9 +519,12 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n);
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
-void snib__gate_answer_acquire(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
-                               const struct snib__value *reply, uint32_t n, int32_t error,
-                               const char *text, snib__time now);
+void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
+                               const struct snib__request *request, const struct snib__value *reply,
+                               uint32_t n, int32_t error, const char *text, snib__time now);
+/* The rest of it, for an answer that is no error. */
+void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                         const struct snib__verdict *verdict, snib__time now);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                const struct snib__value *reply, uint32_t n, int32_t error,
                                const char *text, snib__time now);

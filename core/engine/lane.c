@@ -13,6 +13,8 @@
  * What a lost lane leaves unanswered is sent again by the first, behind a CLIENT KILL of the lost connection: what
  * the server has not read of that must not run later.  A lane is of use only to the very process that the first
  * talks to, so where a server does not say which one it is there are none.
+ *
+ * One more is that of durable.c, which shares the rules about loss and process, and nothing else.
  */
 #include "engine/internal.h"
 
@@ -55,7 +57,7 @@ snib__time snib__node_oldest(const struct snib__node *node)
 
 bool snib__lane_rest(const struct snib__node *node)
 {
-    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
+    for (uint32_t i = 0; i < SNIB__LANES_MAX; i++)
         if (!snib__link_rests(&node->lanes[i]))
             return false;
     return true;
@@ -115,7 +117,7 @@ struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *nod
                                   const struct snib__gate *gate, snib__time now)
 {
     struct snib__link *lane = NULL;
-    if (gate && gate->unanswered > 0)
+    if (gate && gate->unanswered > 0 && !snib__durable_is(gate->lane))
         lane = gate->lane->node == node && lane_ready(gate->lane) ? gate->lane : NULL;
     else if (gate && e->calling)
         lane = lane_idle(e, node, now);
@@ -156,7 +158,7 @@ void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
 int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
-    for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++) {
+    for (uint32_t i = 0; i < SNIB__LANES_MAX; i++) {
         struct snib__conn *lost = &node->lanes[i].conn;
         struct snib__request kill = {.kind = SNIB__REQ_KILL,
                                      .script = -1,
@@ -176,7 +178,13 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
 {
     struct snib__node *node = link->node;
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
-    if (strcmp(link->conn.run_id, node->run_id) != 0) {
+    bool other = strcmp(link->conn.run_id, node->run_id) != 0;
+    if (other && snib__durable_is(link) &&
+        !snib__node_ready(node)) { /* it is not known which one the first will find */
+        snib__link_close(e, link, SNIB_OK, now);
+        return;
+    }
+    if (other) {
         node->alone = true; /* the address leads to several servers; until the first is made anew */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "another connection to %s came to another server: there will be one only",
@@ -188,13 +196,15 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     link->conn.delifeq = link->conn.delifeq && first->delifeq;
     link->conn.delex = link->conn.delex && first->delex;
     link->used_at = now;
+    if (snib__durable_is(link))
+        snib__durable_ready(e, link, now);
 }
 
 /* The first is ready: lanes to another process than it has found are of no use. */
 void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
-    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+    for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
         if (lane_ready(link) && strcmp(link->conn.run_id, node->run_id) != 0)
             snib__link_close(e, link, SNIB_OK, now);
@@ -217,12 +227,14 @@ void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t co
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
+    if (snib__durable_is(link))
+        snib__durable_down(e, link, code, os_error, now);
 }
 
 void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32_t code,
                           snib__time now)
 {
-    for (uint32_t i = 1; i < SNIB__LANES_MAX; i++) {
+    for (uint32_t i = 1; i <= SNIB__LANES_MAX; i++) {
         struct snib__link *link = snib__node_lane(node, i);
         if (link->conn.state != SNIB__CONN_DOWN || link->connecting)
             snib__link_close(e, link, code, now);

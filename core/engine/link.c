@@ -378,7 +378,8 @@ static snib__time link_overdue(const struct snib__engine *e, const struct snib__
     snib__time oldest = snib__conn_oldest(&link->conn);
     return link->conn.state == SNIB__CONN_DOWN || oldest == SNIB__NEVER
                ? SNIB__NEVER
-               : oldest + snib__node_reply_timeout(e, link->node);
+               : oldest + snib__node_reply_timeout(e, link->node) +
+                     (snib__durable_is(link) ? e->config.durability_timeout : 0);
 }
 
 void snib__link_tick(struct snib__engine *e, snib__time now)

@@ -57,8 +57,9 @@ void snib__node_free(struct snib__engine *e, struct snib__node *node)
     }
     for (int kind = 0; kind < 2; kind++)
         snib__link_free(e, &node->links[kind]);
-    for (int i = 0; i < SNIB__LANES_MAX - 1; i++)
+    for (int i = 0; i < SNIB__LANES_MAX; i++)
         snib__link_free(e, &node->lanes[i]);
+    snib__durable_free(node);
     free(node->todo);
     free(node);
 }
@@ -171,7 +172,7 @@ static bool node_serves(const struct snib__engine *e, const struct snib__node *n
 
 bool snib__node_needed(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (node->todo_n > 0)
+    if (node->todo_n > 0 || snib__durable_pending(node))
         return true;
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
@@ -314,6 +315,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
         return;
     }
     snib__node_flush(e, node, now);
+    snib__durable_node_ready(e, node, now);
     snib__watchdog_reconnected(e, node, other || node->inherited, now);
     node->inherited = false;
     snib__given_redo(e, now);
@@ -391,8 +393,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         return;
     switch (request->kind) {
     case SNIB__REQ_ACQUIRE:
-        snib__gate_answer_acquire(e, request->subject, request->sent_at, reply, n, error, text,
-                                  now);
+        snib__gate_answer_acquire(e, link, request, reply, n, error, text, now);
         break;
     case SNIB__REQ_RELEASE:
         snib__gate_answer_release(e, request->subject, request->sent_at, reply, n, error, text,
@@ -406,6 +407,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         break;
     case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
+        break;
+    case SNIB__REQ_WAIT:
+    case SNIB__REQ_COUNT:
+        snib__durable_answer(e, link, request, reply, error, now);
         break;
     case SNIB__REQ_ROUTE:
         e->route->answer(e, node, request->number, reply, n, error, now);

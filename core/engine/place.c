@@ -133,8 +133,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
         first = lease;
     snib__time safe = snib__lease_end(known, first);
     bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
-    /* Little is left, or the lease is not the granter's. */
-    if (safe < now + first / 2 || hold->lease_ms || untold) {
+    /* Little is left, or the lease is not the granter's, or it is on the master only. */
+    if (safe < now + first / 2 || hold->lease_ms || untold || e->config.durability) {
         place_ask(e, hold, now);
         return;
     }

@@ -44,6 +44,9 @@ static int send_encode(struct snib__engine *e, const struct snib__request *reque
         return kind->renew(out, e, holds, batch->n, batch->lease_ms);
     case SNIB__REQ_ROUTE:
         return e->route->encode(e, out, subject, request->number);
+    case SNIB__REQ_WAIT:
+    case SNIB__REQ_COUNT:
+        return snib__durable_encode(e, out, request);
     case SNIB__REQ_KILL:
         return send_kill(out, request->number);
     case SNIB__REQ_TIME:
@@ -151,6 +154,8 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
 static int send_write(struct snib__engine *e, struct snib__node *node,
                       struct snib__request *request, snib__time now)
 {
+    if (snib__durable_takes(e, request))
+        return snib__durable_send(e, node, request, now);
     return snib__link_write(e, snib__lane_for(e, node, send_gate(request), now), request, now);
 }
 
@@ -260,7 +265,7 @@ static bool send_unwait(struct snib__node *node, const void *subject)
 bool snib__node_unsend(struct snib__engine *e, void *subject)
 {
     for (struct snib__node *node = e->nodes; node; node = node->next)
-        if (send_unwait(node, subject))
+        if (send_unwait(node, subject) || snib__durable_unsend(node, subject))
             return true;
     return snib__pause_drop(e, subject);
 }
@@ -317,4 +322,5 @@ void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__t
             snib__node_again(e, &todo[i], now);
     }
     free(todo);
+    snib__durable_reroute(e, node, now);
 }

@@ -101,6 +101,7 @@ enum snib_code {
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
     SNIB_EDATABASE = -47,  /* the database number does not exist */
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
+    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was taken back */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
@@ -138,7 +139,8 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
-/* snib_client_options.durability; 0 is none unless the URL says more. */
+/* snib_client_options.durability; 0 is none unless the URL says more.  Replicas are those that are in step, as the
+ * master said at most a second before: MAJORITY and ALL do not count those that are away. */
 #define SNIB_DURABILITY_NONE (-1)
 #define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
 #define SNIB_DURABILITY_ALL (-3)
@@ -205,7 +207,8 @@ typedef struct snib_client_options {
     const char *tls_server_name;   /* name that the certificate must have, instead of the host */
     int32_t tls_insecure; /* 1: accept any certificate; -1: do not, whatever the URL says */
     int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
-    int64_t durability_timeout_ms; /* how long they may take; default 1000 */
+    int64_t durability_timeout_ms; /* how long they may take; default 1000, a third of the lease
+                                    * at most */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
     int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
@@ -712,6 +715,10 @@ SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
+
+/* snib_hold_replicas - how many replicas had the grant when it was made, as far as the option durability asked for it;
+ * 0 without it; negative: an error code. */
+SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);

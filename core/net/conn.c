@@ -255,6 +255,7 @@ int snib__conn_begin(struct snib__conn *conn, const struct snib__login *login, s
     conn->killing = false;
     conn->any_role = login->any_role;
     conn->shards = false;
+    conn->replicas = -1;
     conn->run_id[0] = 0;
     bad |= conn_login(conn, CONN_AUTH, login, now);
     bad |= CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "SETINFO", "LIB-NAME", "snib");
@@ -371,6 +372,19 @@ static void conn_learn_mode(struct snib__conn *conn, const char *mode)
                                                    : SNIB__MODE_UNKNOWN;
 }
 
+int32_t snib__conn_replicas(const char *info)
+{
+    char value[48];
+    int32_t in_step = 0;
+    if (!conn_info_value(info, "connected_slaves:", value, sizeof value))
+        return -1;
+    if (!strstr(info, "slave0:")) /* none, or only their number is told */
+        return (int32_t)strtol(value, NULL, 10);
+    for (const char *at = info; (at = strstr(at, "state=online")); at++)
+        in_step++;
+    return in_step;
+}
+
 static void conn_learn(struct snib__conn *conn, const char *info)
 {
     char value[48];
@@ -388,6 +402,8 @@ static void conn_learn(struct snib__conn *conn, const char *info)
         memcpy(conn->run_id, value, sizeof value);
     if (conn_info_value(info, "role:", value, sizeof value))
         conn->replica = strcmp(value, "slave") == 0;
+    if (snib__conn_replicas(info) >= 0)
+        conn->replicas = snib__conn_replicas(info);
     if (conn_info_value(info, "maxmemory_policy:", value, sizeof value))
         conn->evicts = strcmp(value, "noeviction") != 0;
 }

@@ -80,6 +80,7 @@ struct snib__conn {
     uint8_t spelled[16]; /* bits: scripts that are sent whole the next time */
     bool no_load;        /* SCRIPT LOAD is refused */
     uint8_t mode;        /* enum snib__mode */
+    int32_t replicas;    /* that are in step; -1: it does not say */
     bool cluster;        /* it is a node of a cluster */
     bool shards;         /* it has sharded channels: 7.0 or later */
     uint8_t publish;     /* enum snib__publish: by which scripts it is asked */
@@ -140,6 +141,9 @@ bool snib__conn_spells(struct snib__conn *conn, int script);
 
 /* snib__conn_asking - append ASKING, which is good for the next command only.  0 or -1. */
 int snib__conn_asking(struct snib__conn *conn, snib__time now);
+
+/* snib__conn_replicas - how many replicas are in step, by a text of INFO; -1: it does not say. */
+int32_t snib__conn_replicas(const char *info);
 
 /* snib__conn_classify - the code of an error reply, by its text as servers from 6.0 on write it. */
 int32_t snib__conn_classify(const char *text, uint32_t n);

@@ -251,6 +251,14 @@ class Misconfigured(ServerError):
     retryable = True
 
 
+class TooFewReplicas(ServerError):
+    """Too few replicas had the grant in time, so it was taken back; look at the replicas, or
+    ask for less durability."""
+
+    code = -49
+    retryable = True
+
+
 class Closed(StateError):
     """The client is closed."""
 
@@ -298,6 +306,7 @@ BY_CODE: dict[int, type[Error]] = {
     ErrorReply.code: ErrorReply,
     InvalidDatabase.code: InvalidDatabase,
     Misconfigured.code: Misconfigured,
+    TooFewReplicas.code: TooFewReplicas,
     Closed.code: Closed,
     Forked.code: Forked,
 }
@@ -339,6 +348,7 @@ __all__ = [
     "SystemFailure",
     "TLSError",
     "Timeout",
+    "TooFewReplicas",
     "TopologyError",
     "Unreachable",
     "UpgradeRefused",

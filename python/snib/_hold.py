@@ -105,6 +105,11 @@ class BaseHold:
         return _core.hold_token(self._handle)
 
     @property
+    def replicas(self) -> int:
+        """How many replicas had the grant when it was made; 0 without the option durability."""
+        return _core.hold_replicas(self._handle)
+
+    @property
     def owner(self) -> str:
         """The owner as the server stores it."""
         return _core.hold_owner(self._handle)

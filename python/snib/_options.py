@@ -24,37 +24,42 @@ class Options:
     Times are in seconds; in a URL they may be followed by ms, s, m or h.  An option given here takes
     precedence over the URL's.  Nothing is sent and no thread starts before the first operation.
 
-    lease              lease of renewed holds (30s)
-    max_hold           renewal ends and the hold is lost after this time; a lock may set its own
-                       (none)
-    connect_timeout    time for one attempt to connect, over all addresses of the name, and the
-                       same again to resolve it (3s)
-    reply_timeout      if a reply takes longer, the connection is closed (3s)
-    patience           how long an operation tolerates an unreachable server (5s)
-    try_timeout        how long a call that does not wait tolerates an unreachable server (1s)
-    recheck            a waiter asks again after this time at the latest (3s)
-    handover_max       consecutive hand-overs inside this process (16)
-    waiters_max        concurrent operations; any more are refused (200000)
-    username           user name at the server, instead of the URL's
-    password           password at the server, instead of the URL's
-    password_file      file with the password, read at each connect and not kept; a line's end
-                       is not part of it
-    sentinel_username  user name at the sentinels
-    sentinel_password  password at the sentinels
-    tls_ca             file or directory of trusted certificate authorities, instead of the
-                       system's
-    tls_cert           file with the client's certificate and its chain
-    tls_key            file with the certificate's private key; if not given, the certificate's
-                       file contains the key
-    tls_key_password   password of the private key, if it is encrypted
-    tls_server_name    name that the server's certificate must have, instead of the host in the
-                       URL
-    tls_insecure       accept any certificate: an attacker on the network can then read and
-                       change everything (no)
-    publish            how releases are announced in a cluster; auto follows Redisson's rule
-                       (auto)
-    lanes              connections for commands to each server, at most; more than one only
-                       while several threads call at the same time (4)
+    lease               lease of renewed holds (30s)
+    max_hold            renewal ends and the hold is lost after this time; a lock may set its
+                        own (none)
+    connect_timeout     time for one attempt to connect, over all addresses of the name, and the
+                        same again to resolve it (3s)
+    reply_timeout       if a reply takes longer, the connection is closed (3s)
+    patience            how long an operation tolerates an unreachable server (5s)
+    try_timeout         how long a call that does not wait tolerates an unreachable server (1s)
+    recheck             a waiter asks again after this time at the latest (3s)
+    handover_max        consecutive hand-overs inside this process (16)
+    waiters_max         concurrent operations; any more are refused (200000)
+    username            user name at the server, instead of the URL's
+    password            password at the server, instead of the URL's
+    password_file       file with the password, read at each connect and not kept; a line's end
+                        is not part of it
+    sentinel_username   user name at the sentinels
+    sentinel_password   password at the sentinels
+    tls_ca              file or directory of trusted certificate authorities, instead of the
+                        system's
+    tls_cert            file with the client's certificate and its chain
+    tls_key             file with the certificate's private key; if not given, the certificate's
+                        file contains the key
+    tls_key_password    password of the private key, if it is encrypted
+    tls_server_name     name that the server's certificate must have, instead of the host in the
+                        URL
+    tls_insecure        accept any certificate: an attacker on the network can then read and
+                        change everything (no)
+    durability          replicas that must have a grant before it counts (none)
+    durability_timeout  how long the replicas may take for it, and a third of the lease at most
+                        (1s)
+    durability_policy   what happens when too few have it in time: the grant is undone, or the
+                        hold says how many (refuse)
+    publish             how releases are announced in a cluster; auto follows Redisson's rule
+                        (auto)
+    lanes               connections for commands to each server, at most; more than one only
+                        while several threads call at the same time (4)
 
     credentials: a function without arguments, called at each connect on a thread of its own, which
     gives a snib.Credentials or a password; instead of a password.  It may take its time, up to
@@ -86,6 +91,9 @@ class Options:
         tls_key_password: str | None = None,
         tls_server_name: str | None = None,
         tls_insecure: bool | None = None,
+        durability: int | Literal["none", "majority", "all"] | None = None,
+        durability_timeout: float | None = None,
+        durability_policy: Literal["refuse", "report"] | None = None,
         publish: Literal["auto", "classic", "sharded", "both"] | None = None,
         lanes: int | None = None,
         credentials: Ask | None = None,
@@ -116,9 +124,9 @@ class Options:
                 text("tls_key_password", tls_key_password),
                 text("tls_server_name", tls_server_name),
                 flag("tls_insecure", tls_insecure),
-                0,  # durability
-                0,  # durability_timeout
-                0,  # durability_policy
+                count("durability", durability, {"none": -1, "majority": -2, "all": -3, "0": -1}),
+                duration("durability_timeout", durability_timeout),
+                choice("durability_policy", durability_policy, {"refuse": 1, "report": 2}),
                 choice("publish", publish, {"auto": 1, "classic": 2, "sharded": 3, "both": 4}),
                 count("lanes", lanes),
             ),

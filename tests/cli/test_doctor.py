@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import socket
 import unittest
 
 from command import SERVER, USAGE, CommandCase
@@ -14,7 +15,7 @@ KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "w
 # Whose scripts a kind runs beside its own, and what the wrapper of every script needs.
 OTHERS = {"fenced": ["mutex"], "spin": ["mutex"], "fair": ["_fair", "mutex"], "read": ["write"], "write": ["read"]}
 BASE = {"evalsha", "script|load", "ping", "select", "info", "time", "client|id", "client|kill", "subscribe",
-        "unsubscribe", "publish", "pubsub|numsub"}
+        "unsubscribe", "publish", "pubsub|numsub", "wait"}
 
 
 def commands_of(*prefixes):
@@ -178,6 +179,27 @@ class Doctor(CommandCase):
             self.assertEqual(1 if verdict == "warning" else 0, done.returncode, rule)
             self.assertRegex(done.stdout, rf"(?m)^{verdict} +{what} ")
         self.server("ACL", "DELUSER", "locker")
+
+    def test_durability(self):
+        """It is tried where there are replicas, and says when WAIT is forbidden."""
+        self.assertNotIn("durability", self.findings())
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        master = Server("--port", str(port), "--repl-diskless-sync-delay", "0")
+        replica = Server()
+        try:
+            replica("REPLICAOF", "127.0.0.1", port)
+            wait_for(lambda: "state=online" in master("INFO", "replication"), "the replica to be in step")
+            found = self.findings(env={"SNIB_URL": master.url})["durability"]
+            self.assertEqual(("ok", "1 of 1 connected replicas had a grant at once"), (found["verdict"], found["value"]))
+            master("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
+            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}"})["durability"]
+            self.assertEqual("note", found["verdict"])
+            self.assertIn("+wait", found["advice"])
+        finally:
+            replica.stop()
+            master.stop()
 
     def test_a_replica(self):
         replica = Server("--port", "0")

@@ -198,6 +198,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "hold_remaining_ms": [lambda: _core.hold_remaining_ms(keep)],
         "hold_state": [lambda: _core.hold_state(keep)],
         "hold_token": [lambda: _core.hold_token(keep)],
+        "hold_replicas": [lambda: _core.hold_replicas(keep)],
         "hold_wait": [lambda: _core.hold_wait(keep, 0)],
         "latch_count": [lambda: _core.latch_count(w, 0, 0), lambda: _core.latch_count(p, 0, 0)],
         "latch_count_submit": [submitted(lambda q, t: _core.latch_count_submit(w, 0, 0, q, t))],

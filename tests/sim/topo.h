@@ -33,7 +33,7 @@
 #define TOPO_HOLDS (2 * TOPO_TASKS)
 #define TOPO_ENDS 96 /* links of a process */
 #define TOPO_PIPES 256
-#define TOPO_EVENTS 256
+#define TOPO_EVENTS 1024
 #define TOPO_EPOCH 1700000000000000000ULL
 #define TOPO_START (3600000 * SNIB__MS)
 #define TOPO_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
@@ -90,6 +90,7 @@ struct topo_parcel { /* on its way from a server to another */
     struct topo_parcel *next;
     snib__time at;
     int from;
+    uint64_t writes;  /* of the sender, that are in it */
     model_data *data; /* or a message: */
     bool sharded;
     size_t channel_n, text_n;
@@ -109,6 +110,8 @@ struct topo_server {
     snib__time stopped_until, loading_until;
     snib__time lag;   /* of what it gets */
     uint64_t shipped; /* its writes that have been sent on */
+    uint64_t applied; /* a replica: writes of its master that it has */
+    snib__time synced_at;
     struct topo_parcel *head, *tail;
 };
 
@@ -146,6 +149,8 @@ struct topo_hold {
     int reason;
     uint64_t number;
     snib__time submitted;
+    uint64_t
+        durable;  /* the servers that had it when it was granted, if it was every replica in step */
     bool excused; /* it is valid and the truth does not know of it, for a documented reason */
     snib__time excused_at, known_at; /* the truth last knew of it */
     bool valid;
@@ -217,6 +222,12 @@ struct topo_pipe { /* one connection; it lives on at the server when the client'
     snib__time made_at;
     struct topo_flow to_server, to_client;
     int cut_next;
+    struct {              /* WAIT: its answer, and those that come after it */
+        snib__time until; /* 0: there is none */
+        uint64_t need, writes;
+        char *held;
+        size_t held_n;
+    } wait;
 };
 
 struct topo {
@@ -226,6 +237,7 @@ struct topo {
     snib__time now;
     int topology; /* enum snib__topology */
     snib__time lease, recheck, delay, think, prompt;
+    int32_t durability, durability_policy; /* of all clients */
     uint32_t enabled;
     snib__time calm_at, stable_at, next_fault, pace;
     struct topo_server servers[TOPO_SERVERS];
@@ -252,6 +264,8 @@ struct topo {
 struct topo_totals {
     uint64_t events, requests, granted, released, busy, timed_out, cancelled, lost, failed;
     uint64_t promotions, excused, overlaps;
+    uint64_t waits, too_few,
+        durable; /* WAIT, answered by too few; holds that had to be there after a failover */
     snib__time longest_overlap;
     uint64_t by_family[TOPO_FAMILIES], multis;
     uint64_t faults[TOPO_FAULTS];
@@ -283,6 +297,13 @@ void net_heal(void);
 struct topo_pipe *net_pick(void);
 int net_host(const struct topo_process *process);
 snib__time net_next(void);
+/* WAIT of a connection: the answer comes when so many replicas have what the server has written, or after the time. */
+#define NET_WAITS "+WAITS\r\n" /* its place among the server's answers */
+void net_wait(int server, uint64_t connection, uint64_t need, snib__time limit);
+void net_waited(int server);               /* a replica has got on */
+bool server_listens(int at, int to);       /* a replica in step */
+int server_acked(int at, uint64_t writes); /* replicas in step that have them */
+void check_durable(int at);                /* it is promoted, and was in step */
 bool net_run(void);
 void net_free(void);
 

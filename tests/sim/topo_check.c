@@ -150,6 +150,70 @@ static snib__time broken_at(const struct topo_hold *hold)
     return at;
 }
 
+/* How many replicas have a hold's first name. */
+static int copies(const struct topo_process *process, const struct topo_hold *hold, int master)
+{
+    const struct topo_name *name = &topo.names[hold->use.name];
+    int n = 0;
+    for (int i = 0; i < topo.data_count; i++) {
+        model_key key;
+        n += i != master && topo.servers[i].master == master &&
+             model_key_find(topo.servers[i].model, 0, name->text, name->n, &key);
+    }
+    (void)process;
+    return n;
+}
+
+/* What the engine says of a grant is so, where nothing has happened to the servers meanwhile. */
+static void check_replicas(const struct topo_process *process, struct topo_hold *hold)
+{
+    int master = topo.shards[topo.names[hold->use.name].shard].authority;
+    int in_step = server_acked(master, 0), said = hold->hold->replicas;
+    if (topo.topology == SNIB__CLUSTER || broken_at(hold) >= hold->submitted) {
+        return;
+    }
+    bool quiet = true;
+    for (int i = 0; i < topo.data_count; i++) {
+        quiet = quiet && !topo.servers[i].dead && topo.servers[i].synced_at < hold->submitted;
+    }
+    if (quiet && hold->use.kind != SNIB__MULTI && said > copies(process, hold, master)) {
+        topo_fail("%u:%llu is said to be on %d replicas, and %d have it", process->id,
+                  (unsigned long long)hold->number, said, copies(process, hold, master));
+    }
+    for (int i = 0; i < topo.data_count && said > 0 && said >= in_step; i++) {
+        hold->durable |= (uint64_t)server_listens(i, master) << i;
+    }
+}
+
+/* A replica is promoted that was in step when every replica in step had a hold: it has it.  By how much the lease was
+ * renewed since may be lost, so holds are looked at whose first lease has not ended. */
+void check_durable(int at)
+{
+    const struct topo_server *server = &topo.servers[at];
+    if (topo.topology == SNIB__CLUSTER) {
+        return;
+    }
+    for (int i = 0; i < topo.slot_count * TOPO_HOLDS; i++) {
+        const struct topo_process *process = topo.slots[i / TOPO_HOLDS];
+        const struct topo_hold *hold = &process->holds[i % TOPO_HOLDS];
+        if (hold->hold == NULL || (hold->durable >> at & 1) == 0 || hold->released ||
+            hold->hold->phase != SNIB__HELD || broken_at(hold) >= hold->submitted ||
+            server->synced_at >= hold->submitted ||
+            topo.now >= hold->hold->acquired_at + topo.lease / 2 ||
+            topo.now >= snib__hold_end(hold->hold)) {
+            continue;
+        }
+        topo_totals.durable++;
+        for (int k = 0; k < topo.name_count; k++) {
+            if ((hold->use.names >> k & 1) != 0 &&
+                known_until(process, hold, &topo.names[k]) == 0) {
+                topo_fail("%u:%llu is gone in a failover, and %d replicas had it", process->id,
+                          (unsigned long long)hold->number, hold->hold->replicas);
+            }
+        }
+    }
+}
+
 /* ---- Requests ----------------------------------------------------------------------------------- */
 
 #define MOST_SENT 400 /* with nothing that came of them, within: */
@@ -216,6 +280,7 @@ void check_granted(struct topo_process *process, const struct topo_task *task,
         topo_fail("%u was given a hold that is over", process->id);
     }
     check_token(process, hold);
+    check_replicas(process, hold);
 }
 
 void check_not_granted(struct topo_process *process, const struct topo_task *task, int32_t code)
@@ -223,6 +288,7 @@ void check_not_granted(struct topo_process *process, const struct topo_task *tas
     bool honest = code == SNIB_BUSY        ? task->once
                   : code == SNIB_TIMEDOUT  ? topo.now >= task->wait_ends
                   : code == SNIB_CANCELLED ? task->cancelled
+                  : code == SNIB_EREPLICAS ? topo.durability != 0
                                            : code < 0 && topo.now < topo.stable_at;
     honest |= task->doing == TOPO_ASKS && (code == SNIB_OK || topo.now < topo.stable_at);
     if (!honest) {

@@ -8,6 +8,7 @@
 #include "snib.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,11 +104,18 @@ static snib__time latest(snib__time a, snib__time b)
 
 /* ---- Pipes -------------------------------------------------------------------------------------- */
 
+static void forget_wait(struct topo_pipe *pipe)
+{
+    free(pipe->wait.held);
+    memset(&pipe->wait, 0, sizeof pipe->wait);
+}
+
 static void settle(struct topo_pipe *pipe)
 {
     if (pipe->client == NULL && pipe->number == 0) {
         drain(&pipe->to_server);
         drain(&pipe->to_client);
+        forget_wait(pipe);
         *pipe = (struct topo_pipe){0};
     }
 }
@@ -116,6 +124,7 @@ static void end_server(struct topo_pipe *pipe)
 {
     model_close(topo.servers[pipe->server].model, pipe->number);
     pipe->number = 0;
+    forget_wait(pipe);
     drain(&pipe->to_server);
     pipe->to_server.ended = true;
     push_end(&pipe->to_client);
@@ -246,6 +255,81 @@ struct topo_pipe *net_pick(void)
 
 /* ---- Events ------------------------------------------------------------------------------------- */
 
+/* ---- WAIT --------------------------------------------------------------------------------------- */
+
+void net_wait(int server, uint64_t connection, uint64_t need, snib__time limit)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used && pipe->server == server && pipe->number == connection) {
+            pipe->wait.until = topo.now + limit;
+            pipe->wait.need = need;
+            pipe->wait.writes = model_writes(topo.servers[server].model);
+            topo_totals.waits++;
+        }
+    }
+}
+
+static void write_out(struct topo_pipe *pipe, const char *bytes, size_t n)
+{
+    const char *at = NULL;
+    if (pipe->wait.until != 0 && pipe->wait.held == NULL && n > 0) {
+        at = memmem(bytes, n, NET_WAITS, sizeof NET_WAITS - 1);
+    }
+    size_t before = at != NULL ? (size_t)(at - bytes) : n;
+    if (pipe->wait.held == NULL && pipe->client != NULL && before > 0) {
+        send_on(pipe, 2, bytes, before);
+    }
+    if (at == NULL && pipe->wait.held == NULL) {
+        return;
+    }
+    const char *rest = at != NULL ? at + sizeof NET_WAITS - 1 : bytes;
+    size_t more = at != NULL ? n - before - (sizeof NET_WAITS - 1) : n;
+    pipe->wait.held = realloc(pipe->wait.held, pipe->wait.held_n + more + 1);
+    if (pipe->wait.held == NULL) {
+        abort();
+    }
+    memcpy(pipe->wait.held + pipe->wait.held_n, rest, more);
+    pipe->wait.held_n += more;
+}
+
+static void end_wait(struct topo_pipe *pipe)
+{
+    int acked = server_acked(pipe->server, pipe->wait.writes);
+    char text[32], *held = pipe->wait.held;
+    size_t n = pipe->wait.held_n;
+    if (held == NULL || ((uint64_t)acked < pipe->wait.need && topo.now < pipe->wait.until)) {
+        return;
+    }
+    topo_totals.too_few += (uint64_t)acked < pipe->wait.need;
+    memset(&pipe->wait, 0, sizeof pipe->wait);
+    int digits = snprintf(text, sizeof text, ":%d\r\n", acked);
+    if (pipe->client != NULL) {
+        send_on(pipe, 2, text, (size_t)digits);
+    }
+    if (pipe->client != NULL && n > 0) {
+        send_on(pipe, 2, held, n);
+    }
+    free(held);
+}
+
+void net_waited(int server)
+{
+    for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used && pipe->number != 0 && pipe->server == server) {
+            end_wait(pipe);
+        }
+    }
+}
+
+static snib__time wait_due(const struct topo_pipe *pipe)
+{
+    const struct topo_server *server = &topo.servers[pipe->server];
+    if (pipe->wait.held == NULL || pipe->number == 0) {
+        return SNIB__NEVER;
+    }
+    return pipe->wait.until > server->stopped_until ? pipe->wait.until : server->stopped_until;
+}
+
 /* What a server has written goes on its way. */
 void net_collect(int server)
 {
@@ -256,9 +340,7 @@ void net_collect(int server)
             continue;
         }
         size_t n = model_output(m, pipe->number, &bytes);
-        if (pipe->client != NULL && n > 0) {
-            send_on(pipe, 2, bytes, n);
-        }
+        write_out(pipe, bytes, n);
         if (!model_is_open(m, pipe->number)) {
             end_server(pipe);
         }
@@ -275,6 +357,7 @@ static void arrive_at_server(struct topo_pipe *pipe)
         model_input(topo.servers[server].model, pipe->number, chunk->bytes, chunk->n);
         server_executed(server);
         net_collect(server);
+        net_waited(server);
     }
     free(chunk);
 }
@@ -335,6 +418,7 @@ snib__time net_next(void)
             snib__time server = server_due(pipe), client = client_due(pipe);
             next = server < next ? server : next;
             next = client < next ? client : next;
+            next = wait_due(pipe) < next ? wait_due(pipe) : next;
         }
     }
     for (int i = 0; i < topo.slot_count; i++) {
@@ -349,6 +433,11 @@ snib__time net_next(void)
 bool net_run(void)
 {
     for (struct topo_pipe *pipe = topo.pipes; pipe < topo.pipes + TOPO_PIPES; pipe++) {
+        if (pipe->used && wait_due(pipe) <= topo.now) {
+            pipe->wait.until = topo.now;
+            end_wait(pipe);
+            return true;
+        }
         if (pipe->used && server_due(pipe) <= topo.now) {
             arrive_at_server(pipe);
             return true;

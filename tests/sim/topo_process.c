@@ -59,6 +59,9 @@ struct topo_process *process_new(int slot)
                                   .try_timeout = patience / 3,
                                   .recheck = topo.recheck,
                                   .handover_max = topo_chance(3) ? 0 : 16,
+                                  .durability = topo.durability,
+                                  .durability_policy = topo.durability_policy,
+                                  .durability_timeout = topo.lease / 6,
                                   .lanes = topo_chance(2) ? 1 + (int32_t)topo_draw(4) : 1,
                                   .scatter = true,
                                   .ops_max = 1000};

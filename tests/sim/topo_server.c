@@ -16,6 +16,27 @@
 
 static char said[SAID_MAX]; /* the reply that is being given */
 
+/* ---- Replicas ---------------------------------------------------------------------------------- */
+
+static bool listens_to(const struct topo_server *server, int from)
+{
+    return !server->dead && server->master == from && server->synced;
+}
+
+bool server_listens(int at, int to)
+{
+    return listens_to(&topo.servers[at], to);
+}
+
+int server_acked(int at, uint64_t writes)
+{
+    int n = 0;
+    for (int i = 0; i < topo.data_count; i++) {
+        n += listens_to(&topo.servers[i], at) && topo.servers[i].applied >= writes;
+    }
+    return n;
+}
+
 /* ---- What a server says of itself --------------------------------------------------------------- */
 
 static const char *bulk(const char *text, size_t *out_n)
@@ -60,6 +81,12 @@ static const char *say_info(const struct topo_server *server, size_t *out_n)
                  modes[topo.topology], index + 1, (unsigned long long)server->run,
                  server->loading_until > topo.now, replica ? "slave" : "master",
                  (unsigned long long)server->replication, (unsigned long long)server->former);
+    int in_step = server_acked(index, 0);
+    n += snprintf(text + n, sizeof text - (size_t)n, "connected_slaves:%d\r\n", in_step);
+    for (int i = 0; i < in_step; i++) {
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "slave%d:ip=10.0.0.1,port=1,state=online,offset=100,lag=0\r\n", i);
+    }
     if (replica) {
         const struct snib__address *of = &topo.servers[server->master].address;
         snprintf(text + n, sizeof text - (size_t)n,
@@ -80,6 +107,12 @@ static const char *answer(void *context, uint64_t connection, const model_text *
     const struct topo_server *server = context;
     if (server->sentinel) {
         return sentinel_answer((int)(server - topo.servers), argv, argc, out_n);
+    }
+    if (is(argv[0], "wait") && argc == 3 && server->master < 0) {
+        net_wait((int)(server - topo.servers), connection, strtoull(argv[1].p, NULL, 10),
+                 strtoull(argv[2].p, NULL, 10) * SNIB__MS);
+        *out_n = sizeof NET_WAITS - 1;
+        return NET_WAITS;
     }
     if (is(argv[0], "role") && argc == 1) {
         return say_role(server, out_n);
@@ -139,11 +172,6 @@ static void drop(struct topo_server *server)
     server->tail = NULL;
 }
 
-static bool listens_to(const struct topo_server *server, int from)
-{
-    return !server->dead && server->master == from && server->synced;
-}
-
 static void published(void *context, model_text channel, model_text text, bool sharded)
 {
     int from = (int)((struct topo_server *)context - topo.servers);
@@ -173,6 +201,7 @@ void server_executed(int at)
         if (listens_to(&topo.servers[i], at)) {
             struct topo_parcel *parcel = new_parcel(at, 0);
             parcel->data = model_save(server->model);
+            parcel->writes = server->shipped;
             push(i, parcel);
         }
     }
@@ -212,6 +241,8 @@ bool server_run(void)
         if (parcel->data != NULL) {
             model_load(server->model, parcel->data);
             model_data_free(parcel->data);
+            server->applied = parcel->writes;
+            net_waited(parcel->from);
         } else {
             model_say(server->model, (model_text){parcel->words, parcel->channel_n},
                       (model_text){parcel->words + parcel->channel_n, parcel->text_n},
@@ -284,6 +315,8 @@ static void finish_sync(const struct topo_event *event)
     model_load(server->model, data);
     model_data_free(data);
     server->synced = true;
+    server->synced_at = topo.now;
+    server->applied = model_writes(topo.servers[event->b].model);
     server->replication = topo.servers[event->b].replication;
     server_set_faults(event->a);
     topo_trace("server %d has the data of %d", event->a, event->b);
@@ -312,6 +345,7 @@ void server_promote(int at)
     topo_trace("server %d is the master of shard %d, after %d", at, server->shard,
                shard->authority);
     topo_totals.promotions++;
+    bool whole = server->synced;
     drop(server);
     server->master = -1;
     server->synced = false;
@@ -321,6 +355,9 @@ void server_promote(int at)
     server_set_faults(at);
     shard->authority = at;
     shard->terms++;
+    if (whole) {
+        check_durable(at);
+    }
     check_broken(server->shard, "a failover");
 }
 

@@ -127,6 +127,10 @@ static void begin(uint64_t seed, bool trace)
         topo.topology = SNIB__CLUSTER;
     }
     topo.lease = leases[topo_draw(3)];
+    static const int32_t durabilities[] = {
+        0, 0, 1, SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_ALL, SNIB_DURABILITY_ALL};
+    topo.durability = durabilities[topo_draw(6)];
+    topo.durability_policy = topo_chance(3) ? SNIB_DURABILITY_REPORT : SNIB_DURABILITY_REFUSE;
     topo.recheck = topo_between(500 * SNIB__MS, 3000 * SNIB__MS);
     topo.delay = topo_between(SNIB__MS / 10, topo_chance(3) ? 10 * SNIB__MS : 2 * SNIB__MS);
     topo.prompt = 12 * topo.delay + 150 * SNIB__MS;
@@ -298,13 +302,16 @@ static void print_totals(uint64_t seeds, double seconds)
     static const char *const families[TOPO_FAMILIES] = {"mutex", "fenced", "fair", "read-write"};
     const struct topo_totals *t = &topo_totals;
     printf("sim_topo: %llu seeds good, %llu events, %llu requests, %.1f s; granted %llu, released "
-           "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu; failovers "
+           "%llu, busy %llu, timed out %llu, cancelled %llu, lost %llu, failed %llu; waits %llu, "
+           "answered by "
+           "too few %llu, holds kept over failovers %llu; failovers "
            "%llu, holds that they lost %llu, overlaps %llu, the longest %.0f ms; holds:",
            (unsigned long long)seeds, (unsigned long long)t->events,
            (unsigned long long)t->requests, seconds, (unsigned long long)t->granted,
            (unsigned long long)t->released, (unsigned long long)t->busy,
            (unsigned long long)t->timed_out, (unsigned long long)t->cancelled,
-           (unsigned long long)t->lost, (unsigned long long)t->failed,
+           (unsigned long long)t->lost, (unsigned long long)t->failed, (unsigned long long)t->waits,
+           (unsigned long long)t->too_few, (unsigned long long)t->durable,
            (unsigned long long)t->promotions, (unsigned long long)t->excused,
            (unsigned long long)t->overlaps, (double)t->longest_overlap / 1e6);
     for (int i = 0; i < TOPO_FAMILIES; i++) {

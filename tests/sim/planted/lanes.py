@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "a name's next request takes any lane",
         "engine/lane.c",
-        "if (gate && gate->unanswered > 0)",
+        "if (gate && gate->unanswered > 0 && !snib__durable_is(gate->lane))",
         "if (gate && gate->unanswered > 0 && !e->calling)",
         "unit_lanes",
     ),
@@ -33,8 +33,8 @@ MUTANTS = [
     Mutant(
         "a lane to another server is believed",
         "engine/lane.c",
-        "    if (strcmp(link->conn.run_id, node->run_id) != 0) {",
-        "    if (link->conn.replica) {",
+        "    if (other) {",
+        "    if (other && link->conn.replica) {",
         "unit_lanes",
     ),
     Mutant(

@@ -44,8 +44,8 @@ MUTANTS = [
     Mutant(
         "a fair lock without its token is given out",
         "engine/place.c",
-        "|| hold->lease_ms || untold)",
-        "|| hold->lease_ms || (untold && false))",
+        "|| hold->lease_ms || untold ||",
+        "|| hold->lease_ms || (untold && false) ||",
     ),
     Mutant(
         "a failed hand-over counts as a grant",

@@ -1,0 +1,439 @@
+/* durable.c - grants that count only when replicas have them.
+ *
+ * WAIT says how many replicas have received what its own connection has written, and blocks that connection.
+ * So acquisitions have a link of their own, and go in batches: those that come while a WAIT is under way are
+ * collected, and leave together with the next one.
+ *
+ *     collected --WAIT answered--> sent, and WAIT behind them --granted--> waiting --WAIT answered--> decided
+ *
+ * What the server has granted is decided when the WAIT behind it is: enough replicas have it; or the hold says how
+ * many; or it is given back and the operation fails, whether or not the release is answered, for such a hold is never
+ * renewed.  A link that ends before leaves all of that in doubt, as ever, and it is asked again.
+ */
+#include "engine/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DURABLE_RECOUNT (1000 * SNIB__MS) /* of the replicas, while anything is acquired */
+
+struct snib__durable {
+    struct snib__request *collected;
+    uint32_t collected_n, collected_cap;
+    struct durable_grant {
+        struct snib__request request;
+        struct snib__verdict verdict;
+    } * granted; /* what the WAIT under way is for, or the next */
+    uint32_t granted_n, granted_cap;
+    bool waiting;           /* a WAIT is under way, or the count before it */
+    uint32_t need;          /* ... for so many */
+    int32_t replicas;       /* that are in step, as the master said last; -1: it does not say */
+    bool any;               /* there has been one */
+    snib__time counted_at;  /* it was asked then */
+    bool refused;           /* the server has no WAIT, or the user may not */
+    bool told;              /* ... or has no replicas, and that is logged */
+    snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
+};
+
+static struct snib__link *durable_link(struct snib__node *node)
+{
+    return &node->lanes[SNIB__LANES_MAX - 1];
+}
+
+bool snib__durable_is(const struct snib__link *link)
+{
+    return link == &link->node->lanes[SNIB__LANES_MAX - 1];
+}
+
+bool snib__durable_takes(const struct snib__engine *e, const struct snib__request *request)
+{
+    const struct snib__hold *hold = request->subject;
+    return e->config.durability && request->kind == SNIB__REQ_ACQUIRE &&
+           !(hold->gate->kind->traits & SNIB__NO_HOLD);
+}
+
+bool snib__durable_pending(const struct snib__node *node)
+{
+    return node->durable && node->durable->collected_n > 0;
+}
+
+void snib__durable_free(struct snib__node *node)
+{
+    if (!node->durable)
+        return;
+    free(node->durable->collected);
+    free(node->durable->granted);
+    free(node->durable);
+    node->durable = NULL;
+}
+
+/* Room for one more; 0 or -1. */
+static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap)
+        return 0;
+    uint32_t more = *cap ? *cap * 2 : SNIB__ROOM(16);
+    void *larger = realloc(*list, more * size);
+    if (!larger)
+        return -1;
+    *list = larger;
+    *cap = more;
+    return 0;
+}
+
+/* ---- how many ----------------------------------------------------------------------------------- */
+
+static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
+{
+    if (!node->durable->told)
+        snib__engine_log(e, SNIB_LOG_WARNING, "durability: %s %s: grants are on the master only",
+                         snib__node_where(e, node), why);
+    node->durable->told = true;
+}
+
+/* How many replicas are asked for; 0: there is nothing to be waited for. */
+static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
+{
+    const struct snib__durable *d = node->durable;
+    int32_t asked = e->config.durability;
+    if (d->refused)
+        return 0;
+    if (d->replicas < 0 && asked < 0)
+        durable_tell(e, node, "does not say how many replicas it has (INFO)");
+    else if (!d->any && d->replicas == 0)
+        durable_tell(e, node, "has no replicas");
+    if (d->replicas < 0 || (d->any && asked > 0))
+        return asked > 0 ? (uint32_t)asked : 0;
+    if (!d->any)
+        return 0;
+    uint32_t in_step = (uint32_t)d->replicas;
+    return asked == SNIB_DURABILITY_ALL ? in_step : (in_step + 1) / 2;
+}
+
+static void durable_count(struct snib__durable *d, int32_t replicas, snib__time now)
+{
+    d->replicas = replicas;
+    d->any = d->any || replicas > 0;
+    d->counted_at = now;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------ */
+
+int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
+                         const struct snib__request *request)
+{
+    if (request->kind == SNIB__REQ_COUNT)
+        return snib__resp_begin(out, 2) < 0 || snib__resp_arg(out, "INFO", 4) < 0 ||
+                       snib__resp_arg(out, "replication", 11) < 0
+                   ? -1
+                   : SNIB__NO_SCRIPT;
+    return snib__resp_begin(out, 3) < 0 || snib__resp_arg(out, "WAIT", 4) < 0 ||
+                   snib__resp_arg_int(out, (int64_t)request->number) < 0 ||
+                   snib__resp_arg_int(out, (int64_t)(e->config.durability_timeout / SNIB__MS)) < 0
+               ? -1
+               : SNIB__NO_SCRIPT;
+}
+
+/* Ask how many replicas have what was sent, and before it how many there are, if that is not known well.  Without
+ * memory the link is left: what it sent is in doubt. */
+static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__link *link = durable_link(node);
+    bool count = !d->refused && now >= d->counted_at + DURABLE_RECOUNT;
+    struct snib__request request = {.kind = count ? SNIB__REQ_COUNT : SNIB__REQ_WAIT,
+                                    .script = -1,
+                                    .subject = link,
+                                    .number = count ? 0 : durable_need(e, node)};
+    if (!count && request.number == 0)
+        return;
+    if (snib__link_write(e, link, &request, now) < 0) {
+        snib__link_close(e, link, SNIB_ENOMEM, now);
+        return;
+    }
+    d->waiting = true;
+    d->need = (uint32_t)request.number;
+}
+
+static void durable_send_one(struct snib__engine *e, struct snib__node *node,
+                             struct snib__request *request, snib__time now)
+{
+    struct snib__hold *hold = request->subject;
+    if (hold->gate->node != node)
+        snib__node_again(e, request, now);
+    else if (!hold->op) /* it may have worked, and nobody waits for it any more */
+        snib__gate_unanswered(e, request, now);
+    else if (snib__link_write(e, durable_link(node), request, now) < 0)
+        snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
+}
+
+/* Send what was collected, and a WAIT behind it. */
+static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__request *batch = d->collected;
+    uint32_t n = d->collected_n;
+    if (d->waiting || durable_link(node)->conn.state != SNIB__CONN_READY)
+        return;
+    d->collected = NULL;
+    d->collected_n = d->collected_cap = 0;
+    d->stuck_since = SNIB__NEVER;
+    d->waiting = true; /* what comes of it is collected, too */
+    for (uint32_t i = 0; i < n; i++)
+        durable_send_one(e, node, &batch[i], now);
+    free(batch);
+    d->waiting = false;
+    if (n > 0 || d->granted_n > 0)
+        durable_wait(e, node, now);
+}
+
+/* An operation's request is collected, so its thread waits for the answer on this link. */
+static int durable_collect(struct snib__node *node, const struct snib__request *request,
+                           snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    if (durable_room((void **)&d->collected, d->collected_n, &d->collected_cap,
+                     sizeof *d->collected) < 0)
+        return -1;
+    d->collected[d->collected_n++] = *request;
+    snib__request_note_link(request, durable_link(node));
+    if (durable_link(node)->conn.state != SNIB__CONN_READY && d->stuck_since == SNIB__NEVER)
+        d->stuck_since = now;
+    return 0;
+}
+
+/* The link, if there is to be one now. */
+static int durable_want(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__link *link = durable_link(node);
+    if (!link->node && snib__link_init(e, link, node, SNIB__COMMAND) < 0)
+        return -1;
+    if (snib__node_ready(node))
+        snib__link_want(e, link, now);
+    return 0;
+}
+
+int snib__durable_send(struct snib__engine *e, struct snib__node *node,
+                       struct snib__request *request, snib__time now)
+{
+    if (!node->durable) {
+        node->durable = calloc(1, sizeof *node->durable);
+        if (!node->durable)
+            return -1;
+        node->durable->replicas = -1;
+        node->durable->stuck_since = SNIB__NEVER;
+    }
+    struct snib__durable *d = node->durable;
+    struct snib__link *link = durable_link(node);
+    if (durable_want(e, node, now) < 0)
+        return -1;
+    if (d->waiting || link->conn.state != SNIB__CONN_READY)
+        return durable_collect(node, request, now);
+    if (snib__link_write(e, link, request, now) < 0)
+        return -1;
+    durable_wait(e, node, now);
+    return 0;
+}
+
+bool snib__durable_unsend(struct snib__node *node, const void *subject)
+{
+    struct snib__durable *d = node->durable;
+    for (uint32_t i = 0; d && i < d->collected_n; i++)
+        if (d->collected[i].subject == subject) {
+            d->collected_n--;
+            memmove(d->collected + i, d->collected + i + 1,
+                    (d->collected_n - i) * sizeof *d->collected);
+            return true;
+        }
+    return false;
+}
+
+/* The names of a node are served elsewhere: what is collected for it goes there. */
+void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct snib__request *batch = d ? d->collected : NULL;
+    uint32_t n = d ? d->collected_n : 0;
+    if (n == 0)
+        return;
+    d->collected = NULL;
+    d->collected_n = d->collected_cap = 0;
+    d->stuck_since = SNIB__NEVER;
+    for (uint32_t i = 0; i < n; i++)
+        snib__node_again(e, &batch[i], now);
+    free(batch);
+}
+
+/* ---- decisions ---------------------------------------------------------------------------------- */
+
+static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
+                           uint32_t need)
+{
+    struct snib__op *op = hold->op;
+    if (op->place == SNIB__PLACE_QUEUE)
+        snib__wait_remove(hold->gate->wait, op);
+    op->hold = NULL;
+    hold->op = NULL;
+    free(op->words);
+    if ((op->words = malloc(SNIB__WORDS_MAX)))
+        snprintf(op->words, SNIB__WORDS_MAX,
+                 "%u of the %u replicas that were asked for had the grant within %llu ms: it was "
+                 "taken back",
+                 reached, need, (unsigned long long)(e->config.durability_timeout / SNIB__MS));
+    snib__op_done(e, op, SNIB_EREPLICAS);
+}
+
+/* The rest of a grant, now that it is known where it is. */
+static void durable_decide(struct snib__engine *e, const struct durable_grant *grant,
+                           uint32_t reached, uint32_t need, snib__time now)
+{
+    struct snib__hold *hold = grant->request.subject;
+    hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
+    if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
+        durable_refuse(e, hold, reached, need); /* nobody has it: it goes back */
+    snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
+}
+
+/* What was granted up to now is decided. */
+static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
+                               uint32_t need, snib__time now)
+{
+    struct snib__durable *d = node->durable;
+    struct durable_grant *granted = d->granted;
+    uint32_t n = d->granted_n;
+    d->granted = NULL;
+    d->granted_n = d->granted_cap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        durable_decide(e, &granted[i], reached, need, now);
+    free(granted);
+}
+
+bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__request *request, const struct snib__verdict *verdict,
+                           snib__time now)
+{
+    struct snib__node *node = link->node;
+    if (!snib__durable_is(link) || !verdict->yes)
+        return false;
+    struct snib__durable *d = node->durable;
+    if (!d->waiting && durable_need(e, node) == 0)
+        return false;
+    struct durable_grant grant = {*request, *verdict};
+    if (durable_room((void **)&d->granted, d->granted_n, &d->granted_cap, sizeof *d->granted) < 0) {
+        durable_decide(e, &grant, 0, 1, now); /* nobody could say where it is */
+        return true;
+    }
+    d->granted[d->granted_n++] = grant;
+    if (!d->waiting) /* it was sent again, behind its WAIT */
+        durable_wait(e, node, now);
+    return true;
+}
+
+static void durable_counted(struct snib__engine *e, struct snib__link *link,
+                            const struct snib__value *reply, snib__time now)
+{
+    struct snib__node *node = link->node;
+    bool told = reply->type == SNIB__RESP_STRING;
+    node->durable->waiting = false;
+    durable_count(node->durable,
+                  told ? snib__conn_replicas(snib__resp_text(link->conn.resp, reply)) : -1, now);
+    durable_wait(e, node, now);
+    if (node->durable->waiting)
+        return;
+    durable_decide_all(e, node, 0, 0, now); /* there is nothing to wait for */
+    durable_go_on(e, node, now);
+}
+
+static void durable_waited(struct snib__engine *e, struct snib__link *link,
+                           const struct snib__value *reply, int32_t error, snib__time now)
+{
+    struct snib__node *node = link->node;
+    struct snib__durable *d = node->durable;
+    bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
+    if (!refused &&
+        reply->type != SNIB__RESP_INTEGER) { /* as UNBLOCKED: it is no master any more */
+        snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+        return;
+    }
+    d->refused = d->refused || refused;
+    if (refused)
+        durable_tell(e, node, "has no WAIT, or this user may not use it");
+    uint32_t reached = refused || reply->integer < 0 ? 0 : (uint32_t)reply->integer;
+    durable_decide_all(e, node, reached, refused ? 0 : d->need, now);
+    d->waiting = false;
+    durable_go_on(e, node, now);
+}
+
+void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
+                          const struct snib__request *request, const struct snib__value *reply,
+                          int32_t error, snib__time now)
+{
+    if (request->kind == SNIB__REQ_COUNT)
+        durable_counted(e, link, reply, now);
+    else
+        durable_waited(e, link, reply, error, now);
+}
+
+/* ---- coming and going --------------------------------------------------------------------------- */
+
+void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct snib__durable *d = link->node->durable;
+    d->refused = false;
+    d->waiting = false;
+    durable_count(d, link->conn.replicas, now);
+    durable_go_on(e, link->node, now);
+}
+
+/* The node is ready, and something may be collected for its link. */
+void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
+{
+    if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
+        snib__link_want(e, durable_link(node), now);
+}
+
+/* Nobody could connect it for long: the operations end. */
+static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
+                            int os_error, snib__time now)
+{
+    const struct snib__durable *d = node->durable;
+    for (uint32_t i = 0; i < d->collected_n;) {
+        struct snib__hold *hold = d->collected[i].subject;
+        struct snib__op *op = hold->op;
+        if (!op) {
+            i++;
+            continue;
+        }
+        bool unsure = hold->flags & SNIB__RESENT;
+        op->cause = code;
+        op->os_error = os_error;
+        snib__gate_leave(e, op, now);
+        snib__op_done(e, op, unsure ? SNIB_EUNREACHABLE : SNIB_ECONNECT);
+        i += unsure;
+    }
+}
+
+void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
+                        snib__time now)
+{
+    struct snib__node *node = link->node;
+    struct snib__durable *d = node->durable;
+    struct durable_grant *granted = d->granted;
+    uint32_t n = d->granted_n;
+    d->granted = NULL;
+    d->granted_n = d->granted_cap = 0;
+    d->waiting = false;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct snib__hold *hold = granted[i].request.subject;
+        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not asked again: it is ours */
+            durable_decide(e, &granted[i], 0, d->need ? d->need : 1, now);
+        else
+            snib__node_orphan(e, &granted[i].request, code, os_error, now);
+    }
+    free(granted);
+    if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
+        durable_give_up(e, node, code, os_error, now);
+    if (d->collected_n > 0 && snib__node_ready(node))
+        snib__link_want(e, link, now);
+}

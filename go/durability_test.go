@@ -1,0 +1,66 @@
+//go:build cgo
+
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	snib "github.com/snib-lock/snib/go"
+)
+
+// TestReplicas acquires at a server without replicas, and then at one that has a replica.
+func TestReplicas(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	listener.Close()
+	master, err := launch("--port", port, "--repl-diskless-sync-delay", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.stop()
+	if had := replicasOf(t, master); had != 0 {
+		t.Errorf("%d replicas had a grant of a server that has none", had)
+	}
+	replica, err := launch("--replicaof", "127.0.0.1 "+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replica.stop()
+	for end := time.Now().Add(patience); replicasOf(t, master) != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the replica never had a grant")
+		}
+	}
+	if !errors.Is(&snib.Error{Code: snib.ErrTooFewReplicas}, snib.ErrTooFewReplicas) ||
+		!strings.Contains(snib.ErrTooFewReplicas.Error(), "replicas") {
+		t.Error("ErrTooFewReplicas is no error of its own")
+	}
+}
+
+// replicasOf is how many replicas had a grant that waited for one.
+func replicasOf(t *testing.T, s *server) int {
+	t.Helper()
+	client, err := snib.Open(context.Background(), s.url(), snib.Durability(1), snib.DurabilityPolicy(snib.DurabilityReport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	hold, err := client.Mutex("replicas").Lock(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := hold.Replicas()
+	if err := hold.Unlock(context.Background()); err != nil {
+		t.Error(err)
+	}
+	return had
+}

@@ -1,0 +1,229 @@
+/* durable.c - grants that wait for replicas, in virtual time: what goes in a batch, and what is decided when. */
+#include "fed.h"
+
+#define REPLICAS(n) "role:master\r\nconnected_slaves:" #n "\r\n"
+#define TWO REPLICAS(2)
+
+static struct snib__engine *engine;
+static struct snib__link *line; /* that acquisitions have for themselves */
+
+static uint32_t under_way(int kind)
+{
+    const struct snib__conn *conn = &line->conn;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < conn->ring_count; i++)
+        n += conn->ring[(conn->ring_head + i) & (conn->ring_cap - 1)].kind == kind;
+    return n;
+}
+
+/* Answer the oldest request on that link; info: what the server says about itself. */
+static void answer_line(const char *info, const char *reply)
+{
+    const struct snib__conn *conn = &line->conn;
+    char text[200];
+    assert_true(conn->ring_count > 0);
+    const struct snib__request *request = &conn->ring[conn->ring_head];
+    if (request->kind == CONN_LOAD)
+        snprintf(text, sizeof text, "$40\r\n%s\r\n", snib__script_texts[request->script].sha1);
+    else if (request->kind == CONN_INFO)
+        snprintf(text, sizeof text, "$%zu\r\nrun_id:abc\r\n%s\r\n", 12 + strlen(info), info);
+    else
+        snprintf(text, sizeof text, "%s",
+                 request->kind == CONN_ID ? ":18\r\n"
+                 : request->kind < 0      ? "+OK\r\n"
+                                          : reply);
+    snib__engine_input(engine, line, text, strlen(text), now);
+}
+
+static void answer_line_own(const char *info)
+{
+    const struct snib__conn *conn = &line->conn;
+    while (conn->ring_count > 0 && conn->ring[conn->ring_head].kind < 0)
+        answer_line(info, "");
+}
+
+static void grant_line(void)
+{
+    answer_line_own("");
+    assert_int_equal(line->conn.ring[line->conn.ring_head].kind, SNIB__REQ_ACQUIRE);
+    answer_line("", "$-1\r\n");
+}
+
+static void wait_line(const char *reply)
+{
+    answer_line_own("");
+    assert_int_equal(line->conn.ring[line->conn.ring_head].kind, SNIB__REQ_WAIT);
+    answer_line("", reply);
+}
+
+/* An engine that wants so many replicas, at a server that says this of its own; the first acquisition is sent. */
+static struct snib__op *begin_durable(int32_t durability, int32_t policy, const char *info)
+{
+    engine = begin();
+    engine->config.durability = durability;
+    engine->config.durability_policy = policy;
+    engine->config.durability_timeout = SECOND;
+    engine->config.handover_max = 0;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "first"), 0);
+    connect_link(engine);
+    line = &engine->home->lanes[SNIB__LANES_MAX - 1];
+    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, line, now);
+    answer_line_own(info);
+    assert_int_equal(line->conn.state, SNIB__CONN_READY);
+    assert_int_equal(under_way(SNIB__REQ_ACQUIRE), 1);
+    return op;
+}
+
+static void grant_waits_for_replicas(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    assert_false(op->done);
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    snib__engine_free(engine);
+}
+
+static void too_few_is_refused_and_given_back(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    const uint32_t before = on_the_way(engine);
+    wait_line(":1\r\n");
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EREPLICAS);
+    assert_null(op->hold);
+    assert_int_equal(on_the_way(engine), before + 1); /* the release, not behind a WAIT */
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    assert_ptr_equal(snib__engine_take_done(engine), op);
+    snib__op_free(engine, op);
+    snib__engine_free(engine);
+}
+
+static void too_few_is_reported(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(2, SNIB_DURABILITY_REPORT, TWO);
+    grant_line();
+    wait_line(":1\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 1);
+    snib__engine_free(engine);
+}
+
+static void majority_is_of_all_servers(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line(":1\r\n"); /* with the master two of three */
+    assert_int_equal(acquired(engine, op)->replicas, 1);
+    snib__engine_free(engine);
+}
+
+static void no_replicas_no_waiting(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(SNIB_DURABILITY_ALL, SNIB_DURABILITY_REFUSE, REPLICAS(0));
+    assert_int_equal(under_way(SNIB__REQ_WAIT), 0);
+    grant_line();
+    assert_int_equal(acquired(engine, op)->replicas, 0);
+    snib__engine_free(engine);
+}
+
+static void forbidden_wait_is_no_error(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line("-NOPERM this user has no permissions to run the 'wait' command\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 0);
+    snib__engine_free(engine);
+}
+
+/* Those that come while a WAIT is under way share the next one. */
+static void batch_shares_a_wait(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO), *more[3];
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%d", i);
+        more[i] = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    }
+    assert_int_equal(under_way(SNIB__REQ_ACQUIRE), 1);
+    grant_line();
+    wait_line(":2\r\n");
+    acquired(engine, op);
+    assert_int_equal(under_way(SNIB__REQ_ACQUIRE), 3);
+    assert_int_equal(under_way(SNIB__REQ_WAIT), 1);
+    for (int i = 0; i < 3; i++)
+        grant_line();
+    assert_null(snib__engine_take_done(engine));
+    wait_line(":1\r\n");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(acquired(engine, more[i])->replicas, 1);
+    snib__engine_free(engine);
+}
+
+/* A hold's lease begins when it was asked for, not when its replicas had it. */
+static void lease_includes_the_wait(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    const snib__time asked = now;
+    now += SECOND / 4;
+    grant_line();
+    now += SECOND / 2;
+    wait_line(":1\r\n");
+    assert_true(acquired(engine, op)->deadline <= asked + engine->config.lease);
+    snib__engine_free(engine);
+}
+
+/* A grant whose WAIT nobody answered is in doubt: it is asked again, and counts only behind another WAIT. */
+static void lost_link_leaves_doubt(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    const uint32_t before = on_the_way(engine);
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 0, now);
+    assert_false(op->done);
+    assert_int_equal(on_the_way(engine),
+                     before + 1); /* what the server had not read must not run later */
+    answer_own(engine);
+    assert_int_equal(conn_of(engine)->ring[conn_of(engine)->ring_head].kind, SNIB__REQ_KILL);
+    answer(engine, ":1\r\n");
+    for (int step = 0; !line->connect; step++) {
+        assert_true(step < 1000);
+        snib__time next = snib__engine_deadline(engine);
+        now = next > now ? next : now + SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, line, now);
+    answer_line_own(TWO);
+    grant_line();
+    assert_false(op->done);
+    wait_line(":1\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 1);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grant_waits_for_replicas),
+        cmocka_unit_test(too_few_is_refused_and_given_back),
+        cmocka_unit_test(too_few_is_reported),
+        cmocka_unit_test(majority_is_of_all_servers),
+        cmocka_unit_test(no_replicas_no_waiting),
+        cmocka_unit_test(forbidden_wait_is_no_error),
+        cmocka_unit_test(batch_shares_a_wait),
+        cmocka_unit_test(lease_includes_the_wait),
+        cmocka_unit_test(lost_link_leaves_doubt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
