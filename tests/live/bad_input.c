@@ -170,8 +170,8 @@ static void client_options(void **state)
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error,
             "there are credentials and another password");
     snib_client_options_init(&options, sizeof options);
-    options.lanes = 2;
-    refused(snib_client_open(server.url, &options, &other, &error), SNIB_ENOTSUP, &error, "lanes");
+    options.lanes = 5;
+    refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "lanes");
     snib_client_options_init(&options, sizeof options);
     options.size = 5;
     refused(snib_client_open(server.url, &options, &other, &error), SNIB_EOPTION, &error, "size");

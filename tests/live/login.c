@@ -468,9 +468,9 @@ static void queue_is_asked(void **state)
     clerk.stop = true;
     pthread_join(thread, NULL);
     snib_queue_free(clerk.queue);
-    end_connections();
-    no_credentials(client, SNIB_ECREDENTIALS, "no answer in time");
     snib_lock_free(lock);
+    snib_client_free(client);
+    no_credentials(open_by_queue(LONG_MS / 20), SNIB_ECREDENTIALS, "no answer in time");
 }
 
 static void queue_that_fails(void **state)
