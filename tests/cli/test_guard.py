@@ -162,7 +162,9 @@ class Guard(CommandCase):
     # ---- what COMMAND leaves behind --------------------------------------------------------------
 
     def test_rest_is_ended(self):
-        process = self.family("rest:ended", end="time.sleep(.1); sys.exit(3)")
+        end = f"while not os.path.exists({self.folder.name + '/go'!r}): time.sleep(.02)\nsys.exit(3)"
+        process = self.family("rest:ended", end=end)
+        self.go()
         self.assertEqual(process.wait(60), 3)
         self.assertEqual(alive("rest:ended"), [])
         self.assertFree("rest:ended")
