@@ -166,9 +166,18 @@ def test_a_time_that_is_refused(server: Server, log: Records) -> None:
         server.admin.execute_command("ACL", "DELUSER", "timeless")
 
 
+def test_no_replicas_for_durability(server: Server, log: Records) -> None:
+    with snib.connect(server.url, durability=1) as client, client.lock("name"):
+        log.wait("durability: .*: grants are on the master only", logging.WARNING)
+
+
 # How the records begin that are tried above; but a renewal that is late is for tests that stop the
-# watchdog, and what TLS and sentinels say for tests/live/tls.c and tests/unit/sentinel.c; all come the same way.
+# watchdog, and what TLS, sentinels and lanes say for tests/live/tls.c, tests/unit/sentinel.c and
+# tests/unit/lanes.c; all come the same way.
 TRIED = {
+    "another connection to %s came to another server",
+    "durability",
+    "lost one of the connections to %s",
     "%s refused a renewed login and goes on under the last one",
     "%s refused the subscription to +switch-master",
     "a renewal was sent %d ms late",

@@ -209,6 +209,16 @@ static void lane_is_given_up_when_idle(void **state)
     snib__engine_free(engine);
 }
 
+/* The engine has said so. */
+static bool was_logged(struct snib__engine *engine, const char *begin)
+{
+    int32_t level;
+    for (const char *text; (text = snib__engine_take_log(engine, &level));)
+        if (strncmp(text, begin, strlen(begin)) == 0)
+            return level == SNIB_LOG_INFO;
+    return false;
+}
+
 /* The address leads to several servers: what one grants another does not know. */
 static void lane_to_another_server_is_refused(void **state)
 {
@@ -217,7 +227,9 @@ static void lane_to_another_server_is_refused(void **state)
     struct snib__acquire how = {.wait = SNIB__NEVER};
     granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
     meet(engine, 1);
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
     connect_lane(engine, 1, "xyz");
+    assert_true(was_logged(engine, "another connection to "));
     assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
     assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
     now += 60 * SECOND;
@@ -290,7 +302,9 @@ static void lost_lane_is_killed_before_anything_is_repeated(void **state)
     assert_ptr_equal(snib__op_link(two), lane(engine, 1));
     answer_own_on(engine, lane(engine, 1), "abc");
     snib__buf_consume(&conn_of(engine)->out, snib__buf_size(&conn_of(engine)->out));
+    snib__engine_log_level(engine, SNIB_LOG_INFO);
     snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+    assert_true(was_logged(engine, "lost one of the connections to "));
     const struct snib__buf *out = &conn_of(engine)->out;
     static const char kill[] = "*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n18\r\n";
     assert_memory_equal(out->data + out->head, kill, sizeof kill - 1);
