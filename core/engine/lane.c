@@ -20,10 +20,11 @@
 
 #include <string.h>
 
-#define LANE_IDLE (30000 * SNIB__MS) /* nobody wants it any more */
-#define LANE_FEW 8                   /* requests under way, up to which threads do not share */
-#define LANE_MEETINGS 64             /* so many within ... */
-#define LANE_WINDOW (100 * SNIB__MS) /* ... are worth another lane */
+#define LANE_IDLE (30000 * SNIB__MS)  /* nobody wants it any more */
+#define LANE_FEW 8                    /* requests under way, up to which threads do not share */
+#define LANE_MEETINGS 64              /* so many within ... */
+#define LANE_WINDOW (100 * SNIB__MS)  /* ... are worth another lane */
+#define LANE_FOLLOW (1000 * SNIB__MS) /* the first stays so long where it is */
 
 struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
 {
@@ -190,6 +191,9 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
                          "another connection to %s came to another server: there will be one only",
                          snib__node_where(e, node));
         snib__link_close(e, link, SNIB_OK, now);
+        /* What counts is decided on that one, so the first follows; but not to and fro between several servers. */
+        if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)
+            snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
         return;
     }
     link->conn.publish = first->publish;

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "the first connection stays where the address led before",
+        "engine/lane.c",
+        "if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)",
+        "if (snib__durable_is(link) && e->closed)",
+        "sim_topology",
+    ),
+    Mutant(
         "a grant does not wait for its replicas",
         "engine/durable.c",
         "if (!snib__durable_is(link) || !verdict->yes)",
