@@ -65,6 +65,14 @@ def state(pid):
         return file.read().rpartition(")")[2].split()[0]
 
 
+def any_stopped(pid):
+    """Whether a child of the guardian of this snib is stopped."""
+    try:
+        return any(state(child) == "T" for guard in children(pid) for child in children(guard))
+    except (FileNotFoundError, ProcessLookupError): # it has ended meanwhile
+        return False
+
+
 class Guard(CommandCase):
     def family(self, name, *options, end="time.sleep(1000)"):
         """Start a run of FAMILY; return once all of it is there."""
@@ -315,9 +323,12 @@ class Guard(CommandCase):
         wait_for(lambda: fired() or process.poll() is not None or len(alive(name)) == 3, "a step")
         if role == 1 and number == signal.SIGSTOP: # it goes on by itself
             wait_for(lambda: process.poll() is not None or len(alive(name)) == 3, "the command")
+        if role == 2 and number == signal.SIGSTOP: # a stop after the signal's SIGCONT would be for ever
+            wait_for(lambda: process.poll() is not None or len(alive(name)) == 3 or
+                     any_stopped(process.pid), "the stop")
         if process.poll() is None:
             process.terminate()
-        wait_for(lambda: process.poll() is not None or state(process.pid) == "T", "the end")
+        wait_for(lambda: process.poll() is not None or state(process.pid) == "T", f"the end of {name}")
         if process.returncode is None: # snib is stopped, now or before
             self.free_and_dead_soon(name) # for nobody renews
             process.send_signal(signal.SIGCONT)
