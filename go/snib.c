@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "419bc271865b3d73"
+#define SNIB_BUILD_ID "bc2a9e07f78a2ee7"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -26718,9 +26718,11 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
     char *data = malloc(cap);
     if (!data)
         return NULL;
-    memcpy(data, buf->data, buf->len);
-    explicit_bzero(buf->data, buf->cap);
-    free(buf->data);
+    if (buf->data) {
+        memcpy(data, buf->data, buf->len);
+        explicit_bzero(buf->data, buf->cap);
+        free(buf->data);
+    }
     return data;
 }
 

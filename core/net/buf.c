@@ -9,9 +9,11 @@ static char *buf_move(struct snib__buf *buf, size_t cap)
     char *data = malloc(cap);
     if (!data)
         return NULL;
-    memcpy(data, buf->data, buf->len);
-    explicit_bzero(buf->data, buf->cap);
-    free(buf->data);
+    if (buf->data) {
+        memcpy(data, buf->data, buf->len);
+        explicit_bzero(buf->data, buf->cap);
+        free(buf->data);
+    }
     return data;
 }
 

@@ -323,13 +323,14 @@ static void function_that_is_slow(void **state)
 
 /* ---- What ends ------------------------------------------------------------------------------- */
 
-/* Of the client's command link; 0: none is there. */
+/* Of the client's command link, which is older than a subscribing one that has not subscribed yet; 0: none is
+ * there. */
 static long long command_link(void)
 {
     redisReply *list = server_command(&server, "CLIENT LIST");
     long long id = 0;
     for (char *line = strtok(list->str, "\n"); line; line = strtok(NULL, "\n"))
-        if (strstr(line, "user=app") && strstr(line, " sub=0 "))
+        if (id == 0 && strstr(line, "user=app") && strstr(line, " sub=0 "))
             id = strtoll(line + 3, NULL, 10);
     freeReplyObject(list);
     return id;

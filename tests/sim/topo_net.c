@@ -288,7 +288,8 @@ static void write_out(struct topo_pipe *pipe, const char *bytes, size_t n)
     if (pipe->wait.held == NULL) {
         abort();
     }
-    memcpy(pipe->wait.held + pipe->wait.held_n, rest, more);
+    if (more > 0)
+        memcpy(pipe->wait.held + pipe->wait.held_n, rest, more);
     pipe->wait.held_n += more;
 }
 
