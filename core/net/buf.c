@@ -26,7 +26,7 @@ char *snib__buf_reserve(struct snib__buf *buf, size_t n)
         memmove(buf->data, buf->data + buf->head, buf->len - buf->head);
         buf->len -= buf->head;
         buf->head = 0;
-        if (buf->secret)
+        if (buf->secret && end > buf->len)
             explicit_bzero(buf->data + buf->len, end - buf->len);
         if (buf->cap - buf->len >= n)
             return buf->data + buf->len;
@@ -58,7 +58,7 @@ int snib__buf_append(struct snib__buf *buf, const void *data, size_t n)
 
 void snib__buf_consume(struct snib__buf *buf, size_t n)
 {
-    if (buf->secret)
+    if (buf->secret && n > 0)
         explicit_bzero(buf->data + buf->head, n);
     buf->head += n;
     if (buf->head == buf->len)
@@ -67,7 +67,7 @@ void snib__buf_consume(struct snib__buf *buf, size_t n)
 
 void snib__buf_drop(struct snib__buf *buf)
 {
-    if (buf->secret)
+    if (buf->secret && buf->len > 0)
         explicit_bzero(buf->data, buf->len);
     buf->head = buf->len = 0;
     buf->secret = false;
@@ -75,7 +75,7 @@ void snib__buf_drop(struct snib__buf *buf)
 
 void snib__buf_free(struct snib__buf *buf)
 {
-    if (buf->secret)
+    if (buf->secret && buf->cap > 0)
         explicit_bzero(buf->data, buf->cap);
     free(buf->data);
     *buf = (struct snib__buf){0};
