@@ -72,6 +72,17 @@ struct chaser {
     bool *released; /* the client said so */
 };
 
+/* Where the machine stands still, a grant may come after so short a lease. */
+static snib_hold *acquire_in_time(snib_lock *lock)
+{
+    snib_hold *hold = NULL;
+    int code = SNIB_EUNREACHABLE;
+    while (code == SNIB_EUNREACHABLE)
+        code = snib_lock_acquire(lock, 0, -1, &hold, NULL);
+    assert_int_equal(code, SNIB_OK);
+    return hold;
+}
+
 static void *chaser_run(void *argument)
 {
     struct chaser *chaser = argument;
@@ -80,7 +91,7 @@ static void *chaser_run(void *argument)
     snib_lock *lock = must_lock(chaser->client, name);
     unsigned seed = (unsigned)chaser->id;
     for (int i = 0; i < chaser->pairs; i++) {
-        snib_hold *hold = must_acquire(lock, -1);
+        snib_hold *hold = acquire_in_time(lock);
         EXPECT(snib_hold_owner(hold, chaser->owners[i], err), SNIB_OK);
         nap_us(rand_r(&seed) % 90000); /* renewals are due after 33 ms, again after 66 ms */
         int code = snib_hold_release(hold, NULL);
@@ -142,7 +153,7 @@ static void over_a_reconnect(void **state)
         proxy_forget(world->proxy);
         snib_client *client = must_open_lease(proxy_url(world->proxy), 150);
         AWAIT(snib_client_ping(client, -1, NULL) == SNIB_OK, 3000);
-        snib_hold *hold = must_acquire(must_lock(client, "reconnect"), 0);
+        snib_hold *hold = acquire_in_time(must_lock(client, "reconnect"));
         char owner[128];
         EXPECT(snib_hold_owner(hold, owner, err), SNIB_OK);
         nap_us(48000 + random() % 5000);
@@ -164,7 +175,7 @@ static void fixed_lease_is_not_renewed(void **state)
     struct world *world = *state;
     proxy_forget(world->proxy);
     snib_client *client = must_open_lease(proxy_url(world->proxy), 100);
-    snib_hold *hold = must_acquire(must_lock_lease(client, "fixed", 400, 0), 0);
+    snib_hold *hold = acquire_in_time(must_lock_lease(client, "fixed", 400, 0));
     char owner[128];
     EXPECT(snib_hold_owner(hold, owner, err), SNIB_OK);
     EXPECT(snib_hold_wait(hold, patient_ms(2000), NULL, err), SNIB_LOST);

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { PROMPT_MS = 10000, RECHECK_MS = 60000, LEASE_MS = 1000 };
+enum { PROMPT_MS = 10000, RECHECK_MS = 60000, LEASE_MS = 3000 };
 
 struct world {
     struct server server;
@@ -343,7 +343,7 @@ static void dead_reader(void **state)
     struct world *world = *state;
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);
-    options.lease_ms = 5000;
+    options.lease_ms = 60000;
     snib_lock *ours = must_lock_kind(world->ours, SNIB_READ, "rw");
     snib_lock *dead = must_lock_with(world->theirs, SNIB_READ, "rw", &options);
     snib_lock *write = must_lock_kind(world->ours, SNIB_WRITE, "rw");
@@ -351,7 +351,8 @@ static void dead_reader(void **state)
     char owner[128];
     EXPECT(snib_hold_owner(long_one, owner, err), SNIB_OK);
     EXPECT(snib_lock_acquire(write, 0, 0, &hold, err), SNIB_BUSY);
-    server_do(&world->server, "DEL {rw}:%s:rwlock_timeout:1", owner); /* as if 5 s had passed */
+    server_do(&world->server, "DEL {rw}:%s:rwlock_timeout:1",
+              owner); /* as if its lease had passed */
     EXPECT(snib_lock_acquire(write, 0, 2 * LEASE_MS, &hold, err), SNIB_TIMEDOUT); /* one reads */
     must_release(reading);
     hold = must_acquire(write, PROMPT_MS); /* the key has a longer lease, but nobody reads */

@@ -66,6 +66,7 @@ snib_client *must_open_recheck(const char *url, int64_t lease_ms, int64_t rechec
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
     options.recheck_ms = recheck_ms;
+    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 is to fail for one reason only */
     snib_client *client = NULL;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
