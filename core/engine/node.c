@@ -357,6 +357,20 @@ static void node_served(struct snib__engine *e, const struct snib__request *requ
     snib__op_arm(e, op);
 }
 
+/* The server did not know the script: it is loaded and what needs it sent again at once.  False: not a second time. */
+static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
+                            struct snib__request *request, snib__time now)
+{
+    if (request->script < 0 || request->tries++ > 0 ||
+        snib__conn_unknown(&link->conn, request->script, now) < 0 || !request->subject)
+        return false;
+    if (request->kind != SNIB__REQ_RENEW)
+        return snib__link_write(e, link, request, now) == 0;
+    const struct snib__batch *batch = request->subject;
+    snib__watchdog_again(e, request, batch->narrow, now); /* some may have been given back */
+    return true;
+}
+
 void snib__node_answer(struct snib__engine *e, struct snib__link *link,
                        struct snib__request *request, const struct snib__value *reply, uint32_t n,
                        snib__time now)
@@ -381,13 +395,11 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
         if (snib__link_write(e, link, request, now) == 0)
             return;
     }
-    if (error == SNIB_AGAIN) {                /* NOSCRIPT: nothing was done */
-        if (request->kind != SNIB__REQ_RENEW) /* that is tried again in any case */
-            error = SNIB_EPERM;
-        if (request->script >= 0 && request->tries++ == 0 &&
-            snib__conn_unknown(conn, request->script, now) == 0 && request->subject &&
-            request->kind != SNIB__REQ_RENEW && snib__link_write(e, link, request, now) == 0)
+    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
+        if (node_sent_again(e, link, request, now))
             return;
+        if (request->kind != SNIB__REQ_RENEW) /* that is tried later in any case */
+            error = SNIB_EPERM;
     }
     if (!request->subject)
         return;

@@ -400,7 +400,7 @@ static void max_hold_ends(void **state)
     snib_lock_options options;
     snib_lock_options_init(&options, sizeof options);
     options.max_hold_ms = 2 * LEASE_MS;
-    world_open(*state, LEASE_MS, &options);
+    world_open(*state, KEPT_LEASE_MS, &options);
     ends_by(*state, SNIB_REASON_MAX_HOLD, 2 * LEASE_MS);
 }
 
@@ -487,13 +487,13 @@ static void member_lost(void **state)
 static void quorum_member_returns(void **state)
 {
     struct world *world = *state;
-    world_open(world, 2 * LEASE_MS, NULL);
+    world_open(world, KEPT_LEASE_MS, NULL);
     struct team *team = &world->teams[COMPOSITIONS - 1];
     assert_true(team->is->quorum);
     for (int i = 0; i < team->is->n; i++) {
         snib_hold *hold = must_acquire(team->group, PROMPT_MS);
         must_force(world, team, i);
-        EXPECT(snib_hold_wait(hold, 2 * LEASE_MS, NULL, err), SNIB_TIMEDOUT);
+        EXPECT(snib_hold_wait(hold, KEPT_LEASE_MS, NULL, err), SNIB_TIMEDOUT);
         AWAIT(server_integer(&world->servers[i], "EXISTS quorum:0") == 1, PROMPT_MS);
         must_release(hold);
     }

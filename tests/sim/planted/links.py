@@ -18,6 +18,13 @@ MUTANTS = [
         "unit_doubt",
     ),
     Mutant(
+        "renewals wait when the server has forgotten their script",
+        "engine/node.c",
+        "    if (request->kind != SNIB__REQ_RENEW)\n        return snib__link_write",
+        "    if (request->kind == SNIB__REQ_RENEW)\n        return false;\n    if (request->kind != SNIB__REQ_RENEW)\n        return snib__link_write",
+        "unit_links",
+    ),
+    Mutant(
         "the reply's time-out ignores the lease",
         "engine/node.c",
         "return share < e->config.reply_timeout ?",
@@ -141,8 +148,8 @@ MUTANTS = [
     Mutant(
         "a forgotten script is an error",
         "engine/node.c",
-        "request->script >= 0 && request->tries++ == 0 &&",
-        "request->script >= 0 && false &&",
+        "if (request->script < 0 || request->tries++ > 0 ||",
+        "if (request->script < 0 || true ||",
     ),
     Mutant(
         "who comes while a subscription is given up gets none",

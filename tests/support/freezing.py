@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Run a command on a machine that stands still now and then.
+
+    freezing.py [--least MS] [--most MS] [--every S] COMMAND...
+
+COMMAND and all that it starts are frozen for --least to --most milliseconds (200 to 900), on average every
+--every seconds (1.5) of their own, as if the host had taken the processors away.  Clocks go on.  What fails only
+under it supposes a speed.  It needs a freezer: Linux' control groups, and the right to make one.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+V1 = Path("/sys/fs/cgroup/freezer")
+V2 = Path("/sys/fs/cgroup")
+
+
+class Freezer:
+    """A control group of its own, in the first or the second version's way."""
+
+    def __init__(self) -> None:
+        self.v1 = V1.is_dir()
+        self.path = (V1 if self.v1 else V2) / f"freezing-{os.getpid()}"
+        self.path.mkdir()
+
+    def join(self) -> None:
+        (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def freeze(self, still: bool) -> None:
+        if self.v1:
+            (self.path / "freezer.state").write_text("FROZEN" if still else "THAWED")
+        else:
+            (self.path / "cgroup.freeze").write_text("1" if still else "0")
+
+    def processes(self) -> list[int]:
+        return [int(pid) for pid in (self.path / "cgroup.procs").read_text().split()]
+
+    def close(self) -> None:
+        self.freeze(False)
+        for _ in range(100):
+            for pid in self.processes():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            try:
+                self.path.rmdir()
+                return
+            except OSError:
+                time.sleep(0.05)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--least", type=float, default=200, metavar="MS")
+    parser.add_argument("--most", type=float, default=900, metavar="MS")
+    parser.add_argument("--every", type=float, default=1.5, metavar="S")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    args = parser.parse_args()
+    try:
+        freezer = Freezer()
+    except OSError as error:
+        print(f"freezing: no freezer: {error}", file=sys.stderr)
+        return 77
+    times = 0
+    process = subprocess.Popen(args.command, preexec_fn=freezer.join)
+    try:
+        while process.poll() is None:
+            time.sleep(random.uniform(0.05, 2 * args.every))
+            freezer.freeze(True)
+            time.sleep(random.uniform(args.least, args.most) / 1000)
+            freezer.freeze(False)
+            times += 1
+    finally:
+        freezer.close()
+    print(f"stood still {times} times", file=sys.stderr)
+    return process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
