@@ -341,6 +341,36 @@ static void closed_after_the_end(void **state)
     snib__engine_free(engine);
 }
 
+/* What a close gives back is asked for again as long as the server may have it: by the lease of that hold, which
+ * is not the client's, and by a clock that is slow. */
+static void closed_and_refused(void **state)
+{
+    (void)state;
+    static const snib__time leases[] = {0, 6 * SECOND, 600 * SECOND};
+    for (size_t k = 0; k < COUNT(leases); k++) {
+        const struct snib__acquire how = {.wait = SNIB__NEVER, .lease = leases[k]};
+        const snib__time slow = (leases[k] ? leases[k] : 30 * SECOND) / 40;
+        struct snib__engine *engine = begin();
+        struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &how);
+        const snib__time end = hold->deadline;
+        snib__time last = now;
+        snib__engine_close(engine, now);
+        while (!snib__engine_quiet(engine)) {
+            if (on_the_way(engine)) {
+                assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+                answer(engine, "-MISCONF disk is full\r\n");
+                last = now;
+            }
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+        assert_in_range(last, end + slow - SECOND, end + slow + SECOND);
+        snib__hold_drop(engine, hold, now);
+        assert_true(snib__engine_quiet(engine));
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +388,7 @@ int main(void)
         cmocka_unit_test(sooner_than_was_said),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),
+        cmocka_unit_test(closed_and_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
