@@ -392,10 +392,13 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
     snib__time deadline = snib__group_deadline(&c->group);
     if (snib__outer_wanted(&c->outer)) {
         c->ends = deadline;
-        if (snib__outer_granted(engine, &c->outer, deadline, now))
+        if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-        else
+            snib__group_refill(&c->group); /* no news may come of those that have refused */
+            c->refill_at = now + CARRIER_REFILL;
+        } else {
             snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+        }
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
@@ -483,20 +486,19 @@ static void carrier_step(struct carrier *c)
 /* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
 void snib__carrier_steps(void *list)
 {
-    static _Thread_local struct carrier *waiting;
-    static _Thread_local bool busy;
+    struct snib__steps *steps = snib__sys_steps();
     for (struct carrier *c = list, *next; c; c = next) {
         next = c->next;
-        c->next = waiting;
-        waiting = c;
+        c->next = steps->waiting;
+        steps->waiting = c;
     }
-    if (busy)
+    if (steps->busy)
         return;
-    busy = true;
-    while (waiting) {
-        struct carrier *c = waiting;
-        waiting = c->next;
+    steps->busy = true;
+    while (steps->waiting) {
+        struct carrier *c = steps->waiting;
+        steps->waiting = c->next;
         carrier_step(c);
     }
-    busy = false;
+    steps->busy = false;
 }

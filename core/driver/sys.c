@@ -51,6 +51,12 @@ void snib__sys_join(pthread_t thread)
 
 /* ---- descriptors that wake ---- */
 
+struct snib__steps *snib__sys_steps(void)
+{
+    static _Thread_local struct snib__steps steps;
+    return &steps;
+}
+
 int snib__sys_bell(void)
 {
     return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

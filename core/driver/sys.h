@@ -29,6 +29,13 @@ void snib__sys_unlock(pthread_mutex_t *mutex);
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
 
+/* What this thread is doing of a driver's steps: each thread has one, which begins with zeros. */
+struct snib__steps {
+    void *waiting;
+    bool busy;
+};
+struct snib__steps *snib__sys_steps(void);
+
 /* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
 int snib__sys_bell(void);
 void snib__sys_ring(int bell);

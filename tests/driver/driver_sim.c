@@ -8,36 +8,22 @@
  * client's mutex.  Whatever happens: every operation ends, nothing sleeps for ever, no two threads have one
  * lock, no hold is lost (no fault lasts as long as a lease), and nothing is left in the server.
  */
-#include "world.h"
-
-#include "../sim/model_server.h"
-#include "api/objects.h"
-#include "engine/internal.h"
-#include "engine/route.h"
+#include "driver_sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEASE_MS = 3000, WORKERS = 8, SHARED = 2, MANY = 200 };
+enum { WORKERS = 8, SHARED = 2, MANY = 200 };
 /* In a world without faults.  With sends that take a part a reader may nap before it sees the rest. */
 #define PROMPT ((world.faults ? 200 : 40) * SNIB__MS)
 
-enum { CLIENTS = 2, NODES = 5 };
-static snib_client *clients[NODES];
-static struct snib__driver *drivers[NODES];
-static int clients_n;
-static int running; /* workers */
+enum { CLIENTS = 2 };
+snib_client *clients[CLIENTS_MAX];
+struct snib__driver *drivers[CLIENTS_MAX];
+int clients_n;
+int running;
 static int inside[SHARED];
-
-#define MUST(call, want)                                                                           \
-    do {                                                                                           \
-        snib_error err_ = {0}, *err = &err_;                                                       \
-        int got_ = (call);                                                                         \
-        (void)err;                                                                                 \
-        if (got_ != (want))                                                                        \
-            world_fail("%s gave %s: %s", #call, snib_code_name(got_), err_.text);                  \
-    } while (0)
 
 /* ---- What must hold between any two steps ----------------------------------------------------- */
 
@@ -102,14 +88,10 @@ static void check_roles(bool asleep)
 
 /* ---- The parts of a program --------------------------------------------------------------------- */
 
-static void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms)
+void open_client_with(const char *url, const snib_client_options *options)
 {
-    snib_client_options options;
-    snib_client_options_init(&options, sizeof options);
-    options.lease_ms = lease_ms;
-    options.connect_timeout_ms = connect_timeout_ms;
     snib_client **client = &clients[clients_n];
-    MUST(snib_client_open(url, &options, client, err), SNIB_OK);
+    MUST(snib_client_open(url, options, client, err), SNIB_OK);
     struct snib__driver *driver =
         &((struct snib__client *)snib__handle_get(SNIB__CLIENT, *client))->driver;
     snib__handle_put(*client);
@@ -119,25 +101,33 @@ static void open_client_at(const char *url, int64_t lease_ms, int64_t connect_ti
     world.check = check_roles;
 }
 
+void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms)
+{
+    snib_client_options options;
+    snib_client_options_init(&options, sizeof options);
+    options.lease_ms = lease_ms;
+    options.connect_timeout_ms = connect_timeout_ms;
+    open_client_with(url, &options);
+}
+
 static void open_client(int64_t lease_ms, int64_t connect_timeout_ms)
 {
     open_client_at("redis://name.test", lease_ms, connect_timeout_ms);
 }
 
-static void connect_client(void)
+void connect_client(void)
 {
     while (snib_client_ping(clients[clients_n - 1], -1, NULL) != SNIB_OK)
         world_sleep(10 * SNIB__MS);
 }
 
-/* The last one that was opened. */
-static void free_client(void)
+void free_client(void)
 {
     drivers[--clients_n] = NULL;
     snib_client_free(clients[clients_n]);
 }
 
-static void close_client(void)
+void close_client(void)
 {
     snib_client_stats_data stats = {.size = sizeof stats};
     MUST(snib_client_stats(clients[clients_n - 1], &stats, err), SNIB_OK);
@@ -148,7 +138,7 @@ static void close_client(void)
     free_client();
 }
 
-static snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms)
+snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms)
 {
     char name[32];
     snib_lock *lock;
@@ -262,7 +252,7 @@ static void begin(int i)
 }
 
 /* A loop, which knows only what the descriptor tells, or a thread that waits. */
-static void next_event(snib_queue *queue, snib_event *out)
+void next_event(snib_queue *queue, snib_event *out)
 {
     snib__time since = world.now;
     int fd = snib_queue_fd(queue, NULL), n = 0;
@@ -338,13 +328,13 @@ static void worker(void *argument)
     running--;
 }
 
-static bool nobody_runs(void *on)
+bool nobody_runs(void *on)
 {
     (void)on;
     return running == 0;
 }
 
-static void expect_nothing_left(void)
+void expect_nothing_left(void)
 {
     if (model_key_count(world.server) != 0)
         world_fail("%zu keys are left", model_key_count(world.server));
@@ -862,72 +852,6 @@ static void owners(void *argument)
     expect_nothing_left();
 }
 
-/* ---- A quorum, whose nodes are databases here ----------------------------------------------------- */
-
-static int votes(void)
-{
-    static const char name[] = "vote:1";
-    model_key key;
-    int n = 0;
-    for (int i = 0; i < NODES; i++)
-        n += model_key_find(world.server, i, name, sizeof name - 1, &key);
-    return n;
-}
-
-static uint64_t votes_lost(void)
-{
-    uint64_t lost = 0;
-    for (int i = 0; i < NODES; i++) {
-        snib_client_stats_data stats = {.size = sizeof stats};
-        MUST(snib_client_stats(clients[i], &stats, err), SNIB_OK);
-        lost += stats.lost_deleted;
-    }
-    return lost;
-}
-
-/* Votes that were lost, one soon after the other, are asked for at once. */
-static void lost_votes(void *argument)
-{
-    snib_lock *locks[NODES], *quorum;
-    snib_lock_options options;
-    snib_hold *hold;
-    char url[40];
-    (void)argument;
-    for (int i = 0; i < NODES; i++) {
-        snprintf(url, sizeof url, "redis://node%d.test/%d", i, i);
-        open_client_at(url, LEASE_MS, 0);
-        connect_client();
-    }
-    for (int i = 0; i < NODES; i++)
-        locks[i] = lock_of(i, "vote", 1, 0);
-    snib_lock_options_init(&options, sizeof options);
-    options.flags = SNIB_LOCK_NO_QUARANTINE;
-    MUST(snib_quorum_new(locks, NODES, &options, &quorum, err), SNIB_OK);
-    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
-    world_sleep(400 * SNIB__MS);
-    if (votes() != NODES)
-        world_fail("%d votes", votes());
-    for (int i = 0; i < 2; i++)
-        model_delete(world.server, i, "vote:1", 6);
-    while (votes_lost() < 2)
-        world_sleep(SNIB__MS);
-    snib__time since = world.now;
-    while (votes() < NODES) {
-        if (world.now - since > 80 * SNIB__MS)
-            world_fail("%d votes, and nobody asks for more", votes());
-        world_sleep(SNIB__MS);
-    }
-    MUST(snib_hold_check(hold, err), SNIB_OK);
-    MUST(snib_hold_release(hold, err), SNIB_OK);
-    snib_hold_free(hold);
-    snib_lock_free(quorum);
-    for (int i = 0; i < NODES; i++)
-        snib_lock_free(locks[i]);
-    while (clients_n > 0)
-        close_client();
-    expect_nothing_left();
-}
-
 /* Waiters beyond what one list of wakes has room for. */
 static void blocked_worker(void *argument)
 {
@@ -991,13 +915,18 @@ static const struct story {
     {"collected", collected, 100},
     {"owners", owners, 5},
     {"lost_votes", lost_votes, 50},
+    {"late_votes", late_votes, 20},
+    {"short_rounds", short_rounds, 100},
+    {"groups", random_groups, 4},
     {"many_wakes", many_wakes, 200},
 };
 
 static uint64_t live(const struct story *story, uint64_t number)
 {
     clients_n = 0;
-    world_begin(story->name, number, story->run == random_main ? random_faults(number) : 0);
+    world_begin(story->name, number,
+                story->run == random_main || story->run == random_groups ? random_faults(number)
+                                                                         : 0);
     world_thread("main", story->run, NULL);
     world_run();
     uint64_t digest = world.digest;

@@ -14,6 +14,7 @@
 
 #define LONGEST (1800 * 1000 * SNIB__MS)
 #define STACK (192 * 1024)
+#define LOCKS 16
 #define BUSY_CALLS 30000 /* of one thread in a second: a step takes 5 us on average */
 
 struct task {
@@ -28,6 +29,7 @@ struct task {
     void *on;
     snib__time until, frozen_until;
     int mutexes;
+    struct snib__steps steps;
     snib__time second;
     uint32_t calls; /* in this second */
 };
@@ -328,10 +330,17 @@ void snib__sys_join(pthread_t thread)
         world_wait(has_ended, (void *)(uintptr_t)thread, SNIB__NEVER);
 }
 
+struct snib__steps *snib__sys_steps(void)
+{
+    if (!current)
+        world_fail("steps of nobody's");
+    return &current->steps;
+}
+
 static struct lock {
     pthread_mutex_t *mutex;
     struct task *owner;
-} locks[8];
+} locks[LOCKS];
 
 static bool is_free(void *on)
 {
@@ -340,7 +349,7 @@ static bool is_free(void *on)
 
 static struct lock *lock_of(pthread_mutex_t *mutex)
 {
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < LOCKS; i++)
         if (locks[i].mutex == mutex || !locks[i].mutex) {
             locks[i].mutex = mutex;
             return &locks[i];

@@ -44,6 +44,7 @@ extern struct world {
     int lookups, lookups_running;
     int connects;                /* connections that were begun */
     bool silent;                 /* the server reads and answers nothing */
+    uint32_t held_back;          /* a bit for each host nodeN.test whose answers are on their way */
     snib__time freeze_next_ring; /* of a thread of the program, outside the mutex */
     uint64_t calls;              /* of the seam */
     uint64_t digest;             /* of all that was chosen: equal for equal seeds */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ struct link { /* lives until both ends have gone and nothing is on the way */
     size_t received_n;
     size_t room;
     int readers, writers;
+    int node; /* of those that a name tells apart; 0: the name is no node's */
 };
 
 enum kind { FREE, BELL, ALARM, SOCKET };
@@ -163,6 +165,11 @@ static void cut(struct link *link)
     push(&link->to_client, NULL, 0, true);
 }
 
+static bool is_held_back(const struct link *link)
+{
+    return (world.held_back >> link->node & 1) != 0;
+}
+
 void world_deliver(void)
 {
     model_time(world.server, EPOCH + world.now + world.suspended);
@@ -173,7 +180,7 @@ void world_deliver(void)
             if (link->open && world_has(WORLD_CUT, 60))
                 cut(link);
         }
-        for (struct chunk *chunk; (chunk = pop(&link->to_client));) {
+        for (struct chunk *chunk; !is_held_back(link) && (chunk = pop(&link->to_client));) {
             arrive_at_client(link, chunk);
             free(chunk);
         }
@@ -192,7 +199,7 @@ snib__time world_next_event(void)
     for (struct link *link = links; link; link = link->next) {
         if (link->to_server.head && !world.silent)
             next = later(link->to_server.head->at, next);
-        if (link->to_client.head)
+        if (link->to_client.head && !is_held_back(link))
             next = later(link->to_client.head->at, next);
         if (!link->open && !link->closed && link->connect_at > world.now)
             next = later(link->connect_at, next);
@@ -385,8 +392,11 @@ int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd)
     enum world_peer peer = WORLD_ANSWERS;
     world_step();
     world.connects++;
-    if (address->sa_family == AF_INET)
-        peer = world.peers[ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) & 7];
+    if (address->sa_family == AF_INET) {
+        uint32_t host = ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr);
+        peer = world.peers[host & 7];
+        link->node = (int)(host >> 8 & 31);
+    }
     link->next = links;
     links = link;
     link->connect_at = peer == WORLD_SWALLOWS ? SNIB__NEVER : world.now + world_draw(SNIB__MS);
@@ -452,8 +462,9 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
 {
     if (numeric)
         return EAI_NONAME;
-    (void)host;
     (void)port;
+    unsigned node = 0;
+    sscanf(host, "node%u.", &node);
     world.lookups++;
     world.lookups_running++;
     world_step();
@@ -464,8 +475,9 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
         return EAI_NONAME;
     struct answer *answer = calloc(1, sizeof *answer);
     for (int i = 0; i < world.addresses; i++) {
-        answer->addresses[i] = (struct sockaddr_in){
-            .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x0a000001u + (uint32_t)i)};
+        answer->addresses[i] =
+            (struct sockaddr_in){.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(0x0a000001u + (node << 8) + (uint32_t)i)};
         answer->info[i] = (struct addrinfo){.ai_family = AF_INET,
                                             .ai_socktype = SOCK_STREAM,
                                             .ai_addr = (struct sockaddr *)&answer->addresses[i],

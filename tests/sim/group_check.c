@@ -123,11 +123,21 @@ static bool is_closed(const struct world_peer *home, const struct world_lock *lo
     return closed;
 }
 
+/* Carriers have heard of all that has happened in their clients. */
+static bool is_settled(const struct world_process *process)
+{
+    for (int i = 0; i < world.node_count; i++) {
+        if (process->peers[i].settle_at != SNIB__NEVER) {
+            return false;
+        }
+    }
+    return process->list_count == 0 && !world.stepping;
+}
+
 /* ... and the carrier is still to hear of it. */
 static bool is_closing(const struct world_hold *hold)
 {
-    return is_closed(hold->home, hold->lock) &&
-           (hold->home->process->list_count > 0 || world.stepping);
+    return is_closed(hold->home, hold->lock) && !is_settled(hold->home->process);
 }
 
 /* ---- Holds -------------------------------------------------------------------------------------- */
@@ -158,8 +168,7 @@ static void check_members(struct world_hold *hold)
         world_fail("%u trusts in %u members of %u for %.1f ms", hold->home->process->id, n, need,
                    (double)(hold->hold->deadline - world.now) / 1e6);
     }
-    bool settled = hold->home->process->list_count == 0 && !world.stepping;
-    if (settled && count_trusted(hold) < need) {
+    if (is_settled(hold->home->process) && count_trusted(hold) < need) {
         world_fail("%u trusts in its hold longer than in %u of its members",
                    hold->home->process->id, need);
     }

@@ -261,7 +261,11 @@ static void arrive_at_client(struct world_pipe *pipe)
                            snib__engine_link(peer->client.driver.engine, link), chunk->bytes,
                            chunk->n, world.now);
     }
-    peer_leave(peer);
+    if (world_has(WORLD_PREEMPT) && !world.calm && world_chance(3)) {
+        peer_leave_early(peer);
+    } else {
+        peer_leave(peer);
+    }
     free(chunk);
 }
 

@@ -126,6 +126,7 @@ void peer_leave(struct world_peer *peer)
     struct world_process *process = peer->process;
     while (settle(peer) || send_all(peer)) {
     }
+    peer->settle_at = SNIB__NEVER;
     peer->inside = false;
     if (peer->client.driver.carriers == NULL) {
         return;
@@ -138,6 +139,13 @@ void peer_leave(struct world_peer *peer)
     if (process->list_count == 1) {
         process->step_at = world.now + (world_chance(2) ? 0 : world_draw(WORLD_STEP));
     }
+}
+
+/* As the driver's thread does when more has come than it can take at once. */
+void peer_leave_early(struct world_peer *peer)
+{
+    peer->inside = false;
+    peer->settle_at = world.now + world_draw(2 * WORLD_STEP);
 }
 
 static void step_carriers(struct world_process *process)
@@ -161,6 +169,7 @@ static void new_peer(struct world_process *process, int node)
     struct world_peer *peer = &process->peers[node];
     peer->process = process;
     peer->node = node;
+    peer->settle_at = SNIB__NEVER;
     atomic_store(&peer->client.refs, 1);
     struct snib__config config = {.login = {.password = world.password},
                                   .seed = world_draw(UINT64_MAX),
@@ -332,6 +341,7 @@ snib__time process_next(const struct world_process *process)
         const struct world_peer *peer = &process->peers[i];
         snib__time at = snib__engine_deadline(peer->client.driver.engine);
         next = at < next ? at : next;
+        next = peer->settle_at < next ? peer->settle_at : next;
     }
     for (int i = 0; i < WORLD_TASKS; i++) {
         next = process->tasks[i].wake < next ? process->tasks[i].wake : next;
@@ -376,6 +386,11 @@ void process_run(struct world_process *process)
     }
     for (int i = 0; i < world.node_count; i++) {
         struct world_peer *peer = &process->peers[i];
+        if (peer->settle_at <= world.now) {
+            peer_enter(peer);
+            peer_leave(peer);
+            return;
+        }
         if (snib__engine_deadline(peer->client.driver.engine) <= world.now) {
             tick(peer);
             return;

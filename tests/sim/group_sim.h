@@ -85,6 +85,7 @@ struct world_peer { /* a client of a process */
     struct world_process *process;
     int node;
     bool inside;
+    snib__time settle_at; /* who left early comes again */
     struct world_endpoint links[2];
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
 };
@@ -226,6 +227,8 @@ snib__time process_next(const struct world_process *process);
 void process_run(struct world_process *process); /* what is due */
 void peer_enter(struct world_peer *peer);
 void peer_leave(struct world_peer *peer);
+/* ... without handing out what has ended: somebody else comes in between. */
+void peer_leave_early(struct world_peer *peer);
 
 /* group_task.c */
 void task_move(struct world_process *process, struct world_task *task); /* its time has come */

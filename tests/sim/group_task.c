@@ -221,7 +221,8 @@ static void cancel(struct world_process *process, struct world_task *task)
     task->wake = SNIB__NEVER;
     task->cancelled = true;
     peer_enter(task->home);
-    if (!snib__engine_cancel(task->home->client.driver.engine, task->op, world.now)) {
+    bool late = task->op->done; /* and nobody has handed it out yet */
+    if (!snib__engine_cancel(task->home->client.driver.engine, task->op, world.now) && !late) {
         world_fail("%u: a running operation could not be cancelled", process->id);
     }
     peer_leave(task->home);

@@ -1,0 +1,43 @@
+/* driver_sim.h - the parts of a program that all stories use. */
+#ifndef SNIB_TESTS_DRIVER_SIM_H
+#define SNIB_TESTS_DRIVER_SIM_H
+
+#include "world.h"
+
+#include "../sim/model_server.h"
+#include "api/objects.h"
+#include "engine/internal.h"
+#include "engine/route.h"
+
+enum { LEASE_MS = 3000, CLIENTS_MAX = 12 };
+extern snib_client *clients[CLIENTS_MAX];
+extern struct snib__driver *drivers[CLIENTS_MAX];
+extern int clients_n;
+extern int running; /* workers */
+
+#define MUST(call, want)                                                                           \
+    do {                                                                                           \
+        snib_error err_ = {0}, *err = &err_;                                                       \
+        int got_ = (call);                                                                         \
+        (void)err;                                                                                 \
+        if (got_ != (want))                                                                        \
+            world_fail("%s gave %s: %s", #call, snib_code_name(got_), err_.text);                  \
+    } while (0)
+
+void open_client_with(const char *url, const snib_client_options *options);
+void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms);
+void connect_client(void); /* the last one that was opened */
+void free_client(void);
+void close_client(void);
+snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms);
+void next_event(snib_queue *queue, snib_event *out);
+bool nobody_runs(void *on);
+void expect_nothing_left(void);
+
+/* group_stories.c */
+void lost_votes(void *argument);
+void late_votes(void *argument);
+void short_rounds(void *argument);
+void random_groups(void *argument);
+
+#endif
