@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "757cc74f75e9e631"
+#define SNIB_BUILD_ID "3e7b82e649405cb4"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1507,6 +1507,13 @@ void snib__sys_unlock(pthread_mutex_t *mutex);
  * 0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
+
+/* What this thread is doing of a driver's steps: each thread has one, which begins with zeros. */
+struct snib__steps {
+    void *waiting;
+    bool busy;
+};
+struct snib__steps *snib__sys_steps(void);
 
 /* A bell is a descriptor that is readable from ring to hush.  -1 with errno. */
 int snib__sys_bell(void);
@@ -4396,10 +4403,13 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
     snib__time deadline = snib__group_deadline(&c->group);
     if (snib__outer_wanted(&c->outer)) {
         c->ends = deadline;
-        if (snib__outer_granted(engine, &c->outer, deadline, now))
+        if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-        else
+            snib__group_refill(&c->group); /* no news may come of those that have refused */
+            c->refill_at = now + CARRIER_REFILL;
+        } else {
             snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+        }
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
@@ -4487,22 +4497,21 @@ static void carrier_step(struct carrier *c)
 /* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
 void snib__carrier_steps(void *list)
 {
-    static _Thread_local struct carrier *waiting;
-    static _Thread_local bool busy;
+    struct snib__steps *steps = snib__sys_steps();
     for (struct carrier *c = list, *next; c; c = next) {
         next = c->next;
-        c->next = waiting;
-        waiting = c;
+        c->next = steps->waiting;
+        steps->waiting = c;
     }
-    if (busy)
+    if (steps->busy)
         return;
-    busy = true;
-    while (waiting) {
-        struct carrier *c = waiting;
-        waiting = c->next;
+    steps->busy = true;
+    while (steps->waiting) {
+        struct carrier *c = steps->waiting;
+        steps->waiting = c->next;
         carrier_step(c);
     }
-    busy = false;
+    steps->busy = false;
 }
 
 /* ---- api/handle.c -----------------------------------------------------------------------------*/
@@ -9435,6 +9444,12 @@ void snib__sys_join(pthread_t thread)
 }
 
 /* ---- descriptors that wake ---- */
+
+struct snib__steps *snib__sys_steps(void)
+{
+    static _Thread_local struct snib__steps steps;
+    return &steps;
+}
 
 int snib__sys_bell(void)
 {
