@@ -243,8 +243,9 @@ func TestPermitsKnowTheirNumber(t *testing.T) {
 
 // What a process held that is no more comes back with its lease; a hold of permits is lost like any other.
 func TestPermitsHaveALease(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	client := open(t, s.url(), snib.WatchdogLease(time.Second))
+	client := open(t, s.url(), snib.WatchdogLease(renewed))
 	initialize(t, client.Permits("pool"), 2)
 	fixed, err := client.Permits("pool", snib.Lease(150*time.Millisecond)).Acquire(background, 2)
 	must(t, err)
@@ -264,9 +265,10 @@ func TestPermitsHaveALease(t *testing.T) {
 
 // Permits of a hold that was dropped come back with their lease. Those of a semaphore have none: they stay taken.
 func TestDroppedPermits(t *testing.T) {
+	t.Parallel()
 	for _, k := range pools {
 		s := startServer(t)
-		client := open(t, s.url(), snib.WatchdogLease(500*time.Millisecond))
+		client := open(t, s.url(), snib.WatchdogLease(renewed))
 		p := k.make(client, "pool")
 		initialize(t, p, 1)
 		_, err := p.Acquire(background, 1)

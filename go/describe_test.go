@@ -85,7 +85,7 @@ func TestDescribeFails(t *testing.T) {
 		_, err := client.Describe(background, name)
 		expect(t, name, err, snib.ErrInvalidName)
 	}
-	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	s.halt(t)
 	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
 	defer cancel()
 	if _, err := client.Describe(ctx, "slow"); !errors.Is(err, context.DeadlineExceeded) {

@@ -24,7 +24,7 @@ func TestErrorsName(t *testing.T) {
 	short, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
 	s.do(t, "ACL", "SETUSER", "guest", "on", ">canary-password", "~seat", "+@all", "-eval", "-evalsha", "&*")
-	guest, err := snib.Open(background, "unix://guest:canary-password@"+s.path, snib.Logger(nil))
+	guest, err := snib.Open(background, "unix://guest:canary-password@"+s.path, snib.Logger(nil), snib.TryTimeout(patience))
 	if err == nil {
 		t.Cleanup(func() { _ = guest.Close() })
 		_, err = guest.Fair("seat").TryLock(background)

@@ -93,8 +93,9 @@ func TestMultiInAnyOrder(t *testing.T) {
 }
 
 func TestMultiIsLostWithAMember(t *testing.T) {
+	t.Parallel()
 	s, far := startServer(t), startServer(t)
-	lease := snib.WatchdogLease(time.Second)
+	lease := snib.WatchdogLease(renewed)
 	client, distant := open(t, s.url(), lease), open(t, far.url(), lease)
 	group := snib.Multi(client.Mutex("a"), client.Mutex("b"), distant.Mutex("c"))
 	for _, member := range []*snib.Mutex{client.Mutex("b"), distant.Mutex("c")} {
@@ -106,7 +107,7 @@ func TestMultiIsLostWithAMember(t *testing.T) {
 		s.clean(t)
 		far.clean(t)
 	}
-	hold := lock(t, group.With(snib.Lease(time.Second)))
+	hold := lock(t, group.With(snib.Lease(renewed)))
 	if state, _ := hold.State(); state != snib.StateValid {
 		t.Errorf("state %v", state)
 	}
@@ -240,7 +241,7 @@ func TestBadMembers(t *testing.T) {
 }
 
 // quorum starts servers, and clients that see them for the first time.
-func quorum(t *testing.T, n int) ([]*server, func(options ...snib.LockOption) *snib.Group) {
+func quorum(t *testing.T, n int, given ...snib.Option) ([]*server, func(options ...snib.LockOption) *snib.Group) {
 	var servers []*server
 	for range n {
 		servers = append(servers, startServer(t))
@@ -248,7 +249,7 @@ func quorum(t *testing.T, n int) ([]*server, func(options ...snib.LockOption) *s
 	return servers, func(options ...snib.LockOption) *snib.Group {
 		var locks []snib.Locker
 		for _, s := range servers {
-			locks = append(locks, open(t, s.url(), snib.WatchdogLease(3*time.Second), snib.Patience(3*time.Second)).Mutex("orders"))
+			locks = append(locks, open(t, s.url(), given...).Mutex("orders"))
 		}
 		return snib.Quorum(locks...).With(append(options, snib.NoQuarantine())...)
 	}
@@ -270,16 +271,17 @@ func TestQuorum(t *testing.T) {
 }
 
 func TestQuorumEnduresAMinority(t *testing.T) {
-	servers, open := quorum(t, 3)
+	t.Parallel()
+	servers, open := quorum(t, 3, snib.WatchdogLease(2*renewed), snib.Patience(renewed), snib.TryTimeout(time.Second))
 	mine, other := open(), open()
-	must(t, servers[1].cmd.Process.Signal(syscall.SIGSTOP))
+	servers[1].halt(t)
 	hold := lock(t, mine)
 	must(t, hold.Check())
 	_, err := other.TryLock(background)
 	if err == nil {
 		t.Error("two holders")
 	}
-	must(t, servers[2].cmd.Process.Signal(syscall.SIGSTOP))
+	servers[2].halt(t)
 	soon(t, hold.Lost()) // a majority is gone
 	_, err = mine.TryLock(background)
 	if err == nil {
@@ -316,10 +318,11 @@ func TestQuorumExcludes(t *testing.T) {
 
 // Whom a node sees for the first time may be somebody whose hold it has forgotten.
 func TestQuarantine(t *testing.T) {
+	t.Parallel()
 	servers, _ := quorum(t, 3)
 	var locks []snib.Locker
 	for _, s := range servers {
-		locks = append(locks, open(t, s.url(), snib.WatchdogLease(time.Second)).Mutex("orders"))
+		locks = append(locks, open(t, s.url(), snib.WatchdogLease(renewed)).Mutex("orders"))
 	}
 	if _, err := snib.Quorum(locks...).TryLock(background); err == nil {
 		t.Error("servers vote that nobody knows")

@@ -105,11 +105,13 @@ func TestAskingWhileLosing(t *testing.T) {
 	s := startServer(t)
 	for i := range rounds(60) {
 		client := open(t, s.url())
-		hold := lock(t, client.Mutex("lost", snib.Lease(100*time.Millisecond)))
-		want := snib.ReasonExpired
+		want, lease := snib.ReasonExpired, 100*time.Millisecond
+		if i%3 == 2 {
+			want, lease = snib.ReasonClosed, patience
+		}
+		hold := lock(t, client.Mutex("lost", snib.Lease(lease)))
 		beside(t, hold, func() {
-			if i%3 == 2 {
-				want = snib.ReasonClosed
+			if want == snib.ReasonClosed {
 				if err := client.Close(); err != nil {
 					t.Error(err)
 				}
@@ -156,7 +158,7 @@ func TestAskingWhileClosing(t *testing.T) {
 			func(context.Context) error { ask(hold); return nil },
 			func(context.Context) error { hold.Lost(); return nil },
 			func(context.Context) error { return hold.Unlock(background) },
-			func(context.Context) error { return client.CloseTimeout(time.Second) },
+			func(context.Context) error { return client.CloseTimeout(patience) },
 		}
 		together(len(calls), func(i int) {
 			err := calls[i](background)

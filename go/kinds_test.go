@@ -127,7 +127,7 @@ func TestEveryKindIsLost(t *testing.T) {
 		t.Run(k.kind, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
-			client := open(t, s.url(), snib.WatchdogLease(time.Second))
+			client := open(t, s.url(), snib.WatchdogLease(renewed))
 			rival := open(t, s.url())
 			hold := lock(t, k.make(client, "forced"))
 			must(t, k.make(rival, "forced").ForceRelease(background))
@@ -146,11 +146,11 @@ func TestEveryKindIsLost(t *testing.T) {
 			if _, reason := hold.State(); reason != snib.ReasonMaxHold {
 				t.Errorf("reason %v", reason)
 			}
-			renewed := lock(t, k.make(client, "renewed"))
+			hold = lock(t, k.make(client, "renewed"))
 			before := client.Stats().Renewals
 			await(t, func() bool { return client.Stats().Renewals >= before+4 })
-			must(t, renewed.Check())
-			must(t, renewed.Unlock(background))
+			must(t, hold.Check())
+			must(t, hold.Unlock(background))
 			s.clean(t, left(k.stays, "forced", "fixed", "long", "renewed")...)
 		})
 	}

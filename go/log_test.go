@@ -15,9 +15,10 @@ func (l logged) option() snib.Option {
 }
 
 func TestLogOfALoss(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	log := newLogged()
-	client := open(t, s.url(), log.option(), snib.WatchdogLease(500_000_000))
+	client := open(t, s.url(), log.option(), snib.WatchdogLease(renewed))
 	log.until(t, "INFO", "connected", client.ID())
 	hold := lock(t, client.Mutex("gone"))
 	s.do(t, "DEL", "gone")

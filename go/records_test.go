@@ -106,12 +106,12 @@ var provoke = map[string]func(*testing.T, recorder){
 	"does not answer TIME": func(t *testing.T, log recorder) {
 		s := startServer(t)
 		s.do(t, "ACL", "SETUSER", "timeless", "on", "nopass", "~*", "&*", "+@all", "-time")
-		hold := lock(t, open(t, "unix://timeless:none@"+s.path, log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))
+		hold := lock(t, open(t, "unix://timeless:none@"+s.path, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))
 		t.Cleanup(func() { _ = hold.Unlock(background) })
 	},
 	"server's clock has moved": func(t *testing.T, log recorder) {
 		url := hastyClock(t, startServer(t))
-		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(time.Second)).Mutex("held"))
+		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))
 		t.Cleanup(func() { _ = hold.Unlock(background) })
 	},
 }
@@ -181,6 +181,7 @@ func TestEveryRecordIsDelivered(t *testing.T) {
 			if act == nil {
 				t.Skip("nothing here leads to this record")
 			}
+			t.Parallel() // most wait for a renewal
 			log := newRecorder()
 			act(t, log)
 			for end := time.After(patience); ; {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	snib "github.com/snib-lock/snib/go"
 )
@@ -117,8 +116,9 @@ func TestDowngrade(t *testing.T) {
 }
 
 func TestDowngradeOfWhatIsNoWriteHold(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	client := open(t, s.url(), snib.WatchdogLease(time.Second))
+	client := open(t, s.url(), snib.WatchdogLease(renewed))
 	rw := client.RW("page")
 	for what, hold := range map[string]*snib.Hold{"mutex": lock(t, client.Mutex("m")), "reader": rlock(t, rw)} {
 		_, err := hold.Downgrade(background)

@@ -74,6 +74,18 @@ func (s *server) stop() {
 	_ = os.RemoveAll(filepath.Dir(s.path))
 }
 
+// halt stops the server, as if its machine stood still, and returns when it has stopped.
+func (s *server) halt(t testing.TB) {
+	t.Helper()
+	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	await(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+		must(t, err)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		return strings.HasPrefix(rest, "T")
+	})
+}
+
 func startServer(t testing.TB, arguments ...string) *server {
 	t.Helper()
 	s, err := launch(arguments...)
@@ -84,6 +96,10 @@ func startServer(t testing.TB, arguments ...string) *server {
 
 // How long a test waits for what must come: the machine may be slow or busy.
 const patience = 30 * time.Second
+
+// A lease that is renewed every two seconds, for what has to see renewals: processes may stand still for as long as
+// that.  Tests that wait for them run side by side.
+const renewed = 6 * time.Second
 
 // await polls a condition until it holds.
 func await(t testing.TB, condition func() bool) {
@@ -150,9 +166,12 @@ func (s *server) free(t testing.TB, names ...string) {
 	}
 }
 
+// open has the test's own patience with a server that stands still, if no option says otherwise.
 func open(t testing.TB, url string, options ...snib.Option) *snib.Client {
 	t.Helper()
-	client, err := snib.Open(context.Background(), url, options...)
+	patient := []snib.Option{snib.ConnectTimeout(patience), snib.ReplyTimeout(patience), snib.Patience(patience),
+		snib.TryTimeout(patience)}
+	client, err := snib.Open(context.Background(), url, append(patient, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

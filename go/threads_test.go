@@ -35,7 +35,7 @@ func TestWaitingNeedsNoThreads(t *testing.T) {
 	calls := callsOf(client)
 	delete(calls, "try") // of many tries at once all but one are told at once that it is not free
 	for what, call := range calls {
-		must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+		s.halt(t)
 		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 		grown := most(t, func() {
 			together(200, func(int) {
@@ -62,7 +62,7 @@ func TestClosingNeedsNoThreads(t *testing.T) {
 		lock(t, client.Mutex(client.ID()))
 		clients = append(clients, client)
 	}
-	must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	s.halt(t)
 	grown := most(t, func() {
 		together(len(clients), func(i int) { _ = clients[i].CloseTimeout(2 * time.Second) })
 	})

@@ -83,7 +83,7 @@ func dial(t *testing.T) net.Conn {
 		_ = command.Wait()
 		_ = os.RemoveAll(folder)
 	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if conn, err := net.Dial("unix", path); err == nil {
 			t.Cleanup(func() { _ = conn.Close() })
 			return conn

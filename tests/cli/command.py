@@ -7,9 +7,11 @@ import subprocess
 import tempfile
 import unittest
 
-from server import Server, wait_for
+from server import PATIENT, Server, wait_for
 
 SNIB = os.environ.get("SNIB_COMMAND", "snib")
+# Of holds that are to be lost soon, but not by a process that stands still for two seconds.
+LEASE = "4s"
 BUSY, TIMEDOUT, LOST, SERVER, USAGE, NOT_RUNNABLE, NOT_FOUND = range(121, 128)
 
 
@@ -17,7 +19,7 @@ class CommandCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = Server()
-        cls.env = {**os.environ, "SNIB_URL": cls.server.url}
+        cls.env = {**os.environ, "SNIB_URL": cls.server.url + PATIENT}
         cls.env.pop("SNIB_PASSWORD", None)
 
     @classmethod

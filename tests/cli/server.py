@@ -14,6 +14,10 @@ def binary():
     raise RuntimeError("no server: install redis-server or set SNIB_TEST_SERVER")
 
 
+# What the command tolerates of the tests' servers, which may stand still for seconds.
+PATIENT = "?patience=60s&try_timeout=60s&reply_timeout=60s&connect_timeout=60s"
+
+
 class Server:
     def __init__(self, *options):
         self.folder = tempfile.mkdtemp(prefix="snib-cli-")

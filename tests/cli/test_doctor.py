@@ -7,7 +7,7 @@ import socket
 import unittest
 
 from command import SERVER, USAGE, CommandCase
-from server import Server, wait_for
+from server import PATIENT, Server, wait_for
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "core/lua"
 KINDS = {"--fenced": "fenced", "--fair": "fair", "--read": "read", "--write": "write", "--spin": "spin",
@@ -33,7 +33,7 @@ class Acl(CommandCase):
     def user(self, rules):
         """A user with these rules, and the environment to be it."""
         self.assertEqual(self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", *rules), "OK")
-        return {"SNIB_URL": f"unix://locker:secret@{self.server.path}"}
+        return {"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"}
 
     def tearDown(self):
         self.server("ACL", "DELUSER", "locker")
@@ -148,7 +148,7 @@ class Doctor(CommandCase):
                                     ("subscribe", "messages", "warning"), ("zadd", "fair", "error"),
                                     ("acl|whoami", "user", "ok"), ("config|get", "server", "ok")):
             self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", f"-{word}")
-            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{self.server.path}"})
+            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"})
             self.assertEqual(verdict, found[what]["verdict"], (word, found[what]))
         self.server("ACL", "DELUSER", "locker")
 
@@ -166,7 +166,7 @@ class Doctor(CommandCase):
             ("-wait", "WAIT", "note", "may not run it"),
         ):
             self.server("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", rule)
-            env = {"SNIB_URL": f"unix://locker:secret@{self.server.path}"}
+            env = {"SNIB_URL": f"unix://locker:secret@{self.server.path}{PATIENT}"}
             found = self.findings(env=env)
             self.assertEqual(verdict, found[what]["verdict"], rule)
             self.assertTrue(found[what]["advice"], rule)
@@ -191,10 +191,10 @@ class Doctor(CommandCase):
         try:
             replica("REPLICAOF", "127.0.0.1", port)
             wait_for(lambda: "state=online" in master("INFO", "replication"), "the replica to be in step")
-            found = self.findings(env={"SNIB_URL": master.url})["durability"]
+            found = self.findings(env={"SNIB_URL": master.url + PATIENT})["durability"]
             self.assertEqual(("ok", "1 of 1 connected replicas had a grant at once"), (found["verdict"], found["value"]))
             master("ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait")
-            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}"})["durability"]
+            found = self.findings(env={"SNIB_URL": f"unix://locker:secret@{master.path}{PATIENT}"})["durability"]
             self.assertEqual("note", found["verdict"])
             self.assertIn("+wait", found["advice"])
         finally:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from command import LOST, SNIB, USAGE, CommandCase
+from command import LEASE, LOST, SNIB, USAGE, CommandCase
 from server import Server, wait_for
 
 PYTHON = sys.executable
@@ -88,7 +88,7 @@ class Guard(CommandCase):
 
     def test_killed_snib(self):
         for i, options in enumerate(((), ("--on-loss", "kill"))):
-            process = self.family(f"killed{i}", "--lease", "2s", *options)
+            process = self.family(f"killed{i}", "--lease", LEASE, *options)
             wait_for(lambda: len(alive(f"killed{i}")) == 5, "the family") # its middle one has gone
             with open(f"/proc/{children(process.pid)[0]}/comm") as file:
                 self.assertNotIn("snib", file.read()) # or pkill -9 snib would hit both
@@ -104,14 +104,14 @@ class Guard(CommandCase):
         self.assertFalse(os.path.exists(f"{self.folder.name}/lock"))
 
     def test_killed_group(self):
-        process = self.start("run", "group", "--lease", "2s", "--", "sh", "-c",
+        process = self.start("run", "group", "--lease", LEASE, "--", "sh", "-c",
                              "echo ready; sleep 1000 & sleep 1000", start_new_session=True)
         self.assertEqual(process.stdout.readline(), "ready\n")
         os.killpg(process.pid, signal.SIGKILL)
         self.free_and_dead("group")
 
     def test_killed_snib_with_loss_ignored(self):
-        process = self.hold("ignored", "--on-loss", "ignore", "--lease", "1s",
+        process = self.hold("ignored", "--on-loss", "ignore", "--lease", LEASE,
                             script=f"echo ready; {self.until_go()}")
         process.kill()
         wait_for(lambda: self.server("EXISTS", "ignored") == 0, "the lease to end")
@@ -143,7 +143,7 @@ class Guard(CommandCase):
         self.assertIn(state(older), "SR")
 
     def test_stopped_snib(self):
-        process = self.family("stopped", "--lease", "1s")
+        process = self.family("stopped", "--lease", LEASE)
         process.send_signal(signal.SIGSTOP)
         self.free_and_dead_soon("stopped")
         process.send_signal(signal.SIGCONT)
@@ -155,14 +155,14 @@ class Guard(CommandCase):
         wait_for(lambda: not alive(name), "the command to end")
 
     def test_stopped_snib_with_kill(self):
-        process = self.family("stopped", "--lease", "1s", "--on-loss", "kill")
+        process = self.family("stopped", "--lease", LEASE, "--on-loss", "kill")
         process.send_signal(signal.SIGSTOP)
         wait_for(lambda: not alive("stopped"), "the command to end")
         process.send_signal(signal.SIGCONT)
         self.assertEqual(self.end(process)[0], LOST)
 
     def test_lost(self):
-        process = self.family("lost", "--lease", "2s")
+        process = self.family("lost", "--lease", LEASE)
         self.server("DEL", "lost")
         self.assertEqual(self.end(process)[0], LOST)
         self.assertEqual(alive("lost"), [])
@@ -179,17 +179,17 @@ class Guard(CommandCase):
 
     def test_rest_is_waited_for(self):
         script = f"({self.until_go()}) & echo ready; exit 3"
-        process = self.hold("rest:waited_for", "--rest", "wait", "--lease", "1s", script=script)
+        process = self.hold("rest:waited_for", "--rest", "wait", "--lease", LEASE, script=script)
         wait_for(lambda: len(alive("rest:waited_for")) > 0, "the rest")
         with self.assertRaises(subprocess.TimeoutExpired):
-            process.wait(1.5) # more than a lease
+            process.wait(6) # more than a lease
         self.assertEqual(self.server("HLEN", "rest:waited_for"), 1)
         self.go()
         self.assertEqual(self.end(process)[0], 3)
         self.assertFree("rest:waited_for")
 
     def test_rest_is_lost(self):
-        process = self.hold("rest:lost", "--rest", "wait", "--lease", "1s",
+        process = self.hold("rest:lost", "--rest", "wait", "--lease", LEASE,
                             script="trap '' TERM; sleep 1000 & echo ready")
         self.server("DEL", "rest:lost")
         self.assertEqual(self.end(process)[0], LOST)
@@ -251,7 +251,7 @@ class Guard(CommandCase):
         done = self.snib("list", "-v", "--json")
         record = json.loads(done.stderr.splitlines()[0])
         self.assertEqual((record["event"], record["code"]), ("log", "info"))
-        process = self.start("run", "a", "-v", "--lease", "500ms", "--", "sh", "-c", "sleep 1000")
+        process = self.start("run", "a", "-v", "--lease", LEASE, "--", "sh", "-c", "sleep 1000")
         wait_for(lambda: alive("a"), "the command")
         self.server("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         line = ""
@@ -291,7 +291,7 @@ class Guard(CommandCase):
 
     def test_lost_before_exec(self):
         for on_loss in ("term", "kill", "ignore"):
-            process, _ = self.executing("slow", "--lease", "1s", "--on-loss", on_loss)
+            process, _ = self.executing("slow", "--lease", LEASE, "--on-loss", on_loss)
             self.server("DEL", "slow")
             code = process.wait(60)
             self.assertIn(code, (LOST, 128 + signal.SIGKILL))
@@ -307,7 +307,7 @@ class Guard(CommandCase):
         os.killpg(process.pid, signal.SIGCONT)
         os.killpg(process.pid, signal.SIGTERM)
         self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
-        process, child = self.executing("slow", "--lease", "1s")
+        process, child = self.executing("slow", "--lease", LEASE)
         process.kill()
         self.free_and_dead("slow")
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The snib command and the kinds of locks: run, info, list and release for each of them."""
+import itertools
 import json
 import unittest
 
-from command import BUSY, LOST, SERVER, USAGE, CommandCase
+from command import BUSY, LEASE, LOST, SERVER, USAGE, CommandCase
 from server import wait_for
 
 OURS = "11111111-1111-8111-8111-111111111111"
@@ -102,17 +103,16 @@ class Kinds(CommandCase):
         self.assertEqual(self.server("GET", "a"), "2")
 
     def test_permits_loss(self):
-        process = self.hold("a", "--permits", "1", "--lease", "1s")
+        process = self.hold("a", "--permits", "1", "--lease", LEASE)
         self.server("DEL", "{a}:timeout")
         self.assertEqual(self.end(process)[0], LOST)
 
     def test_loss(self):
-        for options in (("--fair",), ("--read",), ("--write",), ("--fenced",), ("--spin",),
-                        ("--plain",)):
-            with self.subTest(options=options):
-                self.server("FLUSHALL")
-                process = self.hold("a", "--lease", "1s", *options)
-                self.server("FLUSHALL")
+        processes = {option: self.hold(f"a{option}", "--lease", LEASE, option) for option in
+                     ("--fair", "--read", "--write", "--fenced", "--spin", "--plain")}
+        self.server("FLUSHALL")
+        for option, process in processes.items():
+            with self.subTest(option=option):
                 self.assertEqual(self.end(process)[0], LOST)
 
     # ---- info ------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Kinds(CommandCase):
     # ---- release ---------------------------------------------------------------------------------
 
     def test_release(self):
-        process = self.hold("a", "--lease", "1s")
+        process = self.hold("a", "--lease", LEASE)
         done = self.snib("release", "a")
         self.assertEqual(done.returncode, USAGE)
         self.assertEqual(self.server("EXISTS", "a"), 1)
@@ -225,18 +225,22 @@ class Kinds(CommandCase):
         self.assertEqual((done.returncode, done.stdout), (1, '{"name":"a","released":false}\n'))
 
     def test_release_takes_what_is_there(self):
-        for options in (("--fair",), ("--read",), ("--write",), ("--fenced",), ("--spin",),
-                        ("--plain",), ("--permits", "1"), ("--fair", "--fenced")):
-            for named in (True, False):
-                with self.subTest(options=options, named=named):
-                    self.server("FLUSHALL")
-                    process = self.hold("a", *options, "--lease", "1s")
-                    kind = [word for word in options if word.startswith("--")] if named else []
-                    done = self.snib("release", "--force", *kind, "a")
-                    self.assertEqual((done.returncode, done.stdout, done.stderr),
-                                     (0, "a: released\n", ""))
-                    self.assertEqual(self.end(process)[0], LOST)
-                    self.assertEqual(self.server("EXISTS", "a"), 0)
+        # All at once, for each is told by its next renewal.
+        cases = {f"a{i}": (options, named) for i, (options, named) in enumerate(itertools.product(
+            (("--fair",), ("--read",), ("--write",), ("--fenced",), ("--spin",), ("--plain",),
+             ("--permits", "1"), ("--fair", "--fenced")), (True, False)))}
+        processes = {name: self.hold(name, *options, "--lease", LEASE)
+                     for name, (options, _) in cases.items()}
+        for name, (options, named) in cases.items():
+            with self.subTest(options=options, named=named):
+                kind = [word for word in options if word.startswith("--")] if named else []
+                done = self.snib("release", "--force", *kind, name)
+                self.assertEqual((done.returncode, done.stdout, done.stderr),
+                                 (0, f"{name}: released\n", ""))
+        for name, process in processes.items():
+            with self.subTest(case=cases[name]):
+                self.assertEqual(self.end(process)[0], LOST)
+                self.assertEqual(self.server("EXISTS", name), 0)
 
     def test_release_wakes_a_waiter(self):
         for options in (("--fair",), ("--write",), ("--fenced",)):

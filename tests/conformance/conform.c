@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 10000 };
+enum { WORDS_MAX = 24, THINGS_MAX = 64, SERVERS_MAX = 8, LIMIT_MS = 30000 };
 
 /* What a program has named.  A lock that could not be made keeps its error for its first use. */
 struct thing {
@@ -132,7 +132,7 @@ static void run_client(void)
     snib_client_options options;
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = number("lease", 0);
-    options.patience_ms = number("patience", 0);
+    options.patience_ms = options.try_timeout_ms = number("patience", LIMIT_MS);
     options.recheck_ms = number("recheck", 0);
     char url[512];
     const char *user = option("user"), *db = option("db");

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 import snib
 import snib.aio
 
-LIMIT = 10.0
+LIMIT = 30.0
 CODES = Path(__file__).parents[2] / "core/api/codes.def"
 NAMES = {
     int(value): name for name, value in re.findall(r"^X\((\w+), (-?\d+)", CODES.read_text(), re.M)
@@ -239,10 +239,12 @@ class Interpreter:
     async def run_client(self, options: dict[str, str], name: str) -> str:
         user = options["user"] + "@" if "user" in options else ""
         db = "?db=" + options["db"] if "db" in options else ""
+        patience = self.seconds(options, "patience") or LIMIT
         client = self.clients[name] = self.face.package.Client(
             options.get("url", f"unix://{user}{self.path}{db}"),
             lease=self.seconds(options, "lease"),
-            patience=self.seconds(options, "patience"),
+            patience=patience,
+            try_timeout=patience,
             recheck=self.seconds(options, "recheck"),
         )
         await finished(client.ping())

@@ -22,6 +22,10 @@ import redis
 PATIENCE = 30.0
 # The same for a key of a default lease that must not stay: less than what is left of such a lease.
 TIDY = 15.0
+# A lease that is renewed every two seconds, for what has to see renewals: a process may stand still for as long as that.
+RENEWED = 6.0
+# What clients of the tests tolerate, in their URL: a server may stand still as well.
+PATIENT = "patience=30s&try_timeout=30s&reply_timeout=30s&connect_timeout=30s"
 
 
 def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
@@ -47,7 +51,7 @@ class Server:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.path = folder / "s"
-        self.url = f"unix://{self.path}"
+        self.url = f"unix://{self.path}?{PATIENT}"
         self.process = subprocess.Popen(
             [
                 find_server(),

@@ -16,7 +16,7 @@ import uvloop
 
 import snib
 from snib import _core, aio
-from support import PATIENCE, Server, eventually, thread_count
+from support import PATIENCE, RENEWED, Server, eventually, thread_count
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -136,7 +136,7 @@ def test_another_task_may_release(server: Server, run) -> None:
 
 def test_each_task_gives_back_its_own_hold(server: Server, run) -> None:
     async def main() -> None:
-        async with aio.connect(server.url, lease=2) as client:
+        async with aio.connect(server.url, lease=RENEWED) as client:
             lock = client.lock("own")
 
             async def other() -> None:
@@ -177,7 +177,7 @@ def test_rlock_belongs_to_its_task(server: Server, run) -> None:
 def test_a_loss_is_awaited(server: Server, run) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            hold = await client.lock("lost", lease=1).hold()
+            hold = await client.lock("lost", lease=RENEWED).hold()
             waits = [asyncio.ensure_future(hold.lost.wait()) for _ in range(3)]
             assert not hold.lost.is_set()
             await soon(lambda: not server.admin.exists("lost"))
@@ -209,11 +209,11 @@ def test_a_release_ends_waiting_for_the_loss(server: Server, run) -> None:
 
 
 def test_a_blocked_loop_keeps_the_lock(server: Server, run) -> None:
-    """Two leases without a turn of the loop: the watchdog needs none."""
+    """More than a lease without a turn of the loop: the watchdog needs none."""
 
     async def main() -> None:
-        async with aio.connect(server.url, lease=1) as client, client.lock("block") as hold:
-            time.sleep(2)
+        async with aio.connect(server.url, lease=RENEWED) as client, client.lock("block") as hold:
+            time.sleep(RENEWED + 1)
             hold.check()
             assert server.admin.pttl("block") > 0
 

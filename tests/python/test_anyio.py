@@ -13,8 +13,8 @@ import pytest
 import snib
 import snib.anyio
 from snib import aio
-from support import PATIENCE, Server, eventually
-from test_ownership import COUNTED, KINDS
+from support import PATIENCE, RENEWED, Server, eventually
+from test_ownership import COUNTED, KINDS, LOSABLE
 
 BACKENDS = ["asyncio", "trio"]
 
@@ -106,19 +106,21 @@ def test_tasks_exclude_each_other(server: Server, run) -> None:
 
 
 @pytest.mark.parametrize("form", ["lock", "hold", "protect"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "semaphore"])
-def test_a_loss_ends_the_body(server: Server, run, kind: str, form: str) -> None:
-    async def main() -> None:
-        async with snib.anyio.connect(server.url, lease=1.2) as client:
+def test_a_loss_ends_the_body(server: Server, run, form: str) -> None:
+    """Of all kinds at once, each in a database of its own."""
+    began: list[str] = []
+
+    async def lose_one(kind: str, number: int) -> None:
+        async with snib.anyio.connect(f"{server.url}&db={number}", lease=RENEWED) as client:
             lock = KINDS[kind](client)
             if kind in COUNTED:
                 await lock.init(1)
 
             async def body() -> None:
-                server.admin.flushall()
+                began.append(kind)
                 await anyio.sleep(600)
 
-            with pytest.raises(snib.Lost) as caught, anyio.fail_after(PATIENCE):
+            with pytest.raises(snib.Lost) as caught:
                 if form == "lock":
                     async with lock:
                         await body()
@@ -127,8 +129,16 @@ def test_a_loss_ends_the_body(server: Server, run, kind: str, form: str) -> None
                         await body()
                 else:
                     await lock.protect()(body)()
-            assert caught.value.name == lock.name and caught.value.reason == "deleted"
+            assert caught.value.name == lock.name and caught.value.reason == "deleted", kind
             assert not client._loop().losses
+
+    async def main() -> None:
+        with anyio.fail_after(2 * PATIENCE):
+            async with anyio.create_task_group() as group:
+                for number, kind in enumerate(LOSABLE):
+                    group.start_soon(lose_one, kind, number)
+                await soon(lambda: len(began) == len(LOSABLE))
+                server.admin.flushall()
 
     run(main)
 

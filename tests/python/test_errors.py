@@ -299,7 +299,7 @@ def test_a_server_that_never_answers(server: Server) -> None:
 )
 def test_error_replies(reply: bytes, error: type[snib.Error]) -> None:
     with canned_server(reply) as url:
-        client = connect(url, 1)
+        client = connect(url)
         with pytest.raises(error) as caught:
             client.lock("x").acquire()
         assert isinstance(caught.value, snib.ServerError)
@@ -331,7 +331,7 @@ def test_wrong_password(new_server: NewServer, capfd: pytest.CaptureFixture[str]
 
 
 def test_no_such_database(server: Server) -> None:
-    with connect(f"{server.url}?db=99") as client, pytest.raises(snib.InvalidDatabase):
+    with connect(f"{server.url}&db=99") as client, pytest.raises(snib.InvalidDatabase):
         client.ping()
 
 

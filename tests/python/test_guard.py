@@ -11,9 +11,9 @@ import pytest
 
 import snib
 from snib import aio
-from support import PATIENCE, Server
+from support import PATIENCE, RENEWED, Server
 from test_aio import run, soon  # noqa: F401
-from test_ownership import COUNTED, KINDS
+from test_ownership import COUNTED, KINDS, LOSABLE
 
 counted = pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks do not count their cancels")
 
@@ -55,30 +55,33 @@ def form(request: pytest.FixtureRequest):
     return under
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "semaphore"])
-def test_a_loss_ends_the_body(server: Server, form, kind: str) -> None:
-    """The program of the guide: it stops to write when it has lost its lock."""
+def test_a_loss_ends_the_body(server: Server, form) -> None:
+    """The program of the guide: it stops to write when it has lost its lock.  All kinds at once, each in a database of
+    its own."""
+    began: list[str] = []
 
-    async def main() -> None:
-        async with aio.connect(server.url, lease=1.2) as client:
+    async def lose_one(kind: str, number: int) -> None:
+        async with aio.connect(f"{server.url}&db={number}", lease=RENEWED) as client:
             if kind in COUNTED:
                 await KINDS[kind](client).init(1)
-            began = asyncio.Event()
 
             async def body(hold: aio.Hold | None) -> None:
-                began.set()
+                began.append(kind)
                 await asyncio.sleep(600)
 
-            task = asyncio.ensure_future(form(KINDS[kind](client), body))
-            await asyncio.wait_for(began.wait(), PATIENCE)
-            server.admin.flushall()
             with pytest.raises(snib.Lost) as caught:
-                await asyncio.wait_for(task, PATIENCE)
+                await form(KINDS[kind](client), body)
             error = caught.value
             assert error.kind == {"lock": "mutex", "rlock": "mutex"}.get(kind, kind)
-            assert error.name == KINDS[kind](client).name and error.reason == "deleted"
+            assert error.name == KINDS[kind](client).name and error.reason == "deleted", kind
             assert isinstance(error.__cause__, asyncio.CancelledError)
             assert not client._loop().losses
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(lose_one(kind, n)) for n, kind in enumerate(LOSABLE)]
+        await soon(lambda: len(began) == len(LOSABLE) or any(task.done() for task in tasks))
+        server.admin.flushall()
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
 
     asyncio.run(main())
 

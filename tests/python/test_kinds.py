@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import snib
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, RENEWED, Server, eventually
 
 Make = Callable[..., snib.Lock | snib.RLock]
 
@@ -139,20 +139,20 @@ def test_a_fixed_lease_ends(server: Server, client: snib.Client, make: Make) -> 
 
 
 def test_renewal(server: Server, kind: str, make: Make) -> None:
-    with snib.connect(server.url, lease=1.5) as client, make(client, "renewed") as hold:
+    with snib.connect(server.url, lease=RENEWED) as client, make(client, "renewed") as hold:
         eventually(lambda: client.stats().renewals >= 4)
         hold.check()
 
 
 def test_max_hold(server: Server, make: Make) -> None:
-    with snib.connect(server.url, lease=1) as client:
+    with snib.connect(server.url, lease=3) as client:
         hold = make(client, "long", max_hold=0.3).hold()
         assert hold.lost.wait(PATIENCE)
         assert hold.reason == "max hold"
 
 
 def test_a_deleted_lock_is_noticed(server: Server, make: Make) -> None:
-    with snib.connect(server.url, lease=2) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         hold = make(client, "deleted").hold()
         server.admin.flushall()
         assert hold.lost.wait(PATIENCE) is True

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import snib
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, RENEWED, Server, eventually
 
 
 def in_thread(call):
@@ -110,7 +110,7 @@ def test_one_object_excludes_threads(client: snib.Client) -> None:
 
 def test_each_thread_gives_back_its_own_hold(server: Server) -> None:
     """A thread whose hold was lost must not release the hold of the thread that came after it."""
-    with snib.connect(server.url, lease=2) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         lock = client.lock("own")
         assert lock.acquire()
         server.admin.delete("own")
@@ -161,8 +161,8 @@ def test_lock_and_hold_have_a_repr(server: Server, client: snib.Client) -> None:
 
 
 def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) -> None:
-    hold = client.lock("fixed", lease=1).hold()
-    assert 0 < hold.remaining() < 1
+    hold = client.lock("fixed", lease=RENEWED).hold()
+    assert 0 < hold.remaining() < RENEWED
     eventually(lambda: not server.admin.exists("fixed"))
     assert hold.lost.is_set(), "the key has ended before the hold"
     assert hold.lost.wait() is True
@@ -199,7 +199,7 @@ def test_waiting_for_the_loss_ends_with_time_and_release(client: snib.Client) ->
 
 
 def test_a_deleted_key_is_noticed_at_the_next_renewal(server: Server) -> None:
-    with snib.connect(server.url, lease=2) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         hold = client.lock("deleted").hold()
         server.admin.delete("deleted")
         assert hold.lost.wait(PATIENCE) is True
@@ -207,11 +207,11 @@ def test_a_deleted_key_is_noticed_at_the_next_renewal(server: Server) -> None:
 
 
 def test_max_hold_ends_renewal(server: Server) -> None:
-    with snib.connect(server.url, lease=1) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         start = time.monotonic()
-        hold = client.lock("long", max_hold=1.5).hold()
+        hold = client.lock("long", max_hold=RENEWED + 1).hold()
         assert hold.lost.wait(PATIENCE)
-        assert time.monotonic() - start > 1.2
+        assert time.monotonic() - start > RENEWED
         assert hold.reason == "max hold"
     eventually(server.clean)
 
@@ -228,9 +228,9 @@ def test_close_loses_holds_and_releases_them(server: Server) -> None:
 
 def test_holding_the_gil_keeps_the_lock(server: Server) -> None:
     """Code that never lets another thread run loses no lock: the watchdog needs no Python."""
-    with snib.connect(server.url, lease=1) as client, client.lock("gil") as hold:
+    with snib.connect(server.url, lease=RENEWED) as client, client.lock("gil") as hold:
         # PyDLL keeps the GIL during the call.
-        ctypes.PyDLL(None).usleep(2_000_000)
+        ctypes.PyDLL(None).usleep(int((RENEWED + 1) * 1_000_000))
         hold.check()
         assert server.admin.pttl("gil") > 0
         assert client.stats().renewals >= 3
@@ -313,7 +313,7 @@ def test_info_tells_who_holds(server: Server, client: snib.Client) -> None:
 
 
 def test_force_release_takes_from_anybody(server: Server, client: snib.Client) -> None:
-    with snib.connect(server.url, lease=2) as other:
+    with snib.connect(server.url, lease=RENEWED) as other:
         hold = other.lock("forced").hold()
         lock = client.lock("forced")
         assert lock.force_release() is True

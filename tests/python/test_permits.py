@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import snib
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, RENEWED, Server, eventually
 
 KINDS = ["semaphore", "permits"]
 
@@ -325,7 +325,7 @@ def test_permits_have_a_lease(server: Server, client: snib.Client) -> None:
 
 
 def test_permits_are_renewed(server: Server) -> None:
-    with snib.connect(server.url, lease=1.5) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         permits = client.permits("pool")
         permits.init(1)
         with permits as hold:

@@ -10,7 +10,7 @@ import pytest
 
 import snib
 from conftest import NewServer
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, RENEWED, Server, eventually
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_any_order_and_no_circle(client: snib.Client, other: snib.Client, kind: 
 
 
 def test_the_loss_of_one_is_the_loss_of_all(server: Server) -> None:
-    with snib.connect(server.url, lease=2) as client:
+    with snib.connect(server.url, lease=RENEWED) as client:
         both = snib.MultiLock([client.lock("a"), client.lock("b")])
         hold = both.hold()
         server.admin.delete("b")
@@ -158,8 +158,8 @@ class Nodes:
         self.servers = [new_server() for _ in range(3)]
         self.stack = stack
 
-    def lock(self, name: str, **options: object) -> snib.QuorumLock:
-        clients = [snib.connect(each.url, patience=3, lease=2) for each in self.servers]
+    def lock(self, name: str, lease: float = 10, **options: object) -> snib.QuorumLock:
+        clients = [snib.connect(each.url, patience=10, lease=lease) for each in self.servers]
         for client in clients:
             self.stack.callback(self.close, client)
         options.setdefault("quarantine", False)
@@ -183,7 +183,7 @@ def test_the_majority_decides(nodes: Nodes) -> None:
     one, two = nodes.lock("vault"), nodes.lock("vault")
     with one as hold:
         hold.check()
-        assert hold.token == 0 and 0 < hold.remaining() < 2
+        assert hold.token == 0 and 0 < hold.remaining() < 10
         eventually(lambda: nodes.held("vault") == 3)
         eventually(lambda: hold.state is snib.State.VALID)
         assert two.acquire(timeout=0.1) is False
@@ -217,7 +217,7 @@ def test_a_minority_owns_nothing(nodes: Nodes) -> None:
 
 def test_quarantine(nodes: Nodes) -> None:
     """A server that is seen for the first time votes when every forgotten lease has ended."""
-    lock = nodes.lock("vault", quarantine=True)
+    lock = nodes.lock("vault", lease=RENEWED, quarantine=True)
     assert lock.acquire(timeout=0.2) is False
     assert lock.acquire(timeout=PATIENCE) is True
     lock.release()

@@ -18,7 +18,7 @@ import pytest
 
 import snib
 import snib.aio
-from support import Server
+from support import PATIENT, Server
 
 CERTS = Path(__file__).parent.parent / "support" / "certs.sh"
 DEBIAN = Path("/usr/bin/redis-check-rdb")  # the server by another name; others are built without TLS
@@ -53,7 +53,7 @@ def port(certs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]
 
 
 def connect(port: int, **options) -> snib.Client:
-    return snib.connect(f"rediss://localhost:{port}", **options)
+    return snib.connect(f"rediss://localhost:{port}?{PATIENT}", **options)
 
 
 def test_lock(port: int, certs: Path) -> None:
@@ -65,7 +65,7 @@ def test_lock(port: int, certs: Path) -> None:
 
 def test_asyncio(port: int, certs: Path) -> None:
     async def work() -> None:
-        async with snib.aio.connect(f"rediss://localhost:{port}?tls_ca={certs}/ca.crt") as client:
+        async with snib.aio.connect(f"rediss://localhost:{port}?tls_ca={certs}/ca.crt&{PATIENT}") as client:
             for _ in range(ROUNDS):
                 async with client.lock("tls"):
                     pass
@@ -195,7 +195,7 @@ def test_end_of_a_process(port: int, certs: Path) -> None:
     """What is held over TLS is given back when the process ends, whoever initialised OpenSSL first."""
     program = (
         "import sys, ssl, snib; ssl.create_default_context();"
-        f"client = snib.connect('rediss://localhost:{port}', tls_ca='{certs}/ca.crt');"
+        f"client = snib.connect('rediss://localhost:{port}?{PATIENT}', tls_ca='{certs}/ca.crt');"
         "client.lock('end').acquire(); print('held')"
     )
     with connect(port, tls_ca=certs / "ca.crt") as client:

@@ -21,7 +21,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-const limit = 10 * time.Second
+const limit = 30 * time.Second
 
 // asked is what can be asked about a name, whatever its kind.
 type asked interface {
@@ -146,9 +146,11 @@ func (in *interpreter) client(name string) string {
 	if d, given := in.milliseconds("lease"); given {
 		options = append(options, snib.WatchdogLease(d))
 	}
+	endurance := limit
 	if d, given := in.milliseconds("patience"); given {
-		options = append(options, snib.Patience(d))
+		endurance = d
 	}
+	options = append(options, snib.Patience(endurance), snib.TryTimeout(endurance))
 	if d, given := in.milliseconds("recheck"); given {
 		options = append(options, snib.Recheck(d))
 	}
