@@ -27,7 +27,7 @@ PATIENCE = 60.0
 # comes in sooner was told.
 SILENCE_MS = 60_000
 RENEWED_MS = 6_000  # a lease that is renewed every two seconds: a busy machine may take its time for that
-LIMIT_MS = 10_000  # after which an interpreter's `await` gives up: far sooner
+LIMIT_MS = 30_000  # after which an interpreter's `await` gives up: far sooner
 
 
 def command(language: str) -> list[str]:

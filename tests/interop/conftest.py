@@ -30,7 +30,7 @@ from peer import JavaClient, Jvm  # noqa: E402
 from versions import ALL, SINCE, VERSIONS  # noqa: E402
 
 import snib  # noqa: E402
-from support import TIDY, Server, eventually  # noqa: E402
+from support import RENEWED, TIDY, Server, eventually  # noqa: E402
 
 BUILD = Path(os.environ.get("SNIB_BUILD", ROOT / "build"))
 JARS = BUILD / "interop"
@@ -120,9 +120,16 @@ def client(server: SharedServer) -> Iterator[snib.Client]:
 
 
 @pytest.fixture
+def slow(server: SharedServer) -> Iterator[snib.Client]:
+    """A client of Snib that asks again after a minute only: if it comes in sooner, it was told."""
+    with snib.connect(server.url, recheck=60) as client:
+        yield client
+
+
+@pytest.fixture
 def quick(server: SharedServer) -> Iterator[snib.Client]:
-    """A client of ours whose leases are short, so that it renews often."""
-    with snib.connect(server.url, lease=0.6) as client:
+    """A client of Snib whose leases are short, so that it renews often."""
+    with snib.connect(server.url, lease=RENEWED) as client:
         yield client
 
 

@@ -31,11 +31,15 @@ class Queue:
         if in_ms is not None:
             self.redis.zadd(self.scores, {owner: self.now() + in_ms})
 
-    def patience(self, owner: str) -> float:
-        """How long from now the owner keeps its place, in milliseconds."""
+    def score(self, owner: str) -> float:
+        """Until when the owner keeps its place, in epoch milliseconds."""
         score = self.redis.zscore(self.scores, owner)
         assert score is not None, f"{owner} has no place any more"
-        return float(score) - self.now()
+        return float(score)
+
+    def patience(self, owner: str) -> float:
+        """How long from now the owner keeps its place, in milliseconds."""
+        return self.score(owner) - self.now()
 
     def members(self) -> list[str]:
         return list(self.redis.lrange(self.list, 0, -1))
@@ -52,10 +56,10 @@ def listening(server: SharedServer, channel: str) -> Iterator[Callable[[], str]]
     """Gives a function that waits for the next message."""
     listener = server.admin.pubsub(ignore_subscribe_messages=False)
     listener.subscribe(channel)
-    assert listener.get_message(timeout=5)["type"] == "subscribe"
+    assert listener.get_message(timeout=30)["type"] == "subscribe"
 
     def hear() -> str:
-        message = listener.get_message(timeout=5)
+        message = listener.get_message(timeout=30)
         assert message, f"nothing was said on {channel}"
         return str(message["data"])
 

@@ -172,9 +172,9 @@ def java_waits(server: Watched, name: str, thing: JavaObject, *lock: object) -> 
     scripts = server.scripts()
     call = thing.start(*lock) if lock else thing.lock()
     if thing.kind == "spin":  # asks again and again
-        eventually(lambda: server.scripts() >= scripts + 2, 10)
+        eventually(lambda: server.scripts() >= scripts + 2)
     else:
-        eventually(thing.asleep, 10)
+        eventually(thing.asleep)
     assert call.waits, call.answer
     return call
 
@@ -183,5 +183,5 @@ def java_listens(server: Watched, name: str, thing: JavaObject, *call: object) -
     """A call whose subscription is there; it may be about to ask again, or to sleep."""
     eventually(lambda: server.listeners(name) == 0)
     waiting = thing.start(*call)
-    eventually(lambda: server.listeners(name) > 0, 10)
+    eventually(lambda: server.listeners(name) > 0)
     return waiting

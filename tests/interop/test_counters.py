@@ -15,16 +15,18 @@ from conftest import Cell, SharedServer
 from support import eventually
 
 ROUNDS = 9
-# What was not told comes in with its next re-check, after 3 s, or when a lease of 20 s or more has ended.
-AT_ONCE = 0.5
+# What was not told comes in with its next re-check, after a minute, or when a lease of 20 s or more has ended.
+AT_ONCE = 5.0
 
 
 # ---- Semaphore -----------------------------------------------------------------------------------
 
 
-def test_semaphore_ours_waits(cell: Cell, java: JavaClient, client: snib.Client, gone: str) -> None:
+def test_semaphore_ours_waits(
+    cell: Cell, java: JavaClient, slow: snib.Client, client: snib.Client, gone: str
+) -> None:
     cell("semaphore", java, OURS_WAITS)
-    theirs, mine = java.object("semaphore", gone), client.semaphore(gone)
+    theirs, mine = java.object("semaphore", gone), slow.semaphore(gone)
     assert theirs("init", 2) == "true"
     assert not mine.init(3)
     theirs("acquire", 2)
@@ -33,7 +35,7 @@ def test_semaphore_ours_waits(cell: Cell, java: JavaClient, client: snib.Client,
         mine.hold(timeout=0)
     late = []
     for _ in range(ROUNDS):
-        taker = counted_waits(client, lambda: mine.hold(n=2, timeout=30))
+        taker = counted_waits(slow, lambda: mine.hold(n=2, timeout=30))
         release = theirs.start("release", 2)
         hold = taker.get()
         release.get()
@@ -41,7 +43,8 @@ def test_semaphore_ours_waits(cell: Cell, java: JavaClient, client: snib.Client,
         hold.release()
         theirs("acquire", 2)
     assert median(late) < AT_ONCE, late
-    taker = counted_waits(client, lambda: mine.hold(n=3, timeout=30))
+    asking = client.semaphore(gone)
+    taker = counted_waits(client, lambda: asking.hold(n=3, timeout=30))
     theirs("release", 2)
     assert taker.waits
     theirs("add", 1)
@@ -87,20 +90,20 @@ def test_semaphore_java_waits(
 # ---- Permits -------------------------------------------------------------------------------------
 
 
-def test_permits_ours_waits(cell: Cell, java: JavaClient, client: snib.Client, gone: str) -> None:
+def test_permits_ours_waits(cell: Cell, java: JavaClient, slow: snib.Client, gone: str) -> None:
     cell("permits", java, OURS_WAITS)
     if java.jvm.number < (3, 17, 0):
         cell.differs(
             "permits", java, OURS_WAITS, "its ids are 32 hex digits on the wire, not 16 bytes"
         )
-    theirs, mine = java.object("permits", gone), client.permits(gone)
+    theirs, mine = java.object("permits", gone), slow.permits(gone)
     assert theirs("init", 1) == "true"
     late = []
     for _ in range(ROUNDS):
         permit = theirs("acquire", 20_000)
         with pytest.raises(snib.Busy):
             mine.hold(timeout=0)
-        taker = counted_waits(client, lambda: mine.hold(timeout=30))
+        taker = counted_waits(slow, lambda: mine.hold(timeout=30))
         release = theirs.start("release", permit)
         hold = taker.get()
         release.get()
@@ -110,8 +113,8 @@ def test_permits_ours_waits(cell: Cell, java: JavaClient, client: snib.Client, g
     # One that is never given back comes back by itself.
     theirs("acquire", 300)
     begun = time.monotonic()
-    with mine.hold(timeout=10):
-        assert time.monotonic() - begun < 3
+    with mine.hold(timeout=30):
+        assert time.monotonic() - begun < 15
     assert theirs("available") == "1"
 
 
@@ -136,7 +139,7 @@ def test_permits_java_waits(
     # A fixed lease of ours that runs out.
     hold = client.permits(gone, lease=0.3).hold()
     waiter = theirs.start("acquire", 20_000)
-    theirs("release", waiter.get(10))
+    theirs("release", waiter.get())
     assert hold.state is snib.State.LOST
     assert mine.available() == 1
 
@@ -174,7 +177,7 @@ def test_permits_are_renewed(
     assert mine.init(1)
     hold = mine.hold()
     waiter = java_waits(server, gone, newest.object("permits", gone), "acquire", 20_000)
-    eventually(lambda: quick.stats().renewals >= 6)
+    eventually(lambda: quick.stats().renewals >= 4)
     assert waiter.waits
     hold.check()
     hold.release()
@@ -184,16 +187,16 @@ def test_permits_are_renewed(
 # ---- Latch ---------------------------------------------------------------------------------------
 
 
-def test_latch_ours_waits(cell: Cell, java: JavaClient, client: snib.Client, gone: str) -> None:
+def test_latch_ours_waits(cell: Cell, java: JavaClient, slow: snib.Client, gone: str) -> None:
     cell("latch", java, OURS_WAITS)
-    theirs, mine = java.object("latch", gone), client.latch(gone)
+    theirs, mine = java.object("latch", gone), slow.latch(gone)
     assert mine.wait(0)
     late = []
     for _ in range(ROUNDS):
         assert theirs("init", 2) == "true"
         assert not mine.init(5) and mine.count() == 2
         assert not mine.wait(0)
-        waiting = counted_waits(client, lambda: mine.wait(30))
+        waiting = counted_waits(slow, lambda: mine.wait(30))
         theirs("down")
         assert waiting.waits and mine.count() == 1
         last = theirs.start("down")
@@ -233,7 +236,7 @@ def test_deleted_latch_frees_java(
     assert mine.init(3)
     waiter = java_waits(server, gone, newest.object("latch", gone), "await")
     assert mine.force_release()
-    waiter.get(5)
+    waiter.get()
     assert not mine.force_release()
 
 
@@ -245,7 +248,7 @@ def test_latch_deleted_by_java_frees_ours(
     assert mine.init(3)
     waiting = counted_waits(client, lambda: mine.wait(30))
     assert newest.object("latch", gone)("delete") == "true"
-    assert waiting.get(5)
+    assert waiting.get()
 
 
 def test_both_take_from_one_heap(

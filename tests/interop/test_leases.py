@@ -12,7 +12,7 @@ from versions import JAVA_WAITS, OURS_WAITS, VERSIONS
 
 import snib
 from conftest import FOLDERS, Cell, SharedServer
-from support import Program, eventually
+from support import PATIENCE, RENEWED, Program, eventually
 
 KINDS = tuple(AGAINST)
 
@@ -37,7 +37,7 @@ def renewed(server: SharedServer, kinds: Iterable[str], name: str, times: int) -
             assert last[key] > 0, f"{key} is not held any more"
         return min(lifted.values()) >= times
 
-    eventually(enough, 20)
+    eventually(enough, 60)
 
 
 def test_java_waits_out_our_renewals(
@@ -47,7 +47,7 @@ def test_java_waits_out_our_renewals(
     holds = [make(quick, kind, names(kind, f"{name}{kind}")).hold() for kind in kinds]
     theirs = [java.object(AGAINST[kind], names(kind, f"{name}{kind}")) for kind in kinds]
     waiters = [thing.lock() for thing in theirs]
-    renewed(server, kinds, name, 5)
+    renewed(server, kinds, name, 4)
     assert all(waiter.waits for waiter in waiters)
     for hold in holds:
         hold.check()
@@ -61,12 +61,12 @@ def test_we_wait_out_javas_renewals(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     kinds = known(cell, java, OURS_WAITS)
-    brief = java.jvm.open("brief", server.port, watchdog_ms=900)
+    brief = java.jvm.open("brief", server.port, watchdog_ms=int(RENEWED * 1000))
     theirs = [brief.object(kind, names(kind, f"{name}{kind}")) for kind in kinds]
     for thing in theirs:
         thing("lock", -1)
     takers = [taking(make(client, AGAINST[k], names(k, f"{name}{k}"))) for k in kinds]
-    renewed(server, kinds, name, 5)
+    renewed(server, kinds, name, 4)
     assert all(taker.waits for taker in takers)
     for thing, taker in zip(theirs, takers, strict=True):
         thing("unlock")
@@ -92,12 +92,12 @@ def test_leases_run_out(
             "also between two of its own; our next attempt wakes it"
         )
         cell.differs("fair", java, JAVA_WAITS, note)
-        assert all(hold.lost.wait(5) for hold in holds)
+        assert all(hold.lost.wait(PATIENCE) for hold in holds)
         assert not client.fair_lock(f"{name}fairo").acquire(timeout=0.3)
     for thing, waiter, taker in zip(theirs, waiters, takers, strict=True):
-        waiter.get(8)
+        waiter.get(30)
         thing("unlock")
-        taker.get(8).release()
+        taker.get(30).release()
     # A holder that a program lets go of is released; these were held until their end.
     assert all(hold.state is snib.State.LOST for hold in holds)
 
@@ -106,7 +106,7 @@ HOLD_ALL = """
 sys.path[:0] = sys.argv[3:]
 from ours import make
 from kinds import AGAINST, names
-client = snib.connect(URL, lease=0.6)
+client = snib.connect(URL, lease=6)
 holds = [make(client, kind, names(kind, sys.argv[2] + kind)).hold() for kind in AGAINST]
 say("held")
 sys.stdin.read()
@@ -125,7 +125,7 @@ def test_we_are_killed(newest: JavaClient, server: SharedServer, name: str) -> N
         ours.process.kill()
         ours.process.communicate()
     for thing, waiter in zip(theirs, waiters, strict=True):
-        waiter.get(8)
+        waiter.get(30)
         thing("unlock")
 
 
@@ -134,7 +134,7 @@ def test_java_is_killed(
 ) -> None:
     jvm = new_jvm()
     assert jvm.version == VERSIONS[0]
-    brief = jvm.open("brief", server.port, watchdog_ms=900)
+    brief = jvm.open("brief", server.port, watchdog_ms=int(RENEWED * 1000))
     for kind in KINDS:
         brief.object(kind, names(kind, f"{name}{kind}"))("lock", -1)
     takers = [taking(make(client, AGAINST[k], names(k, f"{name}{k}"))) for k in KINDS]
@@ -142,7 +142,7 @@ def test_java_is_killed(
     assert all(taker.waits for taker in takers)
     jvm.kill()
     for taker in takers:
-        taker.get(8).release()
+        taker.get(30).release()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "multi"])
@@ -154,7 +154,7 @@ def test_lost_to_java(
     theirs = newest.object(kind, name)
     assert theirs("force") == "true"
     theirs("lock", 20_000)
-    assert hold.lost.wait(5)
+    assert hold.lost.wait(PATIENCE)
     with pytest.raises(snib.Lost):
         hold.check()
     with pytest.raises(snib.Lost):

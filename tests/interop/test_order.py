@@ -107,13 +107,13 @@ def test_fair_place_given_up(
     """A waiter of ours that gives up leaves its place, and those behind keep their patience."""
     hold = client.fair_lock(name).hold()
     with snib.connect(server.url) as other:
-        taker = Waiting(lambda: other.fair_lock(name).acquire(timeout=0.5))
+        taker = Waiting(lambda: other.fair_lock(name).acquire(timeout=8))
         eventually(lambda: len(queue(server, name)) == 1)
         waiter = java_joins(server, name, newest.object("fair", name, "behind"))
         assert taker.get() is False
         assert len(queue(server, name)) == 1
         hold.release()
-        assert waiter.get(5) == "done"
+        assert waiter.get(15) == "done"
     newest.object("fair", name, "behind")("unlock")
 
 
@@ -121,9 +121,9 @@ def test_fair_place_of_an_interrupted_thread(
     newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     """Its place stays until the lease it saw and its wait are over; then ours is next."""
-    hold = client.fair_lock(name, lease=2.0).hold()
+    hold = client.fair_lock(name, lease=8.0).hold()
     theirs = newest.object("fair", name)
-    waiter = java_waits(server, name, theirs, "try", 1_000, 20_000)
+    waiter = java_waits(server, name, theirs, "try", 6_000, 20_000)
     with snib.connect(server.url) as other:
         taker = we_join(server, name, other)
         theirs.interrupt()
@@ -131,7 +131,7 @@ def test_fair_place_of_an_interrupted_thread(
             waiter.get()
         assert len(queue(server, name)) == 2
         hold.release()
-        taker.get(10).release()
+        taker.get().release()
 
 
 # ---- Read and write ------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_our_downgrade_wakes_java(
     assert all(waiter.waits for waiter in waiters)
     lock.write.release()
     for waiter in waiters:
-        waiter.get(2)  # long before any lease ends
+        waiter.get(15)  # long before any lease ends
     assert java.object("write", name)("try", 0, -1) == "false"
     lock.read.release()
     for reader in readers:
@@ -198,7 +198,7 @@ def test_we_read_after_javas_downgrade(
         taker = ours_waits(hasty, hasty.rwlock(name).read)
         reader("lock", 20_000)
         writer("unlock")
-        taker.get(5).release()
+        taker.get(15).release()
     note = "a downgrade tells nobody: our readers come in with their next re-check"
     cell.differs("write", java, OURS_WAITS, note)
     with client.rwlock(name).read.hold(timeout=0):
@@ -211,7 +211,7 @@ def test_java_cannot_miss_our_message(
     side: str, newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     """Redisson's `wake all` passes by a waiter that has asked in vain and is not asleep yet."""
-    mine = make(client, side, name, lease=1.0)
+    mine = make(client, side, name, lease=30.0)
     theirs = newest.object({"read": "write", "write": "read"}[side], name)
     channel = f"redisson_rwlock:{{{name}}}"
     late = []
@@ -229,7 +229,7 @@ def test_java_cannot_miss_our_message(
         waiter.get()
         late.append(waiter.at - begun)
         theirs("unlock")
-    assert max(late) < 0.5, f"{sum(one > 0.5 for one in late)} of {len(late)} missed it"
+    assert max(late) < 15, f"{sum(one > 15 for one in late)} of {len(late)} missed it"
 
 
 def test_java_cannot_upgrade_past_us(
@@ -321,7 +321,7 @@ def test_multi_waits_for_one_member(
     middle("lock", 20_000)
     taker = ours_waits(client, make(client, "multi", members))
     middle("unlock")
-    hold = taker.get(5)
+    hold = taker.get()
     for member in members.split(","):
         assert java.object("mutex", member)("locked") == "true"
     hold.release()
@@ -343,7 +343,7 @@ def test_red_lock_counts_our_mutexes(newest: JavaClient, client: snib.Client, na
     red = newest.object("red", members)
     assert red("try", 200, 20_000) == "false"
     second.release()
-    assert red("try", 2_000, 20_000) == "true"
+    assert red("try", 20_000, 20_000) == "true"
     for letter in "bc":
         with pytest.raises(snib.Busy):
             client.lock(f"{name}{letter}").hold(timeout=0)
@@ -360,7 +360,7 @@ def test_quorum_on_three_servers(newest: JavaClient, new_server: Any) -> None:
     theirs = [
         newest.jvm.open(f"node{i}", one.port).object("mutex", "q") for i, one in enumerate(servers)
     ]
-    with quorum.hold(timeout=10):
+    with quorum.hold(timeout=30):
         eventually(lambda: all(thing("locked") == "true" for thing in theirs))
         assert all(thing("try", 0, -1) == "false" for thing in theirs)
     for thing in theirs[:2]:
@@ -369,7 +369,7 @@ def test_quorum_on_three_servers(newest: JavaClient, new_server: Any) -> None:
         quorum.hold(timeout=0)
     taker = taking(quorum)
     theirs[0]("unlock")
-    hold = taker.get(10)
+    hold = taker.get()
     assert theirs[0]("mine") == "false" and theirs[0]("locked") == "true"
     assert theirs[1]("mine") == "true"
     hold.release()

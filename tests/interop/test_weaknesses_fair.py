@@ -38,7 +38,7 @@ def test_a1_no_busy_polling_behind_a_dead_head(
     before = client.stats().commands
     assert not client.fair_lock(name).acquire(timeout=1.0)
     assert client.stats().commands - before <= 30, "commands in one second behind a dead head"
-    assert queue.members() == [STRANGER]
+    eventually(lambda: queue.members() == [STRANGER], LEAVES)
 
 
 WAIT_IN_LINE = """
@@ -66,18 +66,18 @@ def test_a2_a_dead_waiter_of_ours_blocks_for_seconds(
     finally:
         dying.process.kill()
         dying.process.communicate()
-    assert time.monotonic() - begun < 35, "the original: 300 s"
+    assert time.monotonic() - begun < 60, "the original: 300 s"
 
 
 @pytest.mark.parametrize("dead", [1, 3])
 def test_a2_stale_places_are_cleared_together(
-    client: snib.Client, queue: Queue, name: str, dead: int
+    slow: snib.Client, queue: Queue, name: str, dead: int
 ) -> None:
     for number in range(dead):
         queue.join(f"{STRANGER}{number}", -1)
     begun = time.monotonic()
-    client.fair_lock(name).hold(timeout=10).release()
-    assert time.monotonic() - begun < 2
+    slow.fair_lock(name).hold(timeout=30).release()
+    assert time.monotonic() - begun < 15
     assert queue.members() == []
 
 
@@ -97,15 +97,16 @@ def test_a3_a_wait_is_in_the_unit_it_was_given_in(
 def test_a4_giving_up_costs_followers_nothing(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    hold = client.fair_lock(name, lease=20.0).hold()
+    hold = client.fair_lock(name, lease=60.0).hold()
     with snib.connect(server.url) as other:
-        waiter = Waiting(lambda: other.fair_lock(name).acquire(timeout=0.4))
+        waiter = Waiting(lambda: other.fair_lock(name).acquire(timeout=5))
         eventually(lambda: len(queue.members()) == 1)
-        # As Redisson queues: its predecessor's patience and 6 s of its own.
-        queue.join(STRANGER, queue.patience(queue.members()[0]) + 6_000)
+        # As Redisson queues: its predecessor's patience and 60 s of its own.
+        begun = queue.now()
+        queue.join(STRANGER, queue.patience(queue.members()[0]) + 60_000)
         assert waiter.get() is False
-    assert queue.members() == [STRANGER]
-    assert queue.patience(STRANGER) > 5_000, "the 6 s of its own, less what has passed"
+        eventually(lambda: queue.members() == [STRANGER], LEAVES)
+    assert queue.score(STRANGER) > begun + 59_000, "the 60 s of its own"
     hold.release()
     queue.delete()
 
@@ -113,20 +114,22 @@ def test_a4_giving_up_costs_followers_nothing(
 def test_a4_behind_a_stranger_too(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    """A place behind a stranger adds to the next one's, and giving it up takes just that away."""
-    hold = client.fair_lock(name, lease=20.0).hold()
-    queue.join(STRANGER, 20_000)
+    """A place behind a stranger adds to the next one's, and giving it up takes away what is left of that."""
+    hold = client.fair_lock(name, lease=60.0).hold()
+    queue.join(STRANGER, 60_000)
     with snib.connect(server.url) as other:
-        waiter = Waiting(lambda: other.fair_lock(name).acquire(timeout=0.4))
+        begun = queue.now()
+        waiter = Waiting(lambda: other.fair_lock(name).acquire(timeout=2))  # less than a re-check
         eventually(lambda: len(queue.members()) == 2)
-        added = queue.patience(queue.members()[1]) - queue.patience(STRANGER)
+        added = queue.score(queue.members()[1]) - queue.score(STRANGER)
         assert added > 0
         queue.join(OTHER, queue.patience(queue.members()[1]) + 6_000)
-        before = queue.patience(OTHER)
+        before = queue.score(OTHER)
         assert waiter.get() is False
-    assert queue.members() == [STRANGER, OTHER]
-    assert added <= before - queue.patience(OTHER) < added + 1_000
-    assert queue.patience(OTHER) - queue.patience(STRANGER) > 5_900
+        eventually(lambda: queue.members() == [STRANGER, OTHER], LEAVES)
+    taken = before - queue.score(OTHER)
+    assert added - (queue.now() - begun) - 500 < taken < added + 500
+    assert queue.score(OTHER) - queue.score(STRANGER) > 5_900
     hold.release()
 
 
@@ -216,7 +219,7 @@ def test_a6_a_long_holder_keeps_the_order(
     queue.join(STRANGER, 1_500)
     queue.join(OTHER, 2_500)
     renewals = quick.stats().renewals
-    eventually(lambda: quick.stats().renewals >= renewals + 16, 20)
+    eventually(lambda: quick.stats().renewals >= renewals + 4)  # for 8 s
     # Somebody's attempt clears what is stale.
     with snib.connect(server.url) as third, pytest.raises(snib.Busy):
         third.fair_lock(name).hold(timeout=0)
@@ -261,9 +264,9 @@ def test_a8_the_next_is_told_when_the_head_was_stale(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
     queue.join(STRANGER, -1)
-    queue.join(OTHER, 20_000)
+    queue.join(OTHER, 60_000)
     with listening(server, queue.channel(OTHER)) as hear:
-        assert not client.fair_lock(name).acquire(timeout=0.3)
+        assert not client.fair_lock(name).acquire(timeout=5)
         assert hear() == "0"
     assert queue.members() == [OTHER]
 
@@ -290,7 +293,7 @@ def test_a9_a_head_without_a_score_is_no_waiter(
     client: snib.Client, queue: Queue, name: str
 ) -> None:
     queue.join(STRANGER, None)
-    client.fair_lock(name).hold(timeout=10).release()
+    client.fair_lock(name).hold(timeout=30).release()
     assert queue.members() == []
 
 

@@ -42,7 +42,7 @@ def test_b3_a_read_release_leaves_the_writers_lease(
 ) -> None:
     lock = client.rwlock(name, lease=60.0)
     lock.write.acquire()
-    inner = client.rwlock(name, lease=1.0).read.hold()
+    inner = client.rwlock(name, lease=10.0).read.hold()
     inner.release()
     assert server.admin.pttl(name) > 50_000
     lock.write.release()
@@ -68,7 +68,7 @@ def test_b5_a_read_release_leaves_the_writers_watchdog(
         with lock.read:
             pass
         renewals = quick.stats().renewals
-        eventually(lambda: quick.stats().renewals >= renewals + 6)
+        eventually(lambda: quick.stats().renewals >= renewals + 4)
         hold.check()
         assert server.admin.hget(name, "mode") == "write"
 
@@ -82,19 +82,19 @@ def test_b5_one_readers_release_leaves_the_others_watchdog(
     goes.release()
     own = f"{{{name}}}:{stays.owner}:rwlock_timeout:1"
     renewals = quick.stats().renewals
-    eventually(lambda: quick.stats().renewals >= renewals + 6)
+    eventually(lambda: quick.stats().renewals >= renewals + 4)
     stays.check()
-    assert 0 < server.admin.pttl(own) <= 600
+    assert 0 < server.admin.pttl(own) <= 6_000
     stays.release()
 
 
 def test_b7_reentry_does_not_add_leases_up(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    lock = client.rwlock(name, lease=20.0)
+    lock = client.rwlock(name, lease=60.0)
     for _ in range(3):
         lock.write.acquire()
-    assert 18_000 < server.admin.pttl(name) <= 20_000
+    assert 40_000 < server.admin.pttl(name) <= 60_000
     for _ in range(3):
         lock.write.release()
 
@@ -112,7 +112,7 @@ def test_b9_an_inner_release_leaves_the_outer_lease(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
     """Redisson numbers a reader's holds, and a release ends the last number, whosever it is."""
-    outer, inner = client.rwlock(name, lease=30.0).read, client.rwlock(name, lease=1.0).read
+    outer, inner = client.rwlock(name, lease=30.0).read, client.rwlock(name, lease=10.0).read
     assert outer.acquire() and inner.acquire()
     inner.release()
     (own,) = server.admin.keys(f"*{name}*:rwlock_timeout:*")
@@ -128,7 +128,7 @@ def test_b11_writers_need_not_starve(server: SharedServer, client: snib.Client, 
             third.rwlock(name).read.hold(timeout=0)
         reader.release()
         writer.get().release()
-        third.rwlock(name).read.hold(timeout=5).release()
+        third.rwlock(name).read.hold(timeout=30).release()
 
 
 @pytest.mark.parametrize("side", ["read", "write"])

@@ -345,7 +345,7 @@ def test_network(tmp_path: Path, net: Network) -> None:
         link.send("PING")
         assert link.heard(0.3) is None
         assert not answers(net, "client", one.node)
-        assert answers(net, "witness", one.node)
+        eventually(lambda: answers(net, "witness", one.node))
         assert one.node.command("PING") == "PONG"  # the test's own way is there
         net.join("client", "server")
         assert link.receive() == "PONG"  # by TCP's own repetition: nobody was told
@@ -411,7 +411,7 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
         old = them.nodes[0]
         net.isolate(old.name)
         new = them.await_failover(0, old)
-        assert answers(net, "client", new)
+        eventually(lambda: answers(net, "client", new))
         assert not answers(net, "client", old)
         net.heal()
         eventually(lambda: them.settled() and old.role == "slave")
