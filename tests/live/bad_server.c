@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 1000 };
+enum { PATIENCE_MS = 2000 };
 
 static snib_client *open_with(const char *url, const char *username, const char *password)
 {
