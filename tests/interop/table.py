@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from modes import MODES
-from versions import JAVA_WAITS, OURS_WAITS, VERSIONS
+from versions import JAVA_WAITS, SNIB_WAITS, VERSIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/redisson.md"
 BEGIN, END = "<!-- seen: begin -->\n", "<!-- seen: end -->\n"
@@ -30,7 +30,7 @@ TYPES = {
     "permits": "permits, `RPermitExpirableSemaphore`",
     "latch": "latch, `RCountDownLatch`",
 }
-DIRECTIONS = (OURS_WAITS, JAVA_WAITS)
+DIRECTIONS = (SNIB_WAITS, JAVA_WAITS)
 ELSEWHERE = [
     f"{version} {mode.title}"
     for version in VERSIONS

@@ -8,7 +8,7 @@ import pytest
 import redis
 from ours import Waiting, counted_waits
 from peer import JavaClient, java_waits, median
-from versions import JAVA_WAITS, OURS_WAITS
+from versions import JAVA_WAITS, SNIB_WAITS
 
 import snib
 from conftest import Cell, SharedServer
@@ -25,7 +25,7 @@ AT_ONCE = 5.0
 def test_semaphore_ours_waits(
     cell: Cell, java: JavaClient, slow: snib.Client, client: snib.Client, gone: str
 ) -> None:
-    cell("semaphore", java, OURS_WAITS)
+    cell("semaphore", java, SNIB_WAITS)
     theirs, mine = java.object("semaphore", gone), slow.semaphore(gone)
     assert theirs("init", 2) == "true"
     assert not mine.init(3)
@@ -49,8 +49,8 @@ def test_semaphore_ours_waits(
     assert taker.waits
     theirs("add", 1)
     if java.jvm.number < (3, 16, 2):
-        note = "adding permits tells nobody: our waiters come in with their next re-check"
-        cell.differs("semaphore", java, OURS_WAITS, note)
+        note = "adding permits notifies nobody in this version: Snib's waiters come in with their next re-check"
+        cell.differs("semaphore", java, SNIB_WAITS, note)
     taker.get().release()
     assert theirs("available") == "3"
 
@@ -91,10 +91,10 @@ def test_semaphore_java_waits(
 
 
 def test_permits_ours_waits(cell: Cell, java: JavaClient, slow: snib.Client, gone: str) -> None:
-    cell("permits", java, OURS_WAITS)
+    cell("permits", java, SNIB_WAITS)
     if java.jvm.number < (3, 17, 0):
         cell.differs(
-            "permits", java, OURS_WAITS, "its ids are 32 hex digits on the wire, not 16 bytes"
+            "permits", java, SNIB_WAITS, "ids of permits are 32 hex digits on the wire in this version, not 16 bytes"
         )
     theirs, mine = java.object("permits", gone), slow.permits(gone)
     assert theirs("init", 1) == "true"
@@ -154,7 +154,7 @@ def members(server: SharedServer, name: str) -> list[bytes]:
 def test_permit_of_ours_released_by_java(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, gone: str
 ) -> None:
-    cell("permits", java, OURS_WAITS)
+    cell("permits", java, SNIB_WAITS)
     if java.jvm.number < (3, 17, 0):
         pytest.skip("its permits have another form on the wire")
     mine = client.permits(gone)
@@ -188,7 +188,7 @@ def test_permits_are_renewed(
 
 
 def test_latch_ours_waits(cell: Cell, java: JavaClient, slow: snib.Client, gone: str) -> None:
-    cell("latch", java, OURS_WAITS)
+    cell("latch", java, SNIB_WAITS)
     theirs, mine = java.object("latch", gone), slow.latch(gone)
     assert mine.wait(0)
     late = []

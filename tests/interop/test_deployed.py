@@ -14,7 +14,7 @@ from deployed import Deployed
 from kinds import AGAINST, names
 from node import eventually
 from peer import JavaClient, JavaError, JavaObject
-from versions import JAVA_WAITS, OURS_WAITS
+from versions import JAVA_WAITS, SNIB_WAITS
 
 from conftest import Cell
 
@@ -32,7 +32,7 @@ SINGLE = pytest.mark.parametrize("kind", [kind for kind in AGAINST if kind != "m
 def test_in_turn(
     cell: Cell, there: Deployed, beside: JavaClient, kind: str, language: str, lock: str
 ) -> None:
-    cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+    cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     agent, name = there.agent(language), names(kind, lock)
     ours, against = agent.lock(kind, name), agent.lock(AGAINST[kind], name)
     theirs, wants = beside.object(kind, name), beside.object(AGAINST[kind], name)
@@ -57,7 +57,7 @@ def test_in_turn(
 def test_semaphore_in_turn(
     cell: Cell, there: Deployed, beside: JavaClient, kind: str, language: str, counter: str
 ) -> None:
-    cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+    cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     ours, theirs = there.agent(language).lock(kind, counter), beside.object(kind, counter)
     assert theirs("init", 2) == "true"
     assert ours.of_lock("count", "init", 3) == "0"
@@ -83,7 +83,7 @@ def test_semaphore_in_turn(
 def test_permits_in_turn(
     cell: Cell, there: Deployed, beside: JavaClient, kind: str, language: str, counter: str
 ) -> None:
-    cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+    cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     ours, theirs = there.agent(language).lock(kind, counter), beside.object(kind, counter)
     assert theirs("init", 1) == "true"
     for _ in range(ROUNDS):
@@ -104,7 +104,7 @@ def test_permits_in_turn(
 def test_latch_in_turn(
     cell: Cell, there: Deployed, beside: JavaClient, kind: str, language: str, counter: str
 ) -> None:
-    cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+    cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     ours, theirs = there.agent(language).lock(kind, counter), beside.object(kind, counter)
     for _ in range(ROUNDS):
         assert theirs("init", 2) == "true"
@@ -133,7 +133,7 @@ def test_latch_in_turn(
 def test_force(
     cell: Cell, there: Deployed, beside: JavaClient, kind: str, language: str, counter: str
 ) -> None:
-    cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+    cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     agent, first, second = there.agent(language), f"{counter}f", f"{counter}s"
     theirs, wants = beside.object(kind, first), beside.object(AGAINST[kind], first)
     theirs("lock", SILENCE_MS)
@@ -182,7 +182,7 @@ def test_renewal(
     """Each side outlives its lease several times while the other waits."""
     kinds = [kind for kind in AGAINST if cell.has(kind, beside)]
     for kind in kinds:
-        cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+        cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
     agent, brief = there.agent(language), there.java(beside.jvm, watchdog_ms=RENEWED_MS)
     ours: list[Lock] = []
     theirs: list[JavaObject] = []
@@ -219,7 +219,7 @@ def test_leases_run_out(
     agent = there.agent(language)
     ours, wanting, takers = [], [], []
     for kind in kinds:
-        cell(kind, beside, OURS_WAITS, JAVA_WAITS)
+        cell(kind, beside, SNIB_WAITS, JAVA_WAITS)
         ours.append(agent.lock(kind, names(kind, f"{lock}{kind}o"), lease=1500))
         assert ours[-1].acquire(wait=0) == "ok"
         beside.object(kind, names(kind, f"{lock}{kind}j"))("lock", 1500)
@@ -244,6 +244,6 @@ def test_leases_run_out(
 
 
 SLEEPS_ON = (
-    "when a fair lock's lease runs out unreleased its first waiter may sleep on, "
-    "also between two of its own; our next attempt wakes it"
+    "when the lease of a fair lock runs out unreleased, its first waiter may sleep on, "
+    "also among Redisson's own; Snib's next attempt wakes it"
 )

@@ -12,14 +12,14 @@ from cluster import slot_of
 from deployed import Deployed
 from node import eventually
 from peer import Call, JavaClient, java_waits
-from versions import JAVA_WAITS, OURS_WAITS
+from versions import JAVA_WAITS, SNIB_WAITS
 
 from conftest import Cell
 
 
 def test_fair_order(cell: Cell, there: Deployed, beside: JavaClient, lock: str) -> None:
     """Java, C, Java, Python, Java, Go stand in line, and are served in that order."""
-    cell("fair", beside, OURS_WAITS, JAVA_WAITS)
+    cell("fair", beside, SNIB_WAITS, JAVA_WAITS)
     length = itertools.count(1)
 
     def joined() -> None:
@@ -57,8 +57,8 @@ def test_fair_order(cell: Cell, there: Deployed, beside: JavaClient, lock: str) 
 
 def test_readers_share(cell: Cell, there: Deployed, beside: JavaClient, lock: str) -> None:
     """Readers of all languages together; writers of both sides come after the last of them, one by one."""
-    cell("read", beside, OURS_WAITS, JAVA_WAITS)
-    cell("write", beside, OURS_WAITS, JAVA_WAITS)
+    cell("read", beside, SNIB_WAITS, JAVA_WAITS)
+    cell("write", beside, SNIB_WAITS, JAVA_WAITS)
     ours = [there.agent(language).lock("read", lock) for language in LANGUAGES]
     theirs = [beside.object("read", lock) for _ in range(2)]
     for reader in ours:
@@ -91,7 +91,7 @@ def test_multi_over_slots(
     cell: Cell, there: Deployed, beside: JavaClient, language: str, lock: str
 ) -> None:
     """A multi lock whose members lie on as many masters as there are waits for a single one of them."""
-    cell("multi", beside, OURS_WAITS, JAVA_WAITS)
+    cell("multi", beside, SNIB_WAITS, JAVA_WAITS)
     agent, members = there.agent(language), on_all(there, lock)
     for member in members:
         blocker = beside.object("mutex", member)
@@ -130,7 +130,7 @@ def on_all(there: Deployed, lock: str) -> list[str]:
 
 
 def test_tokens_rise(cell: Cell, there: Deployed, beside: JavaClient, lock: str) -> None:
-    cell("fenced", beside, OURS_WAITS, JAVA_WAITS)
+    cell("fenced", beside, SNIB_WAITS, JAVA_WAITS)
     tokens: list[int] = []
     theirs = beside.object("fenced", lock)
     for language in LANGUAGES:

@@ -8,7 +8,7 @@ import pytest
 from kinds import AGAINST, names
 from ours import make, taking
 from peer import JavaClient, Jvm
-from versions import JAVA_WAITS, OURS_WAITS, VERSIONS
+from versions import JAVA_WAITS, SNIB_WAITS, VERSIONS
 
 import snib
 from conftest import FOLDERS, Cell, SharedServer
@@ -60,7 +60,7 @@ def test_java_waits_out_our_renewals(
 def test_we_wait_out_javas_renewals(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    kinds = known(cell, java, OURS_WAITS)
+    kinds = known(cell, java, SNIB_WAITS)
     brief = java.jvm.open("brief", server.port, watchdog_ms=int(RENEWED * 1000))
     theirs = [brief.object(kind, names(kind, f"{name}{kind}")) for kind in kinds]
     for thing in theirs:
@@ -78,7 +78,7 @@ def test_leases_run_out(
 ) -> None:
     """Nobody releases: the waiter comes in when the fixed lease has ended, on either side."""
     known(cell, java, JAVA_WAITS)
-    kinds = known(cell, java, OURS_WAITS)
+    kinds = known(cell, java, SNIB_WAITS)
     holds = []
     for kind in kinds:
         holds.append(make(client, kind, names(kind, f"{name}{kind}o"), lease=1.0).hold())
@@ -88,8 +88,8 @@ def test_leases_run_out(
     takers = [taking(make(client, AGAINST[k], names(k, f"{name}{k}j"))) for k in kinds]
     if java.jvm.number < (3, 32, 0):
         note = (
-            "when a fair lock's lease runs out unreleased its first waiter may sleep on, "
-            "also between two of its own; our next attempt wakes it"
+            "when the lease of a fair lock runs out unreleased, its first waiter may sleep on, "
+            "also among Redisson's own; Snib's next attempt wakes it"
         )
         cell.differs("fair", java, JAVA_WAITS, note)
         assert all(hold.lost.wait(PATIENCE) for hold in holds)

@@ -6,7 +6,7 @@ import pytest
 from kinds import AGAINST, names
 from ours import Waiting, make, ours_waits
 from peer import JavaClient, JavaError, java_listens, java_waits, median
-from versions import JAVA_WAITS, OURS_WAITS
+from versions import JAVA_WAITS, SNIB_WAITS
 
 import snib
 from conftest import Cell, SharedServer
@@ -27,7 +27,7 @@ AT_ONCE = 5.0
 def test_ours_waits_for_java(
     cell: Cell, kind: str, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    cell(kind, java, OURS_WAITS)
+    cell(kind, java, SNIB_WAITS)
     theirs = java.object(kind, names(kind, name))
     mine = make(client, AGAINST[kind], names(kind, name))
     theirs("lock", 20_000)
@@ -111,7 +111,7 @@ def test_java_wakes_at_once_without_a_thread(
 def test_ours_wakes_at_once(
     cell: Cell, kind: str, java: JavaClient, server: SharedServer, slow: snib.Client, name: str
 ) -> None:
-    cell(kind, java, OURS_WAITS)
+    cell(kind, java, SNIB_WAITS)
     theirs = java.object(kind, names(kind, name))
     mine = make(slow, AGAINST[kind], names(kind, name))
     late = []
@@ -133,7 +133,7 @@ def test_ours_wakes_at_once(
 def test_java_reenters(
     cell: Cell, kind: str, java: JavaClient, client: snib.Client, name: str
 ) -> None:
-    cell(kind, java, OURS_WAITS)
+    cell(kind, java, SNIB_WAITS)
     theirs = java.object(kind, names(kind, name))
     for _ in range(3):
         theirs("lock", 20_000)
@@ -171,7 +171,7 @@ def test_ours_reenters(
 def test_ours_forces_java(
     cell: Cell, kind: str, java: JavaClient, server: SharedServer, client: snib.Client, gone: str
 ) -> None:
-    cell(kind, java, OURS_WAITS)
+    cell(kind, java, SNIB_WAITS)
     theirs, waiter = java.object(kind, gone), java.object(AGAINST[kind], gone)
     theirs("lock", 20_000)
     waits = java_waits(server, gone, waiter)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ours import Waiting, make, ours_waits, taking
 from peer import Call, JavaClient, JavaError, java_waits
-from versions import JAVA_WAITS, OURS_WAITS
+from versions import JAVA_WAITS, SNIB_WAITS
 
 import snib
 from conftest import Cell, SharedServer
@@ -62,7 +62,7 @@ def test_fair_order_in_a_mixed_queue(
     cell: Cell, clients: int, java: JavaClient, server: SharedServer, name: str
 ) -> None:
     """Four of theirs and four of ours, in turn: served strictly in that order."""
-    cell("fair", java, OURS_WAITS)
+    cell("fair", java, SNIB_WAITS)
     cell("fair", java, JAVA_WAITS)
     opened = [snib.connect(server.url) for _ in range(clients)]
     ours = itertools.cycle(opened)
@@ -140,7 +140,7 @@ def test_fair_place_of_an_interrupted_thread(
 def test_readers_of_both_share(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    cell("read", java, OURS_WAITS)
+    cell("read", java, SNIB_WAITS)
     cell("read", java, JAVA_WAITS)
     ours = [client.rwlock(name).read.hold() for _ in range(2)]
     theirs = [java.object("read", name) for _ in range(2)]
@@ -190,7 +190,7 @@ def test_we_read_after_javas_downgrade(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
     """Its downgrade tells nobody; ours asks again after `recheck`, not at the end of the lease."""
-    cell("write", java, OURS_WAITS)
+    cell("write", java, SNIB_WAITS)
     writer = java.object("write", name)
     reader = java.object("read", name, writer.thread)
     writer("lock", 20_000)
@@ -199,8 +199,8 @@ def test_we_read_after_javas_downgrade(
         reader("lock", 20_000)
         writer("unlock")
         taker.get(15).release()
-    note = "a downgrade tells nobody: our readers come in with their next re-check"
-    cell.differs("write", java, OURS_WAITS, note)
+    note = "a downgrade by Redisson notifies nobody: Snib's readers come in with their next re-check"
+    cell.differs("write", java, SNIB_WAITS, note)
     with client.rwlock(name).read.hold(timeout=0):
         assert java.object("write", name)("try", 0, -1) == "false"
     reader("unlock")
@@ -253,7 +253,7 @@ def test_java_cannot_upgrade_past_us(
 def test_tokens_rise_across_languages(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    cell("fenced", java, OURS_WAITS)
+    cell("fenced", java, SNIB_WAITS)
     cell("fenced", java, JAVA_WAITS)
     theirs, mine = java.object("fenced", name), client.fenced_lock(name)
     tokens = []
@@ -314,7 +314,7 @@ def test_fenced_variants_share_the_counter(
 def test_multi_waits_for_one_member(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    cell("multi", java, OURS_WAITS)
+    cell("multi", java, SNIB_WAITS)
     cell("multi", java, JAVA_WAITS)
     members = f"{name}a,{name}b,{name}c"
     middle = java.object("mutex", f"{name}b")

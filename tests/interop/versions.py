@@ -10,5 +10,5 @@ ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 # When the type came, where that is later than the oldest version here.
 SINCE = {"fenced": (3, 19, 0)}
 
-JAVA_WAITS = "ours holds, Java waits"
-OURS_WAITS = "Java holds, ours waits"
+JAVA_WAITS = "Snib holds, Java waits"
+SNIB_WAITS = "Java holds, Snib waits"
