@@ -37,6 +37,10 @@ void expect_nothing_left(void);
 /* group_stories.c */
 void lost_votes(void *argument);
 void late_votes(void *argument);
+void silent_nodes(void *argument);
+void returning_node(void *argument);
+void closed_members(void *argument);
+void abandoned_group(void *argument);
 void short_rounds(void *argument);
 void random_groups(void *argument);
 

@@ -9,18 +9,33 @@
 
 enum { NODES = 5, LONG_MS = 60000 };
 
-static void open_nodes(int64_t lease_ms)
+static void open_nodes_with(int64_t lease_ms, int64_t patience_ms)
 {
     snib_client_options options;
     char url[40];
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
-    options.reply_timeout_ms = options.patience_ms = LONG_MS; /* silence decides nothing */
+    options.reply_timeout_ms = options.patience_ms = patience_ms;
     for (int i = 0; i < NODES; i++) {
         snprintf(url, sizeof url, "redis://node%d.test/%d", i + 1, i);
         open_client_with(url, &options);
         connect_client();
     }
+}
+
+static void open_nodes(int64_t lease_ms)
+{
+    open_nodes_with(lease_ms, LONG_MS); /* silence decides nothing */
+}
+
+/* Of which some have perhaps connected anew. */
+static void end_clients(void)
+{
+    while (clients_n > 0) {
+        MUST(snib_client_close(clients[clients_n - 1], -1, err), SNIB_OK);
+        free_client();
+    }
+    expect_nothing_left();
 }
 
 static void close_clients(void)
@@ -247,13 +262,146 @@ void late_votes(void *argument)
     close_clients();
 }
 
+/* ---- Nodes that do not answer, or not any more ------------------------------------------------------ */
+
+/* Who may wait bears a silent majority for as long as its patience; one try does not, if the program says so. */
+void silent_nodes(void *argument)
+{
+    snib_lock *locks[NODES], *quorum;
+    snib_queue *queue;
+    snib_event event;
+    (void)argument;
+    open_nodes(LONG_MS);
+    new_quorum(0, locks, &quorum);
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    for (int once = 0; once < 2; once++) {
+        hold_back(3, true);
+        MUST(snib_lock_acquire_submit(quorum, 0, once - 1, queue, 1, NULL, err), SNIB_OK);
+        bool ended = world_readable(snib_queue_fd(queue, NULL), 2500 * SNIB__MS);
+        if (ended != once)
+            world_fail("%s has %s", once ? "one try" : "who waits", ended ? "ended" : "not ended");
+        if (once) {
+            MUST(snib_queue_drain(queue, &event, 1, err), 1);
+            expect_code(&event, SNIB_EUNREACHABLE);
+        }
+        hold_back(3, false);
+        if (!once) {
+            next_event(queue, &event);
+            expect_code(&event, SNIB_OK);
+            MUST(snib_hold_release(event.hold, err), SNIB_OK);
+            snib_hold_free(event.hold);
+        }
+        expect_given_back(0);
+    }
+    snib_queue_free(queue);
+    free_locks(locks, NODES, quorum);
+    close_clients();
+}
+
+/* A node that could not be asked is asked again, as long as the hold lives. */
+void returning_node(void *argument)
+{
+    snib_lock *locks[NODES], *quorum;
+    snib_hold *hold;
+    (void)argument;
+    open_nodes_with(LEASE_MS, 800);
+    new_quorum(0, locks, &quorum);
+    hold_back(1, true);
+    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    world_sleep((1 + world_draw(4)) * LEASE_MS * SNIB__MS);
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    hold_back(1, false);
+    snib__time since = world.now;
+    while (stats_of(NODES - 1).held == 0) {
+        if (world.now - since > LEASE_MS * SNIB__MS)
+            world_fail("a node is there again, and nobody asks for its vote");
+        world_sleep(SNIB__MS);
+    }
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    expect_given_back(0);
+    free_locks(locks, NODES, quorum);
+    end_clients();
+}
+
+static void close_one(int i)
+{
+    MUST(snib_client_close(clients[i], -1, err), SNIB_OK);
+}
+
+/* Clients of members are closed, one after the other: a majority goes on, and what cannot be had any more is told
+ * at once, by its reason. */
+void closed_members(void *argument)
+{
+    snib_lock *locks[NODES], *quorum, *multi;
+    snib_hold *hold, *none;
+    int32_t reason = 0;
+    (void)argument;
+    open_nodes(LONG_MS);
+    new_quorum(0, locks, &quorum);
+    snib_lock *two[] = {lock_of(0, "name", 1, 0), lock_of(NODES - 1, "name", 1, 0)};
+    MUST(snib_multi_new(two, 2, NULL, &multi, err), SNIB_OK);
+    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    close_one(NODES - 1);
+    MUST(snib_lock_acquire(multi, 0, 60000, &none, err), SNIB_ECLOSED);
+    close_one(NODES - 2);
+    MUST(snib_hold_wait(hold, 50, &reason, err), SNIB_TIMEDOUT);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    snib__time since = world.now;
+    close_one(NODES - 3);
+    MUST(snib_hold_wait(hold, -1, &reason, err), SNIB_LOST);
+    if (reason != SNIB_REASON_CLOSED)
+        world_fail("it was lost by %s", snib_reason_text(reason));
+    MUST(snib_hold_release(hold, err), SNIB_LOST);
+    snib_hold_free(hold);
+    MUST(snib_lock_acquire(quorum, 0, -1, &none, err), SNIB_ECLOSED);
+    if (world.now - since > 100 * SNIB__MS)
+        world_fail("told after %.3f s", (double)(world.now - since) / 1e9);
+    expect_given_back(0);
+    free_locks(two, 2, multi);
+    free_locks(locks, NODES, quorum);
+    close_clients();
+}
+
+/* What is abandoned is left to its leases: no longer, and no shorter. */
+void abandoned_group(void *argument)
+{
+    snib_lock *locks[NODES], *quorum;
+    snib_hold *hold;
+    (void)argument;
+    open_nodes(LEASE_MS);
+    new_quorum(0, locks, &quorum);
+    MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(world_draw(2 * LEASE_MS * SNIB__MS));
+    snib__time since = world.now;
+    snib_hold_abandon(hold);
+    while (votes() == NODES)
+        world_sleep(SNIB__MS);
+    if (world.now - since < LEASE_MS / 2 * SNIB__MS)
+        world_fail("given back %.3f s later", (double)(world.now - since) / 1e9);
+    world_sleep(LEASE_MS / 2 * SNIB__MS);
+    expect_given_back(0);
+    if (world.now - since > 2 * LEASE_MS * SNIB__MS)
+        world_fail("free after %.3f s", (double)(world.now - since) / 1e9);
+    free_locks(locks, NODES, quorum);
+    close_clients();
+}
+
 /* ---- Rounds ---------------------------------------------------------------------------------------- */
 
 /* Two nodes refuse and one is silent: who cannot have a majority keeps nobody waiting for what it has.  Of the 32
  * times that a round's patience may be the longest is 1.6 s. */
 void short_rounds(void *argument)
 {
-    enum { MILLISECONDS = 15000, LONGEST_MS = 1700, ROUNDS_MIN = 30, ROUNDS_MAX = 120 };
+    enum {
+        MILLISECONDS = 15000,
+        SHORTEST_MS = 45,
+        LONGEST_MS = 1700,
+        ROUNDS_MIN = 30,
+        ROUNDS_MAX = 120
+    };
     snib_lock *locks[NODES], *rivals[2], *quorum;
     snib_hold *theirs[2];
     snib_queue *queue;
@@ -269,6 +417,8 @@ void short_rounds(void *argument)
     MUST(snib_lock_acquire_submit(quorum, 0, -1, queue, 1, NULL, err), SNIB_OK);
     for (int i = 0; i < MILLISECONDS; i++) {
         bool has = has_vote(2);
+        if (!has && kept > 0 && kept < SHORTEST_MS)
+            world_fail("a vote was kept for %d ms: who is slow has no chance", kept);
         rounds += has && kept == 0;
         kept = has ? kept + 1 : 0;
         if (kept > LONGEST_MS)
@@ -289,11 +439,7 @@ void short_rounds(void *argument)
     snib_queue_free(queue);
     free_locks(rivals, 2, NULL);
     free_locks(locks, NODES, quorum);
-    while (clients_n > 0) { /* the silent one has perhaps connected anew */
-        MUST(snib_client_close(clients[clients_n - 1], -1, err), SNIB_OK);
-        free_client();
-    }
-    expect_nothing_left();
+    end_clients();
 }
 
 /* ---- Groups at random ------------------------------------------------------------------------------ */

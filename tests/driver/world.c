@@ -24,7 +24,7 @@ struct task {
     char name[24];
     void *(*run)(void *);
     void *argument;
-    bool program, detached, ended;
+    bool program, joinable, ended;
     bool (*ready)(void *on); /* what it waits for; NULL: it may run */
     void *on;
     snib__time until, frozen_until;
@@ -317,6 +317,7 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
 {
     (void)stack;
     struct task *task = task_new(out_thread ? "snib" : "lookup", run, argument, false);
+    task->joinable = out_thread != NULL;
     if (out_thread)
         *out_thread = (pthread_t)(uintptr_t)task;
     world_step();
@@ -326,6 +327,7 @@ int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread
 void snib__sys_join(pthread_t thread)
 {
     world_step();
+    ((struct task *)(uintptr_t)thread)->joinable = false;
     if (current)
         world_wait(has_ended, (void *)(uintptr_t)thread, SNIB__NEVER);
 }
@@ -472,6 +474,8 @@ void world_end(void)
     while (tasks) {
         struct task *task = tasks;
         tasks = task->next;
+        if (task->joinable)
+            world_fail("nobody joins a thread of the driver's");
         free(task->stack);
         free(task);
     }

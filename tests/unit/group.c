@@ -225,6 +225,45 @@ static void without_servers_there_is_nothing_to_wait_for(void **state)
     expect_wishes(DROP, 1, 2);
 }
 
+/* Of several errors the one that says most: what may be waited for, then what a server was asked about. */
+static void the_error_that_says_most(void **state)
+{
+    (void)state;
+    static const int32_t cases[][3] = {
+        {SNIB_ECONNECT, SNIB_EUNREACHABLE, SNIB_EUNREACHABLE},
+        {SNIB_EUNREACHABLE, SNIB_ECONNECT, SNIB_EUNREACHABLE},
+        {SNIB_EAUTH, SNIB_EUNREACHABLE, SNIB_EAUTH},
+        {SNIB_EAUTH, SNIB_BUSY, SNIB_BUSY},
+        {SNIB_BUSY, SNIB_EAUTH, SNIB_BUSY},
+        {SNIB_ECONNECT, SNIB_ECONNECT, SNIB_ECONNECT},
+    };
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        begin(true, true, 3);
+        expect_wishes(TRY, 0, 3);
+        refuse(0, cases[k][0]);
+        refuse(1, cases[k][1]);
+        expect_ended(cases[k][2]);
+    }
+}
+
+/* What refused in one round says nothing of the next. */
+static void each_round_has_its_own_errors(void **state)
+{
+    (void)state;
+    begin(true, false, 3);
+    expect_wishes(TRY, 0, 3);
+    refuse(0, SNIB_BUSY);
+    refuse(1, SNIB_BUSY);
+    assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
+    expect_wishes(CANCEL, 2, 3);
+    snib__group_pause_over(&group);
+    assert_false(snib__group_contested(&group));
+    expect_wishes(TRY, 0, 3);
+    refuse(0, SNIB_EUNREACHABLE);
+    refuse(1, SNIB_EUNREACHABLE);
+    expect_ended(SNIB_EUNREACHABLE);
+}
+
 static void a_vote_lost_while_collecting_counts_as_refused(void **state)
 {
     (void)state;
@@ -245,12 +284,12 @@ static void votes_that_do_not_outlast_the_round_are_an_error(void **state)
     static const struct {
         int32_t reason, code;
     } cases[] = {
-        {SNIB_REASON_EXPIRED, SNIB_EUNREACHABLE},
-        {SNIB_REASON_UNREACHABLE, SNIB_EUNREACHABLE},
-        {SNIB_REASON_CLOSED, SNIB_ECLOSED},
+        {SNIB_REASON_EXPIRED, SNIB_EUNREACHABLE}, {SNIB_REASON_UNREACHABLE, SNIB_EUNREACHABLE},
+        {SNIB_REASON_CLOSED, SNIB_ECLOSED},       {SNIB_REASON_TAKEN, SNIB_BUSY},
+        {SNIB_REASON_DELETED, SNIB_BUSY},         {SNIB_REASON_FAILOVER, SNIB_BUSY},
     };
     for (size_t k = 0; k < COUNT(cases); k++) {
-        begin(true, false, 3);
+        begin(true, true, 3);
         expect_wishes(TRY, 0, 3);
         grant(0, 100);
         grant(1, 100);
@@ -421,13 +460,18 @@ static void a_release_goes_to_all_and_is_judged_by_most(void **state)
         {{SNIB_OK, SNIB_EUNREACHABLE, SNIB_OK}, SNIB_OK, 3},
         {{SNIB_OK, SNIB_LOST, SNIB_LOST}, SNIB_LOST, 3},
         {{SNIB_OK, SNIB_LOST, SNIB_EUNREACHABLE}, SNIB_EUNREACHABLE, 3},
+        {{SNIB_LOST, SNIB_ENOMEM, SNIB_EUNREACHABLE}, SNIB_ENOMEM, 3}, /* the first that failed */
     };
     for (size_t k = 0; k < COUNT(cases); k++) {
         begin(true, false, 3);
         expect_wishes(TRY, 0, 3);
-        for (uint32_t i = 0; i < 3; i++)
-            grant(i, 100);
+        refuse(0, SNIB_EUNREACHABLE); /* which is forgotten by then */
+        grant(1, 100);
+        grant(2, 100);
         expect_held();
+        snib__group_refill(&group);
+        expect_wishes(TRY, 0, 1);
+        grant(0, 100);
         snib__group_release(&group);
         assert_int_equal(group.phase, SNIB__GROUP_GIVING);
         expect_wishes(GIVE, 0, 3);
@@ -577,6 +621,23 @@ static void check_held(void)
     }
 }
 
+/* When all that is wished has been done and nothing is to be answered, it is over, or there is a time to wait for. */
+static void check_progress(void)
+{
+    uint32_t i, busy = 0;
+    for (int wish; (wish = snib__group_wish(&group, &i)) != SNIB__GROUP_NOTHING;)
+        carry_out(wish, i);
+    for (i = 0; i < group.n; i++)
+        busy += walkers[i].asked || walkers[i].releasing;
+    assert_true(busy > 0 ||
+                (group.phase != SNIB__GROUP_COLLECTING && group.phase != SNIB__GROUP_GIVING));
+    if (group.phase == SNIB__GROUP_COLLECTING) { /* and what is asked can still be enough */
+        for (i = 0; i < group.n; i++)
+            busy += walkers[i].held && !walkers[i].lost;
+        assert_true(!group.majority || busy >= group.need);
+    }
+}
+
 /* Whatever has happened, what is left is let go of, and nothing else is wished. */
 static void check_end(void)
 {
@@ -617,6 +678,8 @@ static void walk(uint64_t seed)
             draw(2) ? snib__group_release(&group) : snib__group_abandon(&group);
         }
         check_held();
+        if (draw(8) == 0)
+            check_progress();
     }
     check_end();
 }
@@ -640,6 +703,8 @@ int main(void)
         cmocka_unit_test(a_split_vote_is_given_back_and_tried_again),
         cmocka_unit_test(once_is_one_round),
         cmocka_unit_test(without_servers_there_is_nothing_to_wait_for),
+        cmocka_unit_test(the_error_that_says_most),
+        cmocka_unit_test(each_round_has_its_own_errors),
         cmocka_unit_test(a_vote_lost_while_collecting_counts_as_refused),
         cmocka_unit_test(votes_that_do_not_outlast_the_round_are_an_error),
         cmocka_unit_test(what_was_not_given_out_is_not_lost_but_sought_again),

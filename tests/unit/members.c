@@ -112,17 +112,16 @@ static uint32_t references(void)
     return n;
 }
 
-static int stop(void **state)
+static int gates(void)
 {
-    (void)state;
+    int n = 0;
     for (int p = 0; p < 2; p++)
-        for (int i = 0; i < MEMBERS; i++)
-            snib_lock_free(processes[p].locks[i]);
-    assert_int_equal(references(), 2 * CLIENTS);
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < CLIENTS; i++)
-            snib_client_free(processes[p].clients[i]);
-    return 0;
+        for (int i = 0; i < CLIENTS; i++) {
+            const struct snib__engine *engine = processes[p].of[i]->driver.engine;
+            for (uint32_t k = 0; k < engine->gates_cap; k++)
+                n += engine->gates[k] != NULL;
+        }
+    return n;
 }
 
 /* ---- What a lock is made of --------------------------------------------------------------------- */
@@ -353,13 +352,27 @@ static void refused_quorums(void **state)
     snib_client_free(two);
 }
 
+/* ---- The end --------------------------------------------------------------------------------------- */
+
+static void nothing_is_left(void **state)
+{
+    (void)state;
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < MEMBERS; i++)
+            snib_lock_free(processes[p].locks[i]);
+    assert_int_equal(references(), 2 * CLIENTS);
+    assert_int_equal(gates(), 0);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < CLIENTS; i++)
+            snib_client_free(processes[p].clients[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_order_everywhere),
-        cmocka_unit_test(one_script_is_no_group),
-        cmocka_unit_test(votes_are_remembered),
-        cmocka_unit_test(refused_quorums),
+        cmocka_unit_test(one_order_everywhere), cmocka_unit_test(one_script_is_no_group),
+        cmocka_unit_test(votes_are_remembered), cmocka_unit_test(refused_quorums),
+        cmocka_unit_test(nothing_is_left),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, NULL);
 }
