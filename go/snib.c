@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3e7b82e649405cb4"
+#define SNIB_BUILD_ID "84e1994e8b5a545f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -4266,14 +4266,12 @@ static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
     pthread_mutex_unlock(&c->mutex);
     if (!hold)
         return;
-    int32_t code;
     hold->sink = NULL;
     if (abandoned)
         snib__hold_abandon(engine, hold, now);
-    else if (hold->phase == SNIB__LOST) /* the server may still have it */
-        snib__engine_release(engine, hold, now, &code);
-    snib__hold_drop(engine, hold, now);
-    carrier_unref(c, 1); /* never the last: the step has one */
+    snib__hold_drop(engine, hold,
+                    now); /* of one that was lost, too, its server may have something */
+    carrier_unref(c, 1);  /* never the last: the step has one */
 }
 
 static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
