@@ -133,6 +133,8 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
     if (rest) {
+        if (now >= snib__hold_end(hold))
+            rest->acquired_at = 0; /* the rest of a loss, which is told once */
         snib__gate_release(e, rest, now);
         hold->count = 0; /* without memory it is tried again when the hold is freed */
     }

@@ -341,6 +341,22 @@ static void closed_after_the_end(void **state)
     snib__engine_free(engine);
 }
 
+/* Its loss is told once, although the server then says that there is nothing to give back. */
+static void closed_after_the_end_is_told_once(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = SECOND};
+    struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), &fixed);
+    now = hold->deadline;
+    snib__engine_close(engine, now);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    answer(engine, ":0\r\n");
+    assert_true(snib__engine_quiet(engine));
+    assert_int_equal(engine->stats.lost_expired, 1);
+    snib__engine_free(engine);
+}
+
 /* What a close gives back is asked for again as long as the server may have it: by the lease of that hold, which
  * is not the client's, and by a clock that is slow. */
 static void closed_and_refused(void **state)
@@ -388,6 +404,7 @@ int main(void)
         cmocka_unit_test(sooner_than_was_said),
         cmocka_unit_test(freed_before_it_was_told),
         cmocka_unit_test(closed_after_the_end),
+        cmocka_unit_test(closed_after_the_end_is_told_once),
         cmocka_unit_test(closed_and_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
