@@ -247,8 +247,7 @@ func TestPermitsHaveALease(t *testing.T) {
 	s := startServer(t)
 	client := open(t, s.url(), snib.WatchdogLease(renewed))
 	initialize(t, client.Permits("pool"), 2)
-	fixed, err := client.Permits("pool", snib.Lease(150*time.Millisecond)).Acquire(background, 2)
-	must(t, err)
+	fixed := brief(t, client.Permits("pool", snib.Lease(150*time.Millisecond)))
 	back, err := client.Permits("pool").Acquire(background, 2)
 	must(t, err)
 	if state, reason := fixed.State(); state != snib.StateLost || reason != snib.ReasonExpired {

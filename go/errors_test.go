@@ -35,7 +35,7 @@ func TestErrorsName(t *testing.T) {
 	_, told["cancelled"] = fair.Lock(ended)
 	told["unconfirmed"] = hold.Unlock(ended)
 	told["second"] = hold.Unlock(background)
-	lost := lock(t, client.Fair("seat", snib.Lease(100*time.Millisecond)))
+	lost := brief(t, client.Fair("seat", snib.Lease(100*time.Millisecond)))
 	<-lost.Lost()
 	told["lost"], told["lost too"] = lost.Check(), lost.Unlock(background)
 	for what, err := range told {

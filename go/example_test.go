@@ -74,7 +74,7 @@ func ExampleHold_Context() {
 	ctx := context.Background()
 	client, _ := snib.Open(ctx, address)
 	defer client.Close()
-	hold, _ := client.Mutex("import", snib.Lease(100*time.Millisecond)).Lock(ctx)
+	hold, _ := client.Mutex("import", snib.Lease(time.Second)).Lock(ctx)
 	work := hold.Context(ctx) // ends with ctx, with the hold's Unlock, and when the hold is lost
 	<-work.Done()             // a fixed lease ends by itself
 	var lost *snib.Error
@@ -87,7 +87,7 @@ func ExampleClient_Fenced() {
 	client, _ := snib.Open(ctx, address)
 	defer client.Close()
 	var orders fencing.Fence // where the orders are kept
-	lock := client.Fenced("orders", snib.Lease(100*time.Millisecond))
+	lock := client.Fenced("orders", snib.Lease(time.Second))
 	paused, _ := lock.Lock(ctx)
 	<-paused.Lost() // its lease ends while it sleeps
 	next, _ := lock.Lock(ctx)
@@ -202,7 +202,7 @@ func ExampleMutex_Do_lost() {
 	ctx := context.Background()
 	client, _ := snib.Open(ctx, address)
 	defer client.Close()
-	err := client.Mutex("import", snib.Lease(100*time.Millisecond)).Do(ctx, func(ctx context.Context) error {
+	err := client.Mutex("import", snib.Lease(time.Second)).Do(ctx, func(ctx context.Context) error {
 		<-ctx.Done() // it took longer than its lease
 		return nil
 	})
@@ -263,7 +263,7 @@ func ExampleLogger() {
 		},
 	})
 	client, _ := snib.Open(ctx, address, snib.Logger(slog.New(handler)))
-	hold, _ := client.Mutex("import", snib.Lease(100*time.Millisecond)).Lock(ctx)
+	hold, _ := client.Mutex("import", snib.Lease(time.Second)).Lock(ctx)
 	<-hold.Lost()
 	_ = client.Close()
 	// Output: level=WARN msg="lock \"import\" was lost: expired"

@@ -109,7 +109,7 @@ func TestAskingWhileLosing(t *testing.T) {
 		if i%3 == 2 {
 			want, lease = snib.ReasonClosed, patience
 		}
-		hold := lock(t, client.Mutex("lost", snib.Lease(lease)))
+		hold := brief(t, client.Mutex("lost", snib.Lease(lease)))
 		beside(t, hold, func() {
 			if want == snib.ReasonClosed {
 				if err := client.Close(); err != nil {

@@ -136,7 +136,7 @@ func TestEveryKindIsLost(t *testing.T) {
 				t.Errorf("state %v, reason %v", state, reason)
 			}
 			expect(t, "unlock", hold.Unlock(background), snib.ErrLost)
-			hold = lock(t, k.make(client, "fixed", snib.Lease(150*time.Millisecond)))
+			hold = brief(t, k.make(client, "fixed", snib.Lease(150*time.Millisecond)))
 			soon(t, hold.Lost())
 			if _, reason := hold.State(); reason != snib.ReasonExpired {
 				t.Errorf("reason %v", reason)

@@ -35,7 +35,7 @@ func TestDefaultLog(t *testing.T) {
 	defer slog.SetDefault(before)
 	silent, client := open(t, s.url(), snib.Logger(nil)), open(t, s.url())
 	lose := func(client *snib.Client) {
-		hold := lock(t, client.Mutex("closed", snib.Lease(100_000_000)))
+		hold := brief(t, client.Mutex("closed", snib.Lease(100_000_000)))
 		<-hold.Lost()
 	}
 	lose(silent)
@@ -66,7 +66,7 @@ func TestHandlerThatCloses(t *testing.T) {
 	}})
 	client = open(t, s.url(), snib.Logger(slog.New(handler)))
 	close(opened)
-	<-lock(t, client.Mutex("short", snib.Lease(100_000_000))).Lost()
+	<-brief(t, client.Mutex("short", snib.Lease(100_000_000))).Lost()
 	must(t, soon(t, closed))
 	must(t, soon(t, closed))
 	s.clean(t)

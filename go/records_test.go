@@ -75,7 +75,7 @@ var provoke = map[string]func(*testing.T, recorder){
 	"connected to": func(t *testing.T, log recorder) { open(t, startServer(t).url(), log.option()) },
 	"was %s: %s": func(t *testing.T, log recorder) {
 		client := open(t, startServer(t).url(), log.option())
-		<-lock(t, client.Mutex("lost", snib.Lease(100*time.Millisecond))).Lost()
+		<-brief(t, client.Mutex("lost", snib.Lease(100*time.Millisecond))).Lost()
 	},
 	"refused a subscription": func(t *testing.T, log recorder) {
 		s := startServer(t)

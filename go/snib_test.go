@@ -291,7 +291,7 @@ func TestLostByReason(t *testing.T) {
 	s.do(t, "HSET", "taken", "somebody", "1")
 	check(hold, snib.ReasonTaken)
 	s.do(t, "DEL", "taken")
-	check(lock(t, client.Mutex("fixed", snib.Lease(100*time.Millisecond))), snib.ReasonExpired)
+	check(brief(t, client.Mutex("fixed", snib.Lease(100*time.Millisecond))), snib.ReasonExpired)
 	check(lock(t, client.Mutex("long", snib.MaxHold(150*time.Millisecond))), snib.ReasonMaxHold)
 	hold = lock(t, client.Mutex("closed"))
 	must(t, client.Close())

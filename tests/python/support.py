@@ -13,8 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import redis
+import snib
+import snib.aio
 
 
 # How long a test waits for what must come.  Generous, for a machine may be slow or busy; what must not
@@ -37,6 +40,28 @@ def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> No
             return
         assert time.monotonic() < end, f"still {value!r} after {seconds} s"
         time.sleep(0.002)
+
+
+def brief(lock: Any) -> snib.Hold:
+    """A hold with a short lease; taken once more if the answer came only when that had ended."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return lock.hold()
+        except snib.Unreachable:
+            if time.monotonic() > end:
+                raise
+
+
+async def brief_in_task(lock: Any) -> snib.aio.Hold:
+    """The same in asyncio."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await lock.hold()
+        except snib.Unreachable:
+            if time.monotonic() > end:
+                raise
 
 
 def find_server() -> str:

@@ -186,7 +186,7 @@ def test_a_loss_is_awaited(server: Server, run) -> None:
             assert hold.reason == "expired"
             assert await hold.lost.wait() is True
             with pytest.raises(snib.Lost):
-                async with client.lock("other", lease=0.1) as other:
+                async with client.lock("other", lease=2) as other:
                     await other.lost.wait()
 
     run(main())

@@ -12,7 +12,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import aio
-from support import PATIENCE, Server, eventually
+from support import PATIENCE, Server, brief_in_task, eventually
 from test_aio import run, soon  # noqa: F401
 
 Make = Callable[..., aio.Lock | aio.RLock]
@@ -89,7 +89,7 @@ def test_each_kind(server: Server, run, kind: str) -> None:  # noqa: F811
 def test_each_kind_is_lost(server: Server, run, kind: str) -> None:  # noqa: F811
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            hold = await KINDS[kind](client, "lost", lease=0.6).hold()
+            hold = await brief_in_task(KINDS[kind](client, "lost", lease=0.6))
             assert await hold.lost.wait() is True
             assert hold.reason == "expired"
             with pytest.raises(snib.Lost):

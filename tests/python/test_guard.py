@@ -11,7 +11,7 @@ import pytest
 
 import snib
 from snib import aio
-from support import PATIENCE, RENEWED, Server
+from support import PATIENCE, RENEWED, Server, brief_in_task
 from test_aio import run, soon  # noqa: F401
 from test_ownership import COUNTED, KINDS, LOSABLE
 
@@ -110,7 +110,7 @@ def test_without_a_loss_nothing_happens(server: Server, run, form) -> None:  # n
 def test_an_awaited_hold_cancels_nothing(server: Server, run) -> None:  # noqa: F811
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            hold = await client.lock("name", lease=0.3).hold()
+            hold = await brief_in_task(client.lock("name", lease=0.3))
             with pytest.raises(snib.Lost):
                 async with hold:
                     assert await asyncio.wait_for(hold.lost.wait(), PATIENCE)
@@ -122,7 +122,7 @@ def test_an_awaited_hold_cancels_nothing(server: Server, run) -> None:  # noqa: 
 def test_a_body_that_was_lost_before_it_began_does_not_run(server: Server, run) -> None:  # noqa: F811
     async def main() -> None:
         async with aio.connect(server.url) as client:
-            lock = client.lock("name", lease=0.3)
+            lock = client.lock("name", lease=2)
             holding = lock.hold()
             get = holding._get
 
@@ -558,11 +558,11 @@ def test_what_would_run_later_is_not_protected(client: snib.Client) -> None:
 
 
 def test_a_protected_function_whose_lock_was_lost(client: snib.Client) -> None:
-    @client.lock("name", lease=0.2).protect()
+    @client.lock("name", lease=2).protect()
     def slow() -> None:
         import time
 
-        time.sleep(0.4)
+        time.sleep(2.2)
 
     with pytest.raises(snib.Lost) as caught:
         slow()

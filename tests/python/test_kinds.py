@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import snib
-from support import PATIENCE, RENEWED, Server, eventually
+from support import PATIENCE, RENEWED, Server, brief, eventually
 
 Make = Callable[..., snib.Lock | snib.RLock]
 
@@ -129,7 +129,7 @@ def test_a_waiter_gets_it(client: snib.Client, other: snib.Client, kind: str, ma
 
 
 def test_a_fixed_lease_ends(server: Server, client: snib.Client, make: Make) -> None:
-    hold = make(client, "fixed", lease=0.6).hold()
+    hold = brief(make(client, "fixed", lease=0.6))
     assert hold.remaining() < 0.6
     assert hold.lost.wait(PATIENCE) is True
     assert hold.reason == "expired" and hold.remaining() == 0

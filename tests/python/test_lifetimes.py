@@ -15,7 +15,7 @@ import snib
 import snib.aio
 from conftest import NewServer
 from snib.aio._loop import Loop
-from support import PATIENCE, Server, eventually, thread_count
+from support import PATIENCE, Server, brief_in_task, eventually, thread_count
 
 ROUNDS = 20
 
@@ -45,7 +45,7 @@ async def dropped(url: str) -> None:
 
 
 async def dropped_holding(url: str) -> None:
-    await snib.aio.Client(url, lease=0.5).lock("y").hold()
+    await brief_in_task(snib.aio.Client(url, lease=0.5).lock("y"))
 
 
 async def dropped_waiting(url: str) -> None:
@@ -135,7 +135,7 @@ def test_a_hold_outlives_its_client(server: Server) -> None:
 
     async def main() -> None:
         client = snib.aio.Client(server.url)
-        hold = await client.lock("x", lease=0.2).hold()
+        hold = await brief_in_task(client.lock("x", lease=0.2))
         known = weakref.ref(client)
         del client
         gc.collect()

@@ -176,13 +176,13 @@ def test_a_fixed_lease_ends_before_the_key(server: Server, client: snib.Client) 
 
 
 def test_with_raises_lost_at_its_end(server: Server, client: snib.Client) -> None:
-    with pytest.raises(snib.Lost), client.lock("end", lease=0.1) as hold:
+    with pytest.raises(snib.Lost), client.lock("end", lease=2) as hold:
         assert hold.lost.wait(PATIENCE)
     eventually(server.clean)
 
 
 def test_an_exception_in_flight_is_not_replaced(server: Server, client: snib.Client) -> None:
-    with pytest.raises(ZeroDivisionError), client.lock("flight", lease=0.1) as hold:
+    with pytest.raises(ZeroDivisionError), client.lock("flight", lease=2) as hold:
         assert hold.lost.wait(PATIENCE)
         raise ZeroDivisionError
     eventually(server.clean)

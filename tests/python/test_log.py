@@ -18,7 +18,7 @@ import pytest
 import snib
 from conftest import NewServer
 from snib import aio
-from support import PATIENCE, PATIENT, RENEWED, Program, Server, eventually
+from support import PATIENCE, PATIENT, RENEWED, Program, Server, brief, eventually
 
 CORE = Path(__file__).parents[2] / "core"
 
@@ -86,7 +86,7 @@ def test_another_server(tmp_path: Path, log: Records) -> None:
 
 def test_a_loss_and_a_forgotten_hold(server: Server, log: Records) -> None:
     with snib.connect(server.url) as client:
-        hold = client.lock("gone", lease=0.2).hold()
+        hold = brief(client.lock("gone", lease=0.2))
         assert hold.lost.wait(PATIENCE)
         log.wait('"gone".* was lost: expired', logging.WARNING)
         hold = client.lock("left").hold()
@@ -230,7 +230,7 @@ def test_asyncio(server: Server, log: Records) -> None:
     async def main() -> None:
         async with aio.connect(server.url) as client:
             with pytest.raises(snib.Lost):
-                async with client.lock("gone", lease=0.2):
+                async with client.lock("gone", lease=2):
                     await asyncio.sleep(600)
             log.wait('"gone".* was lost: expired', logging.WARNING)
 
@@ -250,7 +250,7 @@ def test_a_handler_that_blocks_holds_up_no_lock(server: Server) -> None:
     logger.addHandler(handler)
     try:
         with snib.connect(server.url, lease=RENEWED) as client:
-            lost = client.lock("gone", lease=0.2).hold()
+            lost = brief(client.lock("gone", lease=0.2))
             hold = client.lock("kept").hold()
             assert inside.wait(PATIENCE)
             before = client.stats().renewals
@@ -288,7 +288,7 @@ def test_what_is_told_at_the_end(server: Server) -> None:
 import logging
 logging.getLogger("snib").addHandler(logging.StreamHandler(sys.stdout))
 client = snib.connect(URL)
-hold = client.lock("name", lease=0.2).hold()
+hold = client.lock("name", lease=2).hold()
 hold.lost.wait()
 """,
         server.url,
@@ -306,7 +306,7 @@ parent = snib.connect(URL)
 parent.ping()
 if os.fork() == 0:
     for client in [parent, snib.connect(URL)]:
-        hold = client.lock("child", lease=0.2).hold()
+        hold = client.lock("child", lease=2).hold()
         hold.lost.wait()
     client.close(), parent.close()
     os._exit(0)

@@ -14,7 +14,7 @@ import pytest
 
 import snib
 from snib import aio
-from support import PATIENCE, RENEWED, Program, Server, eventually
+from support import PATIENCE, RENEWED, Program, Server, brief, eventually
 
 # Each makes a new object for the same lock.
 KINDS: dict[str, Callable] = {
@@ -271,7 +271,7 @@ def test_what_is_over_goes_without_a_warning(server: Server) -> None:
             client.lock("released").hold().release()
             with client.lock("with").hold():
                 pass
-            hold = client.lock("lost", lease=0.2).hold()
+            hold = brief(client.lock("lost", lease=0.2))
             assert hold.lost.wait(PATIENCE)
             del hold
             hold = client.lock("closed").hold()

@@ -313,10 +313,10 @@ def test_more_than_there_are(permits: snib.Permits) -> None:
 
 
 def test_permits_have_a_lease(server: Server, client: snib.Client) -> None:
-    permits = client.permits("pool", lease=0.6)
+    permits = client.permits("pool", lease=2)
     permits.init(2)
     hold = permits.hold(n=2)
-    assert hold.remaining() < 0.6
+    assert hold.remaining() < 2
     assert hold.lost.wait(PATIENCE) and hold.reason == "expired"
     with pytest.raises(snib.Lost):
         hold.release()

@@ -307,7 +307,7 @@ elif state == "busy":
     stop.set()
     for thread in threads: thread.join()
 elif state == "losing":
-    hold = client.lock("losing", lease=0.1).hold()
+    hold = client.lock("losing", lease=2).hold()
     assert hold.lost.wait(60)
     fork()
 elif state == "loop":
@@ -408,7 +408,7 @@ EXITS = {
     "holding in a cycle": "hold = lock.hold(); cycle = [hold]; cycle.append(cycle); del hold",
     "holding in a module": "sys.hold = lock.hold()",
     "holding re-entrant": "r = client.rlock('x'); r.acquire(); r.acquire()",
-    "losing": "hold = client.lock('x', lease=0.1).hold(); hold.lost.wait()",
+    "losing": "hold = client.lock('x', lease=2).hold(); hold.lost.wait()",
     "waiting in a daemon thread": """
 hold = lock.hold()
 threading.Thread(target=lock.acquire, daemon=True).start()

@@ -33,7 +33,7 @@ def test_submit_watch_drain(client: snib.Client) -> None:
 
 def test_a_loss_is_an_event(client: snib.Client) -> None:
     queue = snib.Queue(client)
-    ticket = queue.acquire(client.lock("lost", lease=0.6))
+    ticket = queue.acquire(client.lock("lost", lease=2))
     events: list[snib.Event] = []
     while len(events) < 2:
         assert select.select([queue.fileno()], [], [], PATIENCE)[0]
