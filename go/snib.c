@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "84e1994e8b5a545f"
+#define SNIB_BUILD_ID "b4028e6a6a744176"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -18649,6 +18649,8 @@ static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, s
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
     if (rest) {
+        if (now >= snib__hold_end(hold))
+            rest->acquired_at = 0; /* the rest of a loss, which is told once */
         snib__gate_release(e, rest, now);
         hold->count = 0; /* without memory it is tried again when the hold is freed */
     }
