@@ -211,24 +211,33 @@ static void sleep_until(int64_t when_ns)
         nap_us((when_ns - now) / 1000 + 1);
 }
 
+/* When the last of them is safe no longer. */
+static int64_t safe_until(struct process *processes)
+{
+    int64_t last_ns = 0;
+    tell_all(processes, SAY);
+    for (int i = 0; i < PROCESSES; i++) {
+        int64_t until_ns = hear(&processes[i]).safe_until_ns;
+        last_ns = until_ns > last_ns ? until_ns : last_ns;
+    }
+    return last_ns;
+}
+
 /* Returns how many processes had the answer in their socket when they went on. */
 static int stop_once(struct process *processes, struct proxy *proxy, int round)
 {
-    int64_t last_ns = 0;
     int met = 0;
     tell_all(processes, HOLD);
     for (int i = 0; i < PROCESSES; i++)
         hear(&processes[i]);
     proxy_stall(proxy, TO_CLIENT, true);
     nap_us(2000); /* what was on its way has come */
-    tell_all(processes, SAY);
-    for (int i = 0; i < PROCESSES; i++) {
-        int64_t until_ns = hear(&processes[i]).safe_until_ns;
-        last_ns = until_ns > last_ns ? until_ns : last_ns;
-    }
+    int64_t last_ns = safe_until(processes);
     /* Renewals are sent after a third of the lease, and the link gives up a fifth later. */
     int64_t renewed_ns = last_ns - LEASE_MS * 1000000ll * 2 / 3;
     sleep_until(renewed_ns + (round % 4 ? 40 : random() % 150) * 1000000);
+    last_ns =
+        safe_until(processes); /* what was on its way has come even if the machine stood still */
     signal_all(processes, SIGSTOP);
     proxy_stall(proxy, TO_CLIENT, false);
     sleep_until(last_ns + 2000000);

@@ -101,7 +101,8 @@ static size_t search(const struct disguised *what)
     return hits;
 }
 
-static int64_t valid_ms; /* 0: nothing is renewed */
+static int64_t valid_ms;           /* 0: nothing is renewed */
+static int64_t patience_ms = 8000; /* less where nobody answers */
 
 /* A client that lives may be logging in at any time, and has the password in memory meanwhile: it is looked for
  * between two logins.  What has leaked stays, or comes again with each login. */
@@ -212,10 +213,8 @@ static snib_client *open_by(enum way way, const char *url)
     char canary[65] = "";
     snib_client_options_init(&options, sizeof options);
     options.username = "app";
-    options.lease_ms = 1000;
-    options.patience_ms = 400;
-    options.connect_timeout_ms = 400;
-    options.reply_timeout_ms = 400;
+    options.lease_ms = 3000;
+    options.patience_ms = options.connect_timeout_ms = options.reply_timeout_ms = patience_ms;
     if (way <= BY_URL)
         reveal(canary);
     options.password = way == BY_OPTION ? canary : NULL;
@@ -223,7 +222,7 @@ static snib_client *open_by(enum way way, const char *url)
     options.credentials = way == BY_FUNCTION ? give : NULL;
     options.ask_credentials = way == BY_QUEUE;
     snprintf(text, sizeof text, "%s%c%s%s", url, strchr(url, '?') ? '&' : '?',
-             way == BY_URL ? "password=" : "patience=400ms", way == BY_URL ? canary : "");
+             way == BY_URL ? "password=" : "lease=3s", way == BY_URL ? canary : "");
     EXPECT(snib_client_open(text, &options, &client, err), SNIB_OK);
     explicit_bzero(canary, sizeof canary);
     explicit_bzero(text, sizeof text);
@@ -336,7 +335,9 @@ static void silent_server(void **state)
     (void)state;
     in_child(write_file);
     server_pause(&server);
+    patience_ms = 400;
     try_all(SNIB_ECONNECT, false);
+    patience_ms = 8000;
     server_continue(&server);
 }
 
@@ -458,6 +459,7 @@ static void peers_that_are_no_server(void **state)
             serve_echo(fd, echo);
         close(fd);
         snprintf(url, sizeof url, "unix://%s", address.sun_path);
+        patience_ms = echo ? 8000 : 400;
         for (enum way way = 0; way < WAYS; way++) {
             snib_client *client = open_by(way, url);
             use(client, echo ? SNIB_EAUTH : SNIB_ECONNECT);
@@ -465,6 +467,7 @@ static void peers_that_are_no_server(void **state)
             snib_client_free(client);
             expect_gone();
         }
+        patience_ms = 8000;
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
     }

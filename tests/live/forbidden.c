@@ -99,7 +99,7 @@ static void trial_begin(struct trial *t, const char *rule, const char *told)
     t->logs[0] = log_of(t->one);
     t->logs[1] = log_of(t->other);
     for (int k = 0; k < t->n; k++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "x%d", k);
         t->held[k] = must_lock_kind(t->one, kinds[k], name);
         t->awaited[k] = must_lock_kind(t->other, kinds[k], name);
