@@ -178,7 +178,7 @@ def test_no_replicas_for_durability(server: Server, log: Records) -> None:
 
 
 # How the records begin that are tried above; but a renewal that is late is for tests that stop the
-# watchdog, and what TLS, sentinels and lanes say for tests/live/tls.c, tests/unit/sentinel.c and
+# watchdog, and what TLS, sentinels and lanes say for tests/live/tls.c, tests/unit/ears.c and
 # tests/unit/lanes.c; all come the same way.
 TRIED = {
     "another connection to %s came to another server",

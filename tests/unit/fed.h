@@ -8,6 +8,7 @@
 #include "net/script.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SECOND (1000 * SNIB__MS)
@@ -39,6 +40,31 @@ static inline struct snib__engine *begin(void)
 static inline struct snib__conn *conn_of(struct snib__engine *engine)
 {
     return &engine->home->links[SNIB__COMMAND].conn;
+}
+
+/* ---- What is sent ------------------------------------------------------------------------------- */
+
+#define WORDS 5 /* of a command that are looked at */
+
+/* One command, taken from the front of a link's output: its first words.  False: there is none. */
+static inline bool next_command(struct snib__buf *out, char words[WORDS][64])
+{
+    char *at = out->data + out->head, *end = out->data + out->len;
+    if (at == end)
+        return false;
+    assert_int_equal(*at, '*');
+    long n = strtol(at + 1, &at, 10);
+    at += 2;
+    memset(words, 0, WORDS * sizeof words[0]);
+    for (long i = 0; i < n; i++) {
+        long length = strtol(at + 1, &at, 10);
+        at += 2;
+        if (i < WORDS)
+            snprintf(words[i], sizeof words[i], "%.*s", (int)length, at);
+        at += length + 2;
+    }
+    snib__buf_consume(out, (size_t)(at - out->data - (long)out->head));
+    return true;
 }
 
 /* ---- The other side of the command link ---------------------------------------------------------- */

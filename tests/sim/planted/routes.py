@@ -22,7 +22,7 @@ MUTANTS = [
         "engine/node.c",
         "op->refused_since = 0;",
         "",
-        "unit_cluster",
+        "unit_redirects",
     ),
     Mutant(
         "a new master is connected to after the old one's pause",
@@ -43,14 +43,14 @@ MUTANTS = [
         "engine/pause.c",
         "paused->request.pauses++;",
         "(void)0;",
-        "unit_cluster",
+        "unit_redirects",
     ),
     Mutant(
         "a paused request that is dropped is sent all the same",
         "engine/pause.c",
         "e->paused[i] = e->paused[--e->paused_n]; return true;",
         "return true;",
-        "unit_cluster",
+        "unit_redirects",
     ),
     Mutant(
         "a sentinel that answers again stays shunned",
@@ -108,7 +108,7 @@ MUTANTS = [
         "if (batch->of[i].hold->number == batch->of[i].number && batch->of[i].hold->phase "
         "== SNIB__HELD)",
         "if (batch->of[i].hold->phase == SNIB__HELD)",
-        "unit_cluster",
+        "unit_redirects",
     ),
     Mutant(
         "a request that is paused for long keeps those behind it waiting",
@@ -193,14 +193,14 @@ MUTANTS = [
         "engine/sentinel.c",
         "return ears < SENTINEL_EARS ? first : SNIB__NEVER;",
         "return ears < 1 ? first : SNIB__NEVER;",
-        "unit/sentinel",
+        "unit_ears",
     ),
     Mutant(
         "only the end of a failover is heard",
         "engine/sentinel.c",
         "for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 2; i++)",
         "for (int i = 0; one && link->kind == SNIB__PUBSUB && i < 1; i++)",
-        "unit/sentinel",
+        "unit_ears",
     ),
     Mutant(
         "a fair grant that nobody here hears of is published all the same",

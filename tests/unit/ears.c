@@ -1,0 +1,204 @@
+/* ears.c - listening to sentinels, and those that others tell of. */
+#include "sentinels.h"
+
+/* ---- +switch-master -------------------------------------------------------------------------------- */
+
+/* A sentinel that lets nobody subscribe is told of once, and the others are listened to. */
+static void refused_subscription_is_told(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    peer("s1")->no_subscribing = true;
+    peer("s2")->no_luxury = true;
+    struct snib__hold *hold = held(engine, "m", 0);
+    const char *text;
+    int32_t level;
+    int told = 0, others = 0;
+    pass(engine, 5 * SECOND);
+    while ((text = snib__engine_take_log(engine, &level))) {
+        bool refused = strstr(text, "refused the subscription") != NULL;
+        told += refused && level == SNIB_LOG_WARNING && strstr(text, "s1");
+        others += refused && !strstr(text, "s1");
+    }
+    assert_int_equal(told, 1);
+    assert_int_equal(others, 0);
+    assert_int_equal(peer("s0")->subscribed, 1);
+    assert_int_equal(peer("s2")->subscribed, 1);
+    snib__hold_drop(engine, hold, now);
+    snib__engine_free(engine);
+}
+
+static void switch_is_heard(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) { /* whoever says it */
+        struct snib__engine *engine = world(3);
+        struct snib__hold *hold = held(engine, "m", 0);
+        pass(engine, 100 * SNIB__MS);
+        assert_int_equal(ears(engine), 3);
+        const char *ear = peers[i].host;
+        assert_int_equal(peer(ear)->subscribed, 1);
+        /* of another service, or of one whose name begins alike: nothing is asked */
+        pass(engine, 10 * SNIB__MS);
+        int asked = peer(ear)->asked;
+        say_switch(engine, ear, "other m1 6379 m2 6379");
+        say_switch(engine, ear, "main2 m1 6379 m2 6379");
+        say_switch(engine, ear, "main");
+        say_on(engine, ear, "+promoted-slave", "slave main 10.0.0.2 6379 @ other m1 6379");
+        say_on(engine, ear, "+promoted-slave", "main main 10.0.0.2 6379 @ main");
+        say_on(engine, ear, "+promoted-slave", "main m1 6379 m2 6379");
+        settle(engine);
+        assert_int_equal(peer(ear)->asked, asked);
+        /* the message alone is not believed */
+        say_switch(engine, ear, "main m1 6379 m2 6379");
+        settle(engine);
+        assert_int_equal(peer(ear)->asked, asked + 2);
+        assert_true(at(engine, "m1"));
+        /* confirmed it is, also with the same epoch: the address of the master has changed */
+        peer(ear)->master = "m2";
+        say_switch(engine, ear, "main m1 6379 m2 6379");
+        PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
+        tell_all(3, "m3", 2);
+        say_switch(engine, ear, "main m2 6379 m3 6379");
+        PASS_UNTIL(engine, at(engine, "m3"), 2 * SNIB__MS);
+        released(engine, hold, SNIB_OK);
+        snib__engine_free(engine);
+    }
+}
+
+/* The one that leads the failover tells the new address as soon as it has promoted it; the others follow later. */
+static void promotion_is_heard(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    peer("s1")->master = "m2";
+    peer("s1")->epoch = 2;
+    assert_true(peer("s1")->promotions);
+    say_on(engine, "s1", "+promoted-slave", "slave m2:6379 m2 6379 @ main m1 6379");
+    PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
+    pass(engine, 5 * SECOND); /* of the others, who tell of the old epoch, nobody is believed */
+    assert_true(at(engine, "m2"));
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Those that have gone are tried again, with pauses that grow; who is back is listened to soon. */
+static void sentinels_are_listened_to_again(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    for (int i = 0; i < 3; i++) {
+        crash(engine, peers[i].host);
+        pass(engine, SECOND);
+        assert_int_equal(ears(engine), 2 - i);
+    }
+    pass(engine, 5 * SECOND);
+    int connects = 0;
+    for (int i = 0; i < 3; i++)
+        connects += peers[i].connects;
+    assert_true(connects < 80);
+    peer("s1")->state = UP;
+    PASS_UNTIL(engine, ear_at(engine, "s1") != NULL, 17 * SECOND);
+    assert_int_equal(ears(engine), 1);
+    assert_true(at(engine, "m1")); /* all the time */
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* Of many sentinels five are listened to, and another one instead of one that goes. */
+static void not_more_than_five_are_listened_to(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    peer("s0")->others = "s1s2s3s4s5s6s7";
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 5 * SECOND);
+    assert_int_equal(ears(engine), 5);
+    static const char *const first[] = {"s0", "s1", "s2"};
+    for (int i = 0; i < 3; i++) {
+        crash(engine, first[i]);
+        PASS_UNTIL(engine, ears(engine) == 5, SECOND);
+    }
+    crash(engine, "s3");
+    pass(engine, 2 * SECOND);
+    assert_int_equal(ears(engine), 4);
+    released(engine, hold, SNIB_OK);
+    pass(engine, 5 * SECOND); /* an idle client keeps them, and is silent */
+    assert_int_equal(ears(engine), 4);
+    snib__engine_free(engine);
+}
+
+/* The right to subscribe is missing at some, then at all: the others, then polls alone. */
+static void refused_subscription(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    for (int i = 0; i < 2; i++)
+        peers[i].no_subscribing = true;
+    struct snib__hold *hold = held(engine, "m", 0);
+    PASS_UNTIL(engine, peer("s2")->subscribed == 1, SECOND);
+    assert_int_equal(engine->stats.polling, 0);
+    peer("s2")->no_subscribing = true;
+    crash(engine, "s2");
+    peer("s2")->state = UP;
+    pass(engine, 10 * SECOND);
+    tell_all(3, "m2", 2);
+    PASS_UNTIL(engine, at(engine, "m2"), 1200 * SNIB__MS);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* ---- Sentinels that the others tell of ------------------------------------------------------------- */
+
+static void others_are_learnt(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    for (int i = 3; i < 6; i++)
+        peer((char[3]){'s', (char)('0' + i), 0});
+    peer("s0")->others = "s3s4s5s0";
+    peer("s3")->others = "s4s5";
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, SECOND);
+    for (int i = 3; i < 6; i++)
+        assert_true(peer((char[3]){'s', (char)('0' + i), 0})->asked >= 3);
+    crash(engine, "s0");
+    crash(engine, "m1");
+    for (int i = 3; i < 6; i++) {
+        peer((char[3]){'s', (char)('0' + i), 0})->master = "m2";
+        peer((char[3]){'s', (char)('0' + i), 0})->epoch = 2;
+    }
+    PASS_UNTIL(engine, at(engine, "m2"), SECOND);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+
+    engine = world(1); /* but not without end */
+    peer("s0")->others = "sasbscsdsesfsgshsisjskslsmsnsospsqsrssstsusvswsxsysz";
+    hold = held(engine, "m", 0);
+    pass(engine, 20 * SECOND);
+    int nodes = 0;
+    for (const struct snib__node *node = engine->nodes; node; node = node->next)
+        nodes += node->kind == SNIB__A_SENTINEL;
+    assert_int_equal(nodes, 16);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refused_subscription_is_told),
+        cmocka_unit_test(switch_is_heard),
+        cmocka_unit_test(promotion_is_heard),
+        cmocka_unit_test(sentinels_are_listened_to_again),
+        cmocka_unit_test(not_more_than_five_are_listened_to),
+        cmocka_unit_test(refused_subscription),
+        cmocka_unit_test(others_are_learnt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

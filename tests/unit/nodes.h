@@ -1,0 +1,226 @@
+/* nodes.h - a cluster for an engine in virtual time: nodes that say what the test wants. */
+#ifndef SNIB_UNIT_NODES_H
+#define SNIB_UNIT_NODES_H
+
+#include "fed.h"
+
+#include "engine/cluster.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+/* One node; its host is its name: "a", "b", ... at port 6379. */
+struct peer {
+    char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
+    int epoch;     /* 0: the common one */
+    bool down;
+    bool silent; /* what it is asked waits */
+    const char *says; /* to scripts, instead of granting: an error, or a number */
+    int times;        /* so often; -1 always */
+    const char *then; /* and always after that */
+    int scripts, asked, connects, asking; /* what was seen */
+    bool asking_on;                       /* ASKING came just before */
+    int renewals, renewed_keys, prolonged, releases;
+    const char *channel; /* one that is not its own, ... */
+    const char *refusal; /* ... and what it says to that */
+    int listened;        /* subscriptions that were asked for */
+};
+
+static struct peer peers[8];
+static char common[600];
+static int common_epoch;
+
+static inline struct peer *peer_of(const struct snib__link *link)
+{
+    const struct snib__address *address = snib__link_address(link);
+    assert_non_null(address);
+    assert_true(address->host[0] >= 'a' && address->host[0] <= 'h' && address->host[1] == 0);
+    return &peers[address->host[0] - 'a'];
+}
+
+static inline void script_says(struct peer *one, char words[WORDS][64], char *out)
+{
+    bool renewal = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
+    one->scripts++;
+    one->releases += strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
+    one->renewals += renewal;
+    one->renewed_keys += renewal ? atoi(words[2]) : 0;
+    one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: a question */
+    one->asking += one->asking_on;
+    if (one->says && one->times != 0) {
+        one->times -= one->times > 0;
+        sprintf(out, one->says[0] == ':' ? "%s\r\n" : "-%s\r\n", one->says);
+    } else if (one->then) {
+        sprintf(out, one->then[0] == ':' ? "%s\r\n" : "-%s\r\n", one->then);
+    } else {
+        sprintf(out, renewal ? "*0\r\n" : "$-1\r\n");
+    }
+}
+
+/* A subscription to a channel: the node's own, or another's. */
+static inline void channel_says(struct peer *one, char words[WORDS][64], char *out)
+{
+    char verb[16];
+    for (size_t i = 0; i <= strlen(words[0]); i++)
+        verb[i] = (char)tolower(words[0][i]);
+    one->listened++;
+    if (one->channel && strcmp(one->channel, words[1]) == 0)
+        sprintf(out, "-%s\r\n", one->refusal);
+    else
+        sprintf(out, "*3\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n:1\r\n", strlen(verb), verb,
+                strlen(words[1]), words[1]);
+}
+
+static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
+{
+    char text[700];
+    bool asking = one->asking_on;
+    if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
+        sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch ? one->epoch : common_epoch);
+        sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
+    } else if (strcmp(words[0], "CLUSTER") == 0) {
+        one->asked++;
+        strcpy(out, one->map[0] ? one->map : common);
+    } else if (strcmp(words[0], "EVALSHA") == 0) {
+        script_says(one, words, out);
+    } else if (strstr(words[0], "SUBSCRIBE")) {
+        channel_says(one, words, out);
+    } else if (strcmp(words[0], "SCRIPT") == 0) {
+        out[0] = 0; /* by the caller, who knows the text's hash */
+    } else if (strcmp(words[0], "CLIENT") == 0 && strcmp(words[1], "ID") == 0) {
+        sprintf(out, ":7\r\n");
+    } else if (strcmp(words[0], "INFO") == 0) {
+        sprintf(text, "run_id:%c\r\nredis_mode:cluster\r\n", 'a' + (int)(one - peers));
+        sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
+    } else {
+        sprintf(out, "+OK\r\n");
+    }
+    one->asking_on = strcmp(words[0], "ASKING") == 0 || (asking && !*out);
+}
+
+/* The hash of the script that is loaded, which the connection compares. */
+static inline void loaded(struct snib__link *link, char *out)
+{
+    const struct snib__conn *conn = &link->conn;
+    assert_int_equal(conn->ring[conn->ring_head].kind, CONN_LOAD);
+    sprintf(out, "$40\r\n%s\r\n", snib__script_texts[conn->ring[conn->ring_head].script].sha1);
+}
+
+static inline bool serve_link(struct snib__engine *engine, struct snib__link *link)
+{
+    char words[WORDS][64], out[800];
+    int wish = snib__engine_take_wish(engine, link);
+    if (wish == SNIB__WISH_CONNECT) {
+        struct peer *one = peer_of(link);
+        one->connects++;
+        if (one->down)
+            snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 111, now);
+        else
+            snib__engine_link_up(engine, link, now);
+        return true;
+    }
+    if (wish != SNIB__WISH_NOTHING || !link->node->addressed || peer_of(link)->down ||
+        peer_of(link)->silent || !next_command(snib__link_output(link), words))
+        return wish != SNIB__WISH_NOTHING;
+    peer_says(peer_of(link), words, out);
+    if (!out[0])
+        loaded(link, out);
+    snib__engine_input(engine, link, out, strlen(out), now);
+    return true;
+}
+
+/* Everything that is asked is answered, at once. */
+static inline void serve(struct snib__engine *engine)
+{
+    bool more = true;
+    for (int i = 0; more; i++) {
+        assert_true(i < 10000);
+        more = false;
+        for (struct snib__link *link = snib__engine_links(engine); link;
+             link = snib__link_next(link))
+            more = serve_link(engine, link) || more;
+    }
+}
+
+static inline void pass(struct snib__engine *engine, snib__time until)
+{
+    serve(engine);
+    while (now < until) {
+        snib__time next = snib__engine_deadline(engine);
+        now = next <= now ? now + SNIB__MS : next < until ? next : until;
+        snib__engine_tick(engine, now);
+        serve(engine);
+    }
+}
+
+/* "a:0-8191 b:8192-16383" as CLUSTER SLOTS answers it. */
+static inline void map_of(char out[600], const char *text)
+{
+    char host;
+    int from, to, n = 0, used;
+    char *at = out + sprintf(out, "*0\r\n");
+    for (const char *word = text; sscanf(word, " %c:%d-%d%n", &host, &from, &to, &used) == 3;
+         word += used, n++)
+        at += sprintf(at, "*3\r\n:%d\r\n:%d\r\n*4\r\n$1\r\n%c\r\n:6379\r\n$2\r\nid\r\n*0\r\n", from,
+                      to, host);
+    out[1] = (char)('0' + n);
+}
+
+static struct snib__address seeds[2];
+
+static inline struct snib__engine *begin_cluster(const char *map)
+{
+    memset(peers, 0, sizeof peers);
+    map_of(common, map);
+    common_epoch = 5;
+    assert_true(snib__address_host(&seeds[0], "a", 1, 6379, false));
+    assert_true(snib__address_host(&seeds[1], "b", 1, 6379, false));
+    struct snib__config config = {.topology = SNIB__CLUSTER,
+                                  .seeds = seeds,
+                                  .seeds_n = 2,
+                                  .publish = SNIB_PUBLISH_CLASSIC,
+                                  .uuid = "00000000-0000-8000-8000-000000000001",
+                                  .seed = 1,
+                                  .first_number = 1,
+                                  .lease = 30 * SECOND,
+                                  .reply_timeout = 3 * SECOND,
+                                  .patience = 5 * SECOND,
+                                  .try_timeout = SECOND,
+                                  .recheck = 3 * SECOND,
+                                  .handover_max = 16,
+                                  .ops_max = 10000};
+    struct snib__engine *engine = snib__engine_new(&config);
+    assert_non_null(engine);
+    now = START;
+    return engine;
+}
+
+/* The node goes, with all its connections. */
+static inline void crash(struct snib__engine *engine, char host)
+{
+    peers[host - 'a'].down = true;
+    for (struct snib__link *link = snib__engine_links(engine); link; link = snib__link_next(link))
+        if (link->node->addressed && link->node->address.host[0] == host &&
+            (link->conn.state != SNIB__CONN_DOWN || link->connecting))
+            snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 104, now);
+}
+
+static inline struct snib__hold *held(struct snib__engine *engine, const char *name)
+{
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    pass(engine, now + SECOND);
+    return acquired(engine, op);
+}
+
+static inline char served_by(struct snib__engine *engine, const char *name)
+{
+    const struct snib__node *node = engine->route->serves(engine, name, strlen(name));
+    return node->addressed ? node->address.host[0] : '-';
+}
+
+static inline void moved(char out[64], const char *name, char host)
+{
+    sprintf(out, "MOVED %d %c:6379", snib__slot(name, strlen(name)), host);
+}
+
+#endif
