@@ -317,7 +317,8 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
-        c->told_epoch = epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+        c->member[cluster_number(c, node)].epoch =
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
         return;
     }
     if (error) {
@@ -326,7 +327,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
         cluster_hopeless(e, node, error, text, reply->count, now);
         return;
     }
-    snib__map_answer(e, node, reply, n, now);
+    snib__map_answer(e, node, c->member[cluster_number(c, node)].epoch, reply, n, now);
     cluster_reask(e, now);
 }
 

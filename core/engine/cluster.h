@@ -14,6 +14,7 @@ struct snib__member { /* an address that belongs, or has belonged, to the cluste
     uint32_t slots; /* how many it serves */
     uint32_t had;   /* ... before the map that is being read */
     bool told;      /* the map that is being read has it */
+    uint64_t epoch; /* of the map that it tells next; 0: not told */
     bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
 };
 
@@ -39,7 +40,6 @@ struct snib__cluster {
     bool trouble;   /* somebody is not served */
     uint64_t epoch; /* the newest that a map came with */
     snib__time epoch_at;
-    uint64_t told_epoch; /* of the map that comes next; 0: not told */
     uint32_t urgent_n;   /* questions in a row that did not help */
     snib__time asked_at; /* the last question */
     snib__time next;     /* not before */
@@ -51,8 +51,8 @@ uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address
 
 /* A server that was asked for the slot says that it is another's. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* The answer of a node to CLUSTER SLOTS. */
-void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+/* The answer of a node to CLUSTER SLOTS, and its epoch just before; 0: not known. */
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
 #endif

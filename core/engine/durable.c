@@ -435,5 +435,5 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        snib__link_want(e, link, now);
+        link->wanted = true; /* after its pause, which is nothing that a new operation shortens */
 }

@@ -54,10 +54,11 @@ enum {
         512, /* fair: held by the short first lease that the granter gave; to be confirmed */
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
-    SNIB__QUEUES = 2048,    /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,    /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192,      /* read: its number is that of the write hold of the same owner */
-    SNIB__ABANDONED = 16384 /* one of its users has forgotten it: it must not be released */
+    SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,     /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192,       /* read: its number is that of the write hold of the same owner */
+    SNIB__ABANDONED = 16384, /* one of its users has forgotten it: it must not be released */
+    SNIB__ASKED = 32768      /* whether the server that it was moved to has it is asked already */
 };
 
 /* op->place */

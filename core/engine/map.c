@@ -48,7 +48,9 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
     node->idle = false;
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
-    snib__slot_confirm(e, slot, now);
+    /* A question that is under way is redirected as this one was: nodes that send all to each other would be asked
+     * once more with each answer. */
+    snib__slot_confirm(e, slot, false, now);
     snib__node_reroute(e, c->member[before].node, now);
 }
 
@@ -164,10 +166,8 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
 }
 
 /* An older map than one that is known. */
-static bool map_is_old(struct snib__cluster *c, snib__time now)
+static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
-    uint64_t epoch = c->told_epoch;
-    c->told_epoch = 0;
     if (epoch == 0)
         return false;
     if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)
@@ -214,16 +214,16 @@ static void map_apply(struct snib__engine *e, snib__time now)
     snib__slot_moved(e, moved, now);
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
         if (touched[slot / 8] & 1u << slot % 8)
-            snib__slot_confirm(e, (uint16_t)slot, now);
+            snib__slot_confirm(e, (uint16_t)slot, true, now);
     for (uint32_t i = 0; i < c->n; i++)
         snib__node_reroute(e, c->member[i].node, now);
 }
 
-void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
-    if (map_is_old(c, now) || !map_read(e, from, reply, n))
+    if (map_is_old(c, epoch, now) || !map_read(e, from, reply, n))
         return;
     c->trouble = c->wanted = false;
     if (reply->count == 0 && c->known)

@@ -72,13 +72,16 @@ static struct snib__hold *move_sort(struct snib__hold *chain)
     return sorted;
 }
 
-static void move_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew, snib__time now)
 {
-    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
-        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD)
-            snib__watchdog_single(
-                e, hold, hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0,
-                now);
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        bool asked = (hold->flags & SNIB__ASKED) && !anew;
+        int64_t lease = hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0;
+        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD && !asked &&
+            snib__watchdog_single(e, hold, lease, now) == 0)
+            hold->flags |= SNIB__ASKED;
+    }
 }
 
 void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
@@ -108,21 +111,9 @@ void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *n
             move_gate(e, gate, node, moved, now);
 }
 
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now)
-{
-    struct snib__hold *moved = NULL;
-    if (gate->node == node)
-        return;
-    move_gate(e, gate, node, &moved, now);
-    snib__slot_moved(e, moved, now);
-    if (snib__node_ready(node))
-        move_ask(e, gate, now);
-}
-
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
         if (snib__node_ready(gate->node))
-            move_ask(e, gate, now);
+            move_ask(e, gate, anew, now);
 }

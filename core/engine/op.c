@@ -115,6 +115,9 @@ struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (batch->of[i].hold->number == batch->of[i].number)
+            batch->of[i].hold->flags &= (uint16_t)~SNIB__ASKED;
     batch->next = e->free_batches[batch->large];
     e->free_batches[batch->large] = batch;
 }

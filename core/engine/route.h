@@ -59,15 +59,13 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
 /* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
 /* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
- * put them in order; then ask the new servers that are connected. */
+ * put them in order; then ask the new servers that are connected; anew: also for what is asked for already, of
+ * another server, perhaps. */
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
 void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Requests that wait for a node whose gates were moved go to where they are now. */
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* Another node serves the gate's name now. */
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now);
 
 #endif

@@ -253,10 +253,141 @@ static void node_that_has_gone_is_left(void **state)
     peers[0].down = true;
     common_epoch++;
     map_of(common, "b:0-8000 c:8001-16383");
+    const uint64_t reconnects = engine->stats.reconnects;
     pass(engine, now + 30 * SECOND);
     assert_int_equal(peers[0].connects, connects);
     assert_int_equal(node->address.host[0], 'c'); /* used again, */
-    assert_string_equal(node->words, "");         /* ... as another's */
+    assert_string_equal(node->words, "");         /* ... as another's, */
+    held(engine, "foo");
+    assert_int_equal(engine->stats.reconnects, reconnects); /* ... and met for the first time */
+    snib__engine_free(engine);
+}
+
+/* ---- Nodes that go and come ---------------------------------------------------------------------------- */
+
+/* A node without slots is left, but not before it has answered: what it was asked is not begun elsewhere. */
+static void answers_are_awaited_before_a_node_is_left(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{bar}1");
+    held(engine, "{foo}1");
+    struct snib__node *old = engine->route->serves(engine, "bar", 3);
+    peers[0].silent = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    peers[1].says = "CLUSTERDOWN The cluster is down"; /* so the map is asked for */
+    peers[1].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 200 * SNIB__MS);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    assert_true(snib__node_ready(old));
+    assert_false(op->done);
+    peers[0].silent = false;
+    pass(engine, now + 20 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(old->links[SNIB__COMMAND].conn.state, SNIB__CONN_DOWN);
+    snib__engine_free(engine);
+}
+
+/* A node that had lost everything is told of by the map, beside one that is new: each keeps its own address. */
+static void members_are_told_apart(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "m");
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    pass(engine, now + 11 * SECOND);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    const snib__time limit = now + 12 * SECOND;
+    while (served_by(engine, "foo") == 'b' && now < limit)
+        pass(engine, now + 10 * SNIB__MS);
+    assert_int_equal(served_by(engine, "bar"), 'a');
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    snib__engine_free(engine);
+}
+
+/* A node that served nothing, and is told of by MOVED alone, stays connected. */
+static void moved_brings_a_node_back(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{bar}1");
+    held(engine, "{foo}1");
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    moved(text, "bar", 'a');
+    peers[1].says = text;
+    peers[1].times = 1;
+    const int connects = peers[0].connects;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + SECOND / 2);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(served_by(engine, "bar"), 'a');
+    assert_true(snib__node_ready(engine->route->serves(engine, "bar", 3)));
+    assert_int_equal(peers[0].connects, connects + 1);
+    snib__engine_free(engine);
+}
+
+/* A node that knows nobody, or no more, takes nothing away. */
+static void empty_map_takes_nothing(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "m");
+    common_epoch++;
+    map_of(common, "");
+    pass(engine, now + 11 * SECOND);
+    assert_int_equal(served_by(engine, "m"), 'a');
+    snib__engine_free(engine);
+}
+
+/* What two nodes are asked at once: each map has the epoch of the node that tells it. */
+static void maps_have_their_own_epochs(void **state)
+{
+    (void)state;
+    static const int order[2][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}}; /* who answers its next question */
+    for (int i = 0; i < 2; i++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        held(engine, "foo");
+        struct snib__link *links[] = {
+            &engine->route->serves(engine, "bar", 3)->links[SNIB__COMMAND],
+            &engine->route->serves(engine, "foo", 3)->links[SNIB__COMMAND]};
+        peers[0].epoch = 4; /* it lags */
+        map_of(peers[0].map, "a:0-16383");
+        for (int node = 0; node < 2; node++) {
+            snib__node_ask(engine, links[node]->node, 1, now);
+            snib__node_ask(engine, links[node]->node, 2, now);
+        }
+        for (int n = 0; n < 4; n++)
+            assert_true(serve_link(engine, links[order[i][n]]));
+        assert_int_equal(served_by(engine, "foo"), 'b');
+        snib__engine_free(engine);
+    }
+}
+
+/* A list goes on at the next node that serves anything, if the one that its cursor names serves nothing now. */
+static void list_goes_on_elsewhere(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo");
+    const struct snib__cluster *map = engine->map;
+    const uint16_t a = map->owner[0], b = map->owner[16383];
+    struct snib__asked asked = {.cursor = (uint64_t)(a < b ? a : b) << 52 | 7};
+    const struct snib__op op = {.kind = SNIB__OP_LIST, .asked = &asked};
+    assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? a : b].node);
+    common_epoch++;
+    map_of(common, a < b ? "b:0-16383" : "a:0-16383");
+    pass(engine, now + 11 * SECOND);
+    assert_ptr_equal(engine->route->asks(engine, &op), map->member[a < b ? b : a].node);
     snib__engine_free(engine);
 }
 
@@ -274,6 +405,12 @@ int main(void)
         cmocka_unit_test(old_maps_are_not_believed),
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(node_that_has_gone_is_left),
+        cmocka_unit_test(answers_are_awaited_before_a_node_is_left),
+        cmocka_unit_test(members_are_told_apart),
+        cmocka_unit_test(moved_brings_a_node_back),
+        cmocka_unit_test(empty_map_takes_nothing),
+        cmocka_unit_test(maps_have_their_own_epochs),
+        cmocka_unit_test(list_goes_on_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,111 @@ static void lost_link_leaves_doubt(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- The link itself ---------------------------------------------------------------------------- */
+
+/* What is renewed meanwhile is answered, and the line is wanted again. */
+static void await_line(void)
+{
+    for (int step = 0; !line->connect; step++) {
+        assert_true(step < 1000);
+        while (on_the_way(engine) > 0) {
+            answer_own(engine);
+            answer(engine, "*0\r\n");
+        }
+        snib__time next = snib__engine_deadline(engine);
+        now = next > now ? next : now + SNIB__MS;
+        snib__engine_tick(engine, now);
+    }
+    assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
+}
+
+/* It blocks as long as the server waits, and is not taken for dead before that is over. */
+static void wait_may_take_its_time(void **state)
+{
+    (void)state;
+    begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    now += 3900 * SNIB__MS; /* 3 s for a reply, 1 s for the replicas */
+    snib__engine_tick(engine, now);
+    assert_int_equal(line->conn.state, SNIB__CONN_READY);
+    now += 200 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_int_equal(line->conn.state, SNIB__CONN_DOWN);
+    snib__engine_free(engine);
+}
+
+/* The first connection is there, and this one cannot be made: patience is as ever. */
+static void line_that_cannot_be_made(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line(":1\r\n");
+    acquired(engine, op);
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+    const snib__time since = now;
+    for (int attempts = 0; !op->done; attempts++) {
+        assert_true(attempts < 20); /* with pauses that grow */
+        await_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+    }
+    assert_int_equal(op->code, SNIB_ECONNECT);
+    assert_int_equal(op->os_error, 111);
+    assert_in_range(now - since, 5 * SECOND, 8 * SECOND);
+    snib__engine_free(engine);
+}
+
+/* WAIT was forbidden; on the next connection it may be allowed. */
+static void rights_may_come(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line("-NOPERM this user has no permissions to run the 'wait' command\r\n");
+    acquired(engine, op);
+    snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+    await_line();
+    snib__engine_link_up(engine, line, now);
+    answer_line_own(TWO);
+    grant_line();
+    assert_false(op->done);
+    wait_line(":2\r\n");
+    assert_int_equal(acquired(engine, op)->replicas, 2);
+    snib__engine_free(engine);
+}
+
+/* What has no owner must not be asked again when the count is lost: it is granted, and nobody knows to how many. */
+static void lost_count_of_what_has_no_owner(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < 2; policy++) {
+        struct snib__op *op =
+            begin_durable(1, policy ? SNIB_DURABILITY_REFUSE : SNIB_DURABILITY_REPORT, TWO);
+        grant_line();
+        wait_line(":2\r\n");
+        acquired(engine, op);
+        op = acquire(engine, gate(engine, SNIB_SEMAPHORE, "s"), 0);
+        grant_line();
+        assert_false(op->done);
+        const uint32_t before = on_the_way(engine);
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+        assert_true(op->done);
+        assert_int_equal(on_the_way(engine),
+                         before + 1 + (uint32_t)policy); /* KILL, and the release */
+        if (policy) {
+            assert_int_equal(op->code, SNIB_EREPLICAS);
+            answer_own(engine);
+            answer(engine, ":1\r\n");
+            assert_int_equal(oldest_script(engine), SNIB__SCRIPT_SEMAPHORE_RELEASE);
+        } else {
+            assert_int_equal(acquired(engine, op)->replicas, 0);
+        }
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +329,10 @@ int main(void)
         cmocka_unit_test(batch_shares_a_wait),
         cmocka_unit_test(lease_includes_the_wait),
         cmocka_unit_test(lost_link_leaves_doubt),
+        cmocka_unit_test(wait_may_take_its_time),
+        cmocka_unit_test(line_that_cannot_be_made),
+        cmocka_unit_test(rights_may_come),
+        cmocka_unit_test(lost_count_of_what_has_no_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

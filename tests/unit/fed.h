@@ -17,7 +17,8 @@
 #define CONN_INFO (-5)
 #define CONN_LOAD (-6)
 
-static snib__time now; /* virtual */
+static snib__time now;                /* virtual */
+static const char *server_id = "abc"; /* of the server that is there: three letters */
 
 static inline struct snib__engine *begin(void)
 {
@@ -75,12 +76,13 @@ static inline void answer(struct snib__engine *engine, const char *reply)
     struct snib__conn *conn = conn_of(engine);
     assert_true(conn->ring_count > 0);
     const struct snib__request *request = &conn->ring[conn->ring_head];
-    char sha1[64];
+    char sha1[64], info[32];
+    snprintf(info, sizeof info, "$12\r\nrun_id:%s\r\n\r\n", server_id);
     snprintf(sha1, sizeof sha1, "$40\r\n%s\r\n",
              request->kind == CONN_LOAD ? snib__script_texts[request->script].sha1 : "");
     const char *text = request->kind == CONN_LOAD   ? sha1
                        : request->kind == CONN_ID   ? ":17\r\n"
-                       : request->kind == CONN_INFO ? "$12\r\nrun_id:abc\r\n\r\n"
+                       : request->kind == CONN_INFO ? info
                        : request->kind < 0          ? "+OK\r\n"
                                                     : reply;
     snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), text, strlen(text), now);

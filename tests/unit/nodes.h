@@ -4,6 +4,7 @@
 
 #include "fed.h"
 
+#include "engine/ask.h"
 #include "engine/cluster.h"
 
 #include <ctype.h>
@@ -14,7 +15,7 @@ struct peer {
     char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
-    bool silent; /* what it is asked waits */
+    bool silent;      /* what it is asked waits */
     const char *says; /* to scripts, instead of granting: an error, or a number */
     int times;        /* so often; -1 always */
     const char *then; /* and always after that */
@@ -42,7 +43,8 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
 {
     bool renewal = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RENEW].sha1) == 0;
     one->scripts++;
-    one->releases += strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
+    bool release = strcmp(words[1], snib__script_texts[SNIB__SCRIPT_MUTEX_RELEASE].sha1) == 0;
+    one->releases += release;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
     one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: a question */
@@ -53,7 +55,7 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
     } else if (one->then) {
         sprintf(out, one->then[0] == ':' ? "%s\r\n" : "-%s\r\n", one->then);
     } else {
-        sprintf(out, renewal ? "*0\r\n" : "$-1\r\n");
+        sprintf(out, renewal ? "*0\r\n" : release ? ":1\r\n" : "$-1\r\n");
     }
 }
 

@@ -81,22 +81,41 @@ static void served_after_refusals(void **state)
     snib__engine_free(engine);
 }
 
-/* Two nodes that send it to each other. */
+/* Two nodes that send it to each other, with the hold that is there: five times, then a pause, and so on. */
 static void circle_is_no_storm(void **state)
 {
     (void)state;
     char there[64], back[64];
-    struct snib__engine *engine = begin_cluster("a:0-16383");
-    moved(there, "m", 'b');
-    moved(back, "m", 'a');
-    peers[0].says = there;
-    peers[1].says = back;
-    peers[0].times = peers[1].times = -1;
-    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
-    pass(engine, now + 6 * SECOND);
-    assert_true(op->done && op->code == SNIB_ECONNECT);
-    assert_true(peers[0].scripts + peers[1].scripts < 500);
-    snib__engine_free(engine);
+    for (int holds = 0; holds < 2; holds++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        struct snib__hold *hold = held(engine, holds ? "{bar}1" : "x"); /* x: 16287 */
+        held(engine, "{bar}0");
+        snib__hold_drop(engine, held(engine, "foo"), now);
+        if (!holds)
+            snib__hold_drop(engine, hold, now);
+        pass(engine, now + SECOND);
+        peers[0].scripts = peers[1].scripts = 0;
+        moved(there, "bar", 'b');
+        moved(back, "bar", 'a');
+        peers[0].says = there;
+        peers[1].says = back;
+        peers[0].times = peers[1].times = -1;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        serve(engine);
+        const int times = 5 * (1 + 1 + holds);
+        assert_int_equal(peers[0].scripts + peers[1].scripts, times);
+        pass(engine, now + 20 * SNIB__MS); /* and so after each pause */
+        assert_int_equal((peers[0].scripts + peers[1].scripts) % 5, 0);
+        assert_true(peers[0].scripts + peers[1].scripts > times);
+        pass(engine, now + 6 * SECOND);
+        assert_true(op->done && op->code == SNIB_ECONNECT);
+        assert_true(peers[0].scripts + peers[1].scripts < 500 * (2 + holds));
+        peers[0].says = peers[1].says = NULL;
+        pass(engine, now + SECOND);
+        if (holds)
+            assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+        snib__engine_free(engine);
+    }
 }
 
 /* In the middle of a script: what has an owner is repeated, what has none is not. */
@@ -191,6 +210,203 @@ static void failover_is_asked_for(void **state)
     snib__engine_free(engine);
 }
 
+/* Somebody serves nothing now: others are asked at once, again and again, and no longer than that lasts. */
+static void refusal_has_the_map_asked_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "foo");
+    held(engine, "bar");
+    pass(engine, now + SECOND);
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    int asked = peers[0].asked + peers[1].asked;
+    pass(engine, now + SECOND);
+    asked = peers[0].asked + peers[1].asked - asked;
+    assert_true(asked >= 4 && asked <= 20);
+    common_epoch++;
+    map_of(common, "a:0-100 b:101-16383");
+    pass(engine, now + SECOND);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    asked = peers[0].asked + peers[1].asked;
+    pass(engine, now + 9 * SECOND);
+    assert_true(peers[0].asked + peers[1].asked - asked <= 1);
+    snib__engine_free(engine);
+}
+
+/* ---- A failover ---------------------------------------------------------------------------------------- */
+
+/* Its node is down, and the others know already who has its part: nothing that waits for it waits any longer. */
+static void failed_node_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{foo}1");
+    held(engine, "bar");
+    ((struct snib__cluster *)engine->map)->asked_at = now; /* a moment too early */
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    crash(engine, 'b');
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 100 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_true(op->done && op->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* A hold is at risk until the next server has said that it has it, however well that one is known. */
+static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-4999 b:8192-16383 c:5000-8191");
+    struct snib__hold *hold = held(engine, "foo");
+    held(engine, "bar"); /* 5061, at c */
+    peers[2].silent = true;
+    common_epoch++;
+    map_of(common, "a:0-4999 c:5000-16383");
+    crash(engine, 'b');
+    pass(engine, now + 200 * SNIB__MS);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_true(snib__node_ready(hold->gate->node));
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    peers[2].silent = false;
+    serve(engine);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    snib__engine_free(engine);
+}
+
+/* What was given back just before is given back to the next server, too, once, connected or not. */
+static void given_back_again_after_a_failover(void **state)
+{
+    (void)state;
+    for (int there = 0; there < 2; there++) {
+        struct snib__engine *engine =
+            begin_cluster(there ? "a:0-8191 b:8192-12999 c:13000-16383" : "a:0-8191 b:8192-16383");
+        struct snib__hold *hold = held(engine, "foo");
+        held(engine, "bar");
+        if (there)
+            held(engine, "x"); /* 16287, at c */
+        snib__hold_drop(engine, hold, now);
+        serve(engine);
+        assert_int_equal(peers[1].releases, 1);
+        acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+        pass(engine, now + 100 * SNIB__MS);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        crash(engine, 'b');
+        pass(engine, now + SECOND);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_int_equal(peers[2].releases, 1);
+        pass(engine, now + 15 * SECOND);
+        assert_int_equal(peers[2].releases, 1);
+        snib__engine_free(engine);
+    }
+}
+
+/* Who sleeps until the lock is free has patience with its server's outage, not with that of the one before. */
+static void patience_is_with_the_present_server(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[1].says = peers[2].says = ":86400000";
+    peers[1].times = peers[2].times = -1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    crash(engine, 'b');
+    pass(engine, now + 4 * SECOND);
+    assert_false(op->done);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    pass(engine, now + 10 * SECOND);
+    assert_int_equal(served_by(engine, "foo"), 'c');
+    assert_false(op->done);
+    snib__engine_free(engine);
+}
+
+/* ---- Requests that are paused ---------------------------------------------------------------------------- */
+
+/* A try that may have worked, and that nobody waits for any more when its pause is over, is taken back. */
+static void paused_try_that_is_cancelled(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    held(engine, "{m}1");
+    peers[0].says = "ERR Script attempted to access a non local key in a cluster node script: x";
+    peers[0].times = 1;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    serve(engine);
+    const int scripts = peers[0].scripts;
+    snib__engine_cancel(engine, op, now);
+    pass(engine, now + SECOND);
+    assert_int_equal(peers[0].scripts, scripts + 1);
+    assert_int_equal(peers[0].releases, 1);
+    snib__engine_free(engine);
+}
+
+/* Nobody can do it, and nobody waits for it: a release ends when its lease has. */
+static void refused_release_ends_with_its_lease(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-16383");
+    struct snib__hold *hold = held(engine, "m");
+    const snib__time end = hold->deadline;
+    peers[0].says = "CLUSTERDOWN Hash slot not served";
+    peers[0].times = -1;
+    snib__hold_drop(engine, hold, now);
+    pass(engine, end);
+    assert_false(snib__engine_quiet(engine));
+    pass(engine, end + 2 * SECOND);
+    assert_true(snib__engine_quiet(engine));
+    const int releases = peers[0].releases;
+    pass(engine, now + 5 * SECOND);
+    assert_int_equal(peers[0].releases, releases);
+    snib__engine_free(engine);
+}
+
+/* ---- Channels -------------------------------------------------------------------------------------------- */
+
+static int chan_state(const struct snib__gate *gate)
+{
+    assert_true(gate->wait && gate->wait->chan);
+    return gate->wait->chan->state;
+}
+
+/* A channel that is another node's is asked for there; those that were asked for beside it are not disturbed. */
+static void misplaced_channel_goes_alone(void **state)
+{
+    (void)state;
+    char text[64], channel[SNIB__CHANNEL_MAX];
+    for (int first = 0; first < 2; first++) { /* either comes first once */
+        struct snib__engine *engine = begin_cluster("a:0-16383");
+        const char *name = first ? "bar" : "foo";
+        engine->config.publish = SNIB_PUBLISH_SHARDED;
+        held(engine, "m");
+        peers[0].says = peers[1].says = ":86400000";
+        peers[0].times = peers[1].times = -1;
+        struct snib__gate *moves = gate(engine, SNIB_MUTEX, name),
+                          *stays = gate(engine, SNIB_MUTEX, first ? "foo" : "bar");
+        size_t n = moves->kind->channel(channel, engine, moves, 0);
+        channel[n] = 0;
+        moved(text, name, 'b');
+        peers[0].channel = channel;
+        peers[0].refusal = text;
+        acquire(engine, moves, 0);
+        acquire(engine, stays, 0);
+        serve(engine);
+        assert_int_equal(chan_state(stays), SNIB__CHAN_ON);
+        assert_int_equal(peers[0].listened, 2);
+        pass(engine, now + 100 * SNIB__MS);
+        assert_int_equal(served_by(engine, name), 'b');
+        assert_int_equal(chan_state(moves), SNIB__CHAN_ON);
+        assert_int_equal(peers[1].listened, 1);
+        assert_int_equal(engine->stats.polling, 0);
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +419,14 @@ int main(void)
         cmocka_unit_test(renewals_go_by_slot),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
+        cmocka_unit_test(refusal_has_the_map_asked_for),
+        cmocka_unit_test(failed_node_is_not_waited_for),
+        cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
+        cmocka_unit_test(given_back_again_after_a_failover),
+        cmocka_unit_test(patience_is_with_the_present_server),
+        cmocka_unit_test(paused_try_that_is_cancelled),
+        cmocka_unit_test(refused_release_ends_with_its_lease),
+        cmocka_unit_test(misplaced_channel_goes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
