@@ -189,6 +189,46 @@ static void others_are_learnt(void **state)
     snib__engine_free(engine);
 }
 
+/* What a sentinel was asked before it told of the switch may be answered as before: it is asked once more. */
+static void question_that_was_under_way_is_asked_again(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 100 * SNIB__MS);
+    struct snib__link *link = NULL;
+    for (struct snib__link *one = engine->links; one; one = one->next)
+        if (peer_of(one) == peer("s0") && one->kind == SNIB__COMMAND)
+            link = one;
+    assert_non_null(link);
+    peer("s0")->state = SILENT;
+    PASS_UNTIL(engine, link->conn.ring_count == 2, 1200 * SNIB__MS);
+    say_switch(engine, "s0", "main m1 6379 m2 6379");
+    peer("s0")->state = UP;
+    assert_true(serve(engine, link) && serve(engine, link));
+    assert_string_equal(engine->home->address.host, "m1");
+    tell_all(1, "m2", 2);
+    PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* On each new connection a sentinel is asked for the others. */
+static void others_are_asked_for_on_each_connection(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, 2 * SECOND);
+    crash(engine, "s0");
+    peer("s0")->others = "s7";
+    peer("s0")->state = UP;
+    pass(engine, 5 * SECOND);
+    assert_true(peer("s7")->asked > 0);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +239,8 @@ int main(void)
         cmocka_unit_test(not_more_than_five_are_listened_to),
         cmocka_unit_test(refused_subscription),
         cmocka_unit_test(others_are_learnt),
+        cmocka_unit_test(question_that_was_under_way_is_asked_again),
+        cmocka_unit_test(others_are_asked_for_on_each_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* lanes.c - further command links: when there is one, what goes by it, and what its loss does. */
 #include "fed.h"
 
+#include "engine/route.h"
+
 enum { MEETINGS = 64 };
 
 static struct snib__engine *begin_lanes(void)
@@ -381,6 +383,116 @@ static void order_is_kept_over_a_loss_of_the_first(void **state)
     snib__engine_free(engine);
 }
 
+/* Another process has come, which has given the number to a stranger. */
+static void stranger_is_not_killed(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_with_lane();
+    call(engine, "one");
+    call(engine, "two");
+    answer_own_on(engine, lane(engine, 1), "abc");
+    snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+    cut_link(engine);
+    server_id = "xyz";
+    await_connect(engine);
+    connect_link(engine);
+    const struct snib__buf *out = &conn_of(engine)->out;
+    assert_non_null(memmem(out->data + out->head, snib__buf_size(out), "EVALSHA", 7));
+    assert_null(
+        memmem(out->data + out->head, snib__buf_size(out), "$4\r\nKILL\r\n$2\r\nID\r\n", 16));
+    assert_int_equal(lane(engine, 1)->conn.kill_id, 0);
+    server_id = "abc";
+    snib__engine_free(engine);
+}
+
+/* Where the address led to several servers there may be lanes again when the first has been made anew. */
+static void lanes_come_back(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    meet(engine, 1);
+    connect_lane(engine, 1, "xyz");
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
+    cut_link(engine);
+    await_connect(engine);
+    connect_link(engine);
+    while (on_the_way(engine) > 0) {
+        answer_own(engine);
+        answer(engine, "*0\r\n");
+    }
+    now += SECOND;
+    for (int i = 0; i < 2 * MEETINGS && !lane(engine, 1)->connect; i++) {
+        struct snib__op *one = call(engine, i % 2 ? "a" : "b"), *two = call(engine, "c");
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        struct snib__hold *holds[] = {acquired(engine, one), acquired(engine, two)};
+        for (int j = 0; j < 2; j++) {
+            one = call_back(engine, holds[j]);
+            answer_own(engine);
+            answer(engine, ":1\r\n");
+            done(engine, one, SNIB_OK);
+        }
+    }
+    assert_true(lane(engine, 1)->connect);
+    snib__engine_free(engine);
+}
+
+/* What the first has found refused no lane asks, whatever its server's version promises. */
+static void lane_knows_what_was_refused(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        struct snib__engine *engine = begin_lanes();
+        struct snib__acquire how = {.wait = SNIB__NEVER};
+        granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+        meet(engine, 1);
+        conn_of(engine)->delex = conn_of(engine)->delifeq = known;
+        assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CONNECT);
+        snib__engine_link_up(engine, lane(engine, 1), now);
+        lane(engine, 1)->conn.delex = lane(engine, 1)->conn.delifeq = true;
+        answer_own_on(engine, lane(engine, 1), "abc");
+        assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_READY);
+        assert_int_equal(lane(engine, 1)->conn.delex, known);
+        assert_int_equal(lane(engine, 1)->conn.delifeq, known);
+        snib__engine_free(engine);
+    }
+}
+
+/* Many requests go together, by the first, although a lane is idle. */
+static void many_requests_share_the_first(void **state)
+{
+    (void)state;
+    for (int many = 7; many <= 8; many++) {
+        struct snib__engine *engine = begin_with_lane();
+        for (int i = 0; i < many; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "a%d", i);
+            acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+        }
+        assert_ptr_equal(snib__op_link(call(engine, "x")), lane(engine, many < 8));
+        snib__engine_free(engine);
+    }
+}
+
+/* Another server has the node's part: no lane stays with the one before. */
+static void lanes_leave_with_the_first(void **state)
+{
+    (void)state;
+    struct snib__address address;
+    assert_true(snib__address_host(&address, "next", 4, 6379, false));
+    struct snib__engine *engine = begin_with_lane();
+    snib__node_readdress(engine, engine->home, &address, now);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(lane(engine, i)->conn.state, SNIB__CONN_DOWN);
+        assert_int_equal(snib__engine_take_wish(engine, lane(engine, i)), SNIB__WISH_CLOSE);
+    }
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +507,11 @@ int main(void)
         cmocka_unit_test(kill_is_repeated),
         cmocka_unit_test(node_that_is_no_master_is_left_on_all),
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
+        cmocka_unit_test(stranger_is_not_killed),
+        cmocka_unit_test(lanes_come_back),
+        cmocka_unit_test(lane_knows_what_was_refused),
+        cmocka_unit_test(many_requests_share_the_first),
+        cmocka_unit_test(lanes_leave_with_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -557,6 +557,51 @@ static void subscriptions_are_bounded(void **state)
     snib__engine_free(engine);
 }
 
+/* The command link has found another server: subscriptions may have stayed at the one before, which says nothing. */
+static void pubsub_follows_to_another_server(void **state)
+{
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct snib__engine *engine = with_waiter();
+        say_on_channel(engine, gate(engine, SNIB_MUTEX, "m"), NULL);
+        struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+        assert_true(ear->wanted);
+        assert_int_equal(ear->conn.state, SNIB__CONN_READY);
+        cut_link(engine);
+        server_id = other ? "xyz" : "abc";
+        await_connect(engine);
+        connect_link(engine);
+        server_id = "abc";
+        assert_int_equal(ear->conn.state, other ? SNIB__CONN_DOWN : SNIB__CONN_READY);
+        assert_int_equal(snib__engine_take_wish(engine, ear),
+                         other ? SNIB__WISH_CLOSE : SNIB__WISH_NOTHING);
+        answer_own(engine);
+        answer(engine, ":86400000\r\n"); /* who waits has asked again, and sleeps */
+        assert_true(ear->wanted);
+        snib__engine_free(engine);
+    }
+}
+
+/* However long the server was away: whoever comes anew has it tried at once. */
+static void new_operation_shortens_the_pause(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    for (int attempt = 0; !op->done; attempt++) {
+        assert_true(attempt < 100);
+        await_connect(engine);
+        snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND));
+        cut_link(engine);
+    }
+    ended(engine, op, SNIB_ECONNECT);
+    const snib__time since = now;
+    acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    await_connect(engine);
+    assert_true(now <= since + 50 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -579,6 +624,8 @@ int main(void)
         cmocka_unit_test(confirmation_wakes_each_lock),
         cmocka_unit_test(forgotten_link_is_left_alone),
         cmocka_unit_test(subscriptions_are_bounded),
+        cmocka_unit_test(pubsub_follows_to_another_server),
+        cmocka_unit_test(new_operation_shortens_the_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,8 @@ static void server_that_is_something_else(void **state)
     peer("m0")->mode = "sentinel";
     engine->config.login.database = 3; /* SELECT is refused, and says less */
     ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "is a sentinel: take redis+sentinel://", NULL);
+    peer("m0")->state = DOWN; /* what it was is not told of it when it says nothing */
+    ends_with(engine, SNIB_ECONNECT, 6 * SECOND, NULL, NULL);
     snib__engine_free(engine);
 }
 
@@ -405,6 +407,67 @@ static void requests_go_to_the_next_master(void **state)
     snib__engine_free(engine);
 }
 
+/* A connection that is made anew: what was the master there may be none by now. */
+static void role_is_looked_at_on_each_connection(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    struct snib__hold *hold = held(engine, "m", 0);
+    pass(engine, SECOND);
+    peer("m1")->replica = true;
+    const int connects = peer("m1")->connects;
+    snib__engine_link_down(engine, &engine->home->links[SNIB__COMMAND], SNIB_EUNREACHABLE, 0, now);
+    pass(engine, 2 * SECOND);
+    assert_true(peer("m1")->connects > connects);
+    assert_int_equal(peer("m1")->renewals, 0);
+    assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
+    tell_all(3, "m2", 2);
+    PASS_UNTIL(engine, snib__hold_state(engine, hold, now) == SNIB_HOLD_VALID, SECOND);
+    assert_true(at(engine, "m2"));
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* However long nobody helped before: once somebody has, the pauses begin with the shortest. */
+static void pauses_begin_anew(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    engine->config.patience = 60 * SECOND;
+    peer("s0")->state = DOWN;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    pass(engine, 20 * SECOND);
+    peer("s0")->state = UP;
+    PASS_UNTIL(engine, op->done, 3 * SECOND);
+    struct snib__hold *hold = acquired(engine, op);
+    crash(engine, "s0");
+    crash(engine, "m1");
+    peer("m1")->state = SILENT; /* so nothing but the pause tells when */
+    pass(engine, 150 * SNIB__MS);
+    peer("s0")->state = UP;
+    tell_all(1, "m2", 2);
+    PASS_UNTIL(engine, at(engine, "m2"), 400 * SNIB__MS);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
+/* So it is where servers do not say who they are. */
+static void given_back_again_to_an_unnamed_server(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    peer("m1")->mode = peer("m2")->mode = NULL;
+    struct snib__hold *hold = held(engine, "m", 0);
+    released(engine, held(engine, "n", 0), SNIB_OK);
+    crash(engine, "m1");
+    tell_all(3, "m2", 2);
+    PASS_UNTIL(engine, at(engine, "m2"), 2 * SECOND);
+    pass(engine, SECOND);
+    assert_int_equal(peer("m2")->releases, 1);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +488,9 @@ int main(void)
         cmocka_unit_test(demoted_master_has_them_asked_at_once),
         cmocka_unit_test(promoted_server_proves_itself),
         cmocka_unit_test(requests_go_to_the_next_master),
+        cmocka_unit_test(role_is_looked_at_on_each_connection),
+        cmocka_unit_test(pauses_begin_anew),
+        cmocka_unit_test(given_back_again_to_an_unnamed_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,8 @@ static inline void script_says(struct peer *one, const char *sha1, char *out)
         sprintf(out, "$-1\r\n");
 }
 
-static inline void peer_says(struct peer *one, const struct snib__link *link, char words[WORDS][64], char *out)
+static inline void peer_says(struct peer *one, const struct snib__link *link, char words[WORDS][64],
+                             char *out)
 {
     char text[128];
     bool sentinel = one->mode && strcmp(one->mode, "sentinel") == 0;
@@ -260,7 +261,8 @@ static inline bool at(const struct snib__engine *engine, const char *host)
            snib__node_ready(engine->home);
 }
 
-static inline struct snib__hold *held(struct snib__engine *engine, const char *name, snib__time lease)
+static inline struct snib__hold *held(struct snib__engine *engine, const char *name,
+                                      snib__time lease)
 {
     int32_t code;
     struct snib__acquire how = {.wait = SNIB__NEVER, .lease = lease};
@@ -295,7 +297,7 @@ static inline struct snib__link *ear_at(const struct snib__engine *engine, const
 }
 
 static inline void say_on(struct snib__engine *engine, const char *host, const char *channel,
-                   const char *text)
+                          const char *text)
 {
     char message[400], one[128], other[128];
     struct snib__link *link = ear_at(engine, host);
@@ -329,7 +331,7 @@ static inline void tell_all(int sentinels, const char *master, int epoch)
 }
 
 static inline void ends_with(struct snib__engine *engine, int32_t code, snib__time limit,
-                      const char *words, const char *where)
+                             const char *words, const char *where)
 {
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
     PASS_UNTIL(engine, op->done, limit);

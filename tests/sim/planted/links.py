@@ -270,4 +270,18 @@ MUTANTS = [
         "if (request->subject && request->kind == SNIB__REQ_RENEW) (void)0; else if",
         "unit_links",
     ),
+    Mutant(
+        "subscriptions stay at the server before",
+        "engine/node.c",
+        "if (other && (ear->conn.state",
+        "if (other && e->closed && (ear->conn.state",
+        "unit_links",
+    ),
+    Mutant(
+        "who comes waits as long as those before",
+        "engine/link.c",
+        "link->next_try = now + LINK_EAGER;",
+        "(void)0;",
+        "unit_links",
+    ),
 ]
