@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b4028e6a6a744176"
+#define SNIB_BUILD_ID "31676368c2bba777"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11374,10 +11374,11 @@ enum {
         512, /* fair: held by the short first lease that the granter gave; to be confirmed */
     SNIB__LISTENS =
         1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
-    SNIB__QUEUES = 2048,    /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,    /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192,      /* read: its number is that of the write hold of the same owner */
-    SNIB__ABANDONED = 16384 /* one of its users has forgotten it: it must not be released */
+    SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
+    SNIB__SEATED = 4096,     /* fair: it has had a place, which is to be given back */
+    SNIB__LENT = 8192,       /* read: its number is that of the write hold of the same owner */
+    SNIB__ABANDONED = 16384, /* one of its users has forgotten it: it must not be released */
+    SNIB__ASKED = 32768      /* whether the server that it was moved to has it is asked already */
 };
 
 /* op->place */
@@ -16863,16 +16864,14 @@ void snib__node_readdress(struct snib__engine *e, struct snib__node *node,
 /* Ask the route's question; 0, or -1: the link is not ready, or no memory. */
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now);
 /* In a cluster the same with all names of a slot: collect those that the watchdog keeps, for any number of slots; then
- * put them in order; then ask the new servers that are connected. */
+ * put them in order; then ask the new servers that are connected; anew: also for what is asked for already, of
+ * another server, perhaps. */
 void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *node,
                      struct snib__hold **moved, snib__time now);
 void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now);
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now);
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now);
 /* Requests that wait for a node whose gates were moved go to where they are now. */
 void snib__node_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* Another node serves the gate's name now. */
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now);
 
 #endif
 
@@ -17449,6 +17448,7 @@ struct snib__member { /* an address that belongs, or has belonged, to the cluste
     uint32_t slots; /* how many it serves */
     uint32_t had;   /* ... before the map that is being read */
     bool told;      /* the map that is being read has it */
+    uint64_t epoch; /* of the map that it tells next; 0: not told */
     bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
 };
 
@@ -17474,7 +17474,6 @@ struct snib__cluster {
     bool trouble;   /* somebody is not served */
     uint64_t epoch; /* the newest that a map came with */
     snib__time epoch_at;
-    uint64_t told_epoch; /* of the map that comes next; 0: not told */
     uint32_t urgent_n;   /* questions in a row that did not help */
     snib__time asked_at; /* the last question */
     snib__time next;     /* not before */
@@ -17486,8 +17485,8 @@ uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address
 
 /* A server that was asked for the slot says that it is another's. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* The answer of a node to CLUSTER SLOTS. */
-void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+/* The answer of a node to CLUSTER SLOTS, and its epoch just before; 0: not known. */
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 
 #endif
@@ -17793,7 +17792,8 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     const char *text = error || told ? snib__resp_text(e->resp, reply) : "";
     if (what == CLUSTER_INFO) {
         const char *epoch = told ? strstr(text, "cluster_current_epoch:") : NULL;
-        c->told_epoch = epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
+        c->member[cluster_number(c, node)].epoch =
+            epoch ? strtoull(epoch + strlen("cluster_current_epoch:"), NULL, 10) : 0;
         return;
     }
     if (error) {
@@ -17802,7 +17802,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
         cluster_hopeless(e, node, error, text, reply->count, now);
         return;
     }
-    snib__map_answer(e, node, reply, n, now);
+    snib__map_answer(e, node, c->member[cluster_number(c, node)].epoch, reply, n, now);
     cluster_reask(e, now);
 }
 
@@ -18512,7 +18512,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        snib__link_want(e, link, now);
+        link->wanted = true; /* after its pause, which is nothing that a new operation shortens */
 }
 
 /* ---- engine/engine.c --------------------------------------------------------------------------*/
@@ -20454,7 +20454,9 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
     node->idle = false;
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
-    snib__slot_confirm(e, slot, now);
+    /* A question that is under way is redirected as this one was: nodes that send all to each other would be asked
+     * once more with each answer. */
+    snib__slot_confirm(e, slot, false, now);
     snib__node_reroute(e, c->member[before].node, now);
 }
 
@@ -20570,10 +20572,8 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
 }
 
 /* An older map than one that is known. */
-static bool map_is_old(struct snib__cluster *c, snib__time now)
+static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
-    uint64_t epoch = c->told_epoch;
-    c->told_epoch = 0;
     if (epoch == 0)
         return false;
     if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)
@@ -20620,16 +20620,16 @@ static void map_apply(struct snib__engine *e, snib__time now)
     snib__slot_moved(e, moved, now);
     for (uint32_t slot = 0; slot < SNIB__SLOTS; slot++)
         if (touched[slot / 8] & 1u << slot % 8)
-            snib__slot_confirm(e, (uint16_t)slot, now);
+            snib__slot_confirm(e, (uint16_t)slot, true, now);
     for (uint32_t i = 0; i < c->n; i++)
         snib__node_reroute(e, c->member[i].node, now);
 }
 
-void snib__map_answer(struct snib__engine *e, struct snib__node *from,
+void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now)
 {
     struct snib__cluster *c = e->map;
-    if (map_is_old(c, now) || !map_read(e, from, reply, n))
+    if (map_is_old(c, epoch, now) || !map_read(e, from, reply, n))
         return;
     c->trouble = c->wanted = false;
     if (reply->count == 0 && c->known)
@@ -20713,13 +20713,16 @@ static struct snib__hold *move_sort(struct snib__hold *chain)
     return sorted;
 }
 
-static void move_ask(struct snib__engine *e, struct snib__gate *gate, snib__time now)
+static void move_ask(struct snib__engine *e, struct snib__gate *gate, bool anew, snib__time now)
 {
-    for (struct snib__hold *hold = snib__gate_first(gate); hold; hold = snib__gate_next(gate, hold))
-        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD)
-            snib__watchdog_single(
-                e, hold, hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0,
-                now);
+    for (struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold)) {
+        bool asked = (hold->flags & SNIB__ASKED) && !anew;
+        int64_t lease = hold->flags & SNIB__LISTED ? (int64_t)(e->config.lease / SNIB__MS) : 0;
+        if ((hold->flags & SNIB__INHERITED) && hold->phase == SNIB__HELD && !asked &&
+            snib__watchdog_single(e, hold, lease, now) == 0)
+            hold->flags |= SNIB__ASKED;
+    }
 }
 
 void snib__slot_moved(struct snib__engine *e, struct snib__hold *moved, snib__time now)
@@ -20749,23 +20752,11 @@ void snib__slot_move(struct snib__engine *e, uint16_t slot, struct snib__node *n
             move_gate(e, gate, node, moved, now);
 }
 
-void snib__gate_move(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                     snib__time now)
-{
-    struct snib__hold *moved = NULL;
-    if (gate->node == node)
-        return;
-    move_gate(e, gate, node, &moved, now);
-    snib__slot_moved(e, moved, now);
-    if (snib__node_ready(node))
-        move_ask(e, gate, now);
-}
-
-void snib__slot_confirm(struct snib__engine *e, uint16_t slot, snib__time now)
+void snib__slot_confirm(struct snib__engine *e, uint16_t slot, bool anew, snib__time now)
 {
     for (struct snib__gate *gate = e->slots[slot]; gate; gate = gate->slot_next)
         if (snib__node_ready(gate->node))
-            move_ask(e, gate, now);
+            move_ask(e, gate, anew, now);
 }
 
 /* ---- engine/node.c ----------------------------------------------------------------------------*/
@@ -21334,6 +21325,9 @@ struct snib__batch *snib__batch_new(struct snib__engine *e, uint32_t n)
 
 void snib__batch_recycle(struct snib__engine *e, struct snib__batch *batch)
 {
+    for (uint32_t i = 0; i < batch->n; i++)
+        if (batch->of[i].hold->number == batch->of[i].number)
+            batch->of[i].hold->flags &= (uint16_t)~SNIB__ASKED;
     batch->next = e->free_batches[batch->large];
     e->free_batches[batch->large] = batch;
 }
