@@ -469,8 +469,11 @@ static void other_way(void *argument)
     snib__driver_enter(drivers[0]);
     snib__node_readdress(engine, engine->home, &address, snib__now());
     snib__driver_leave(drivers[0]);
+    const int lookups = world.lookups;
     MUST(snib_client_ping(clients[0], 5000, err), SNIB_OK);
     world_sleep(100 * SNIB__MS);
+    if (world.lookups == lookups || strcmp(world.host, address.host) != 0)
+        world_fail("%d lookups, the last of %s", world.lookups - lookups, world.host);
     MUST(snib_hold_release(hold, err), SNIB_OK);
     snib_hold_free(hold);
     snib_lock_free(lock);

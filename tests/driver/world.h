@@ -42,6 +42,7 @@ extern struct world {
     int addresses;           /* of every name: 10.0.0.1 and on; 0: it does not resolve */
     snib__time lookup_takes; /* SNIB__NEVER: for ever */
     int lookups, lookups_running;
+    char host[64];               /* of the last lookup */
     int connects;                /* connections that were begun */
     bool silent;                 /* the server reads and answers nothing */
     uint32_t held_back;          /* a bit for each host nodeN.test whose answers are on their way */

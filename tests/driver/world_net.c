@@ -465,6 +465,7 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
     (void)port;
     unsigned node = 0;
     sscanf(host, "node%u.", &node);
+    snprintf(world.host, sizeof world.host, "%s", host);
     world.lookups++;
     world.lookups_running++;
     world_step();
