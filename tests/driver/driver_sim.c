@@ -134,6 +134,8 @@ void close_client(void)
     if (stats.reconnects > 0 && !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
         world_fail("%llu reconnects, and nothing was wrong with the connection",
                    (unsigned long long)stats.reconnects);
+    if (drivers[clients_n - 1]->hold_watchers != 0)
+        world_fail("%u watch holds", (unsigned)drivers[clients_n - 1]->hold_watchers);
     MUST(snib_client_close(clients[clients_n - 1], -1, err), SNIB_OK);
     free_client();
 }
@@ -925,6 +927,8 @@ static const struct story {
     {"abandoned_group", abandoned_group, 50},
     {"short_rounds", short_rounds, 100},
     {"groups", random_groups, 4},
+    {"queues", random_queues, 2},
+    {"queue_rules", queue_rules, 50},
     {"many_wakes", many_wakes, 200},
 };
 
@@ -932,8 +936,10 @@ static uint64_t live(const struct story *story, uint64_t number)
 {
     clients_n = 0;
     world_begin(story->name, number,
-                story->run == random_main || story->run == random_groups ? random_faults(number)
-                                                                         : 0);
+                story->run == random_main || story->run == random_groups ||
+                        story->run == random_queues
+                    ? random_faults(number)
+                    : 0);
     world_thread("main", story->run, NULL);
     world_run();
     uint64_t digest = world.digest;

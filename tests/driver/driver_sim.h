@@ -44,4 +44,8 @@ void abandoned_group(void *argument);
 void short_rounds(void *argument);
 void random_groups(void *argument);
 
+/* queue_stories.c */
+void random_queues(void *argument);
+void queue_rules(void *argument);
+
 #endif

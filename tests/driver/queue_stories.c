@@ -1,0 +1,530 @@
+/* queue_stories.c - queues over the real driver: each operation has one event, whatever is cancelled, freed and
+ * corked meanwhile, and what nobody fetches is given back. */
+#include "driver_sim.h"
+
+#include <string.h>
+
+enum { QUEUES = 2, NAMES = 3, PENDING = 200, LONG_MS = 60000 };
+
+/* ---- At random ------------------------------------------------------------------------------------ */
+
+static struct pending {
+    bool used, releases;
+    int queue, name;
+    int64_t wait;
+    bool cancelled;
+    snib_op *op;
+} pending[PENDING];
+static snib_queue *queues[QUEUES];
+static bool corked[QUEUES];
+static snib_lock *names[NAMES];
+static snib_hold *held[NAMES];
+static int told;
+
+static struct pending *pending_new(int queue, int name)
+{
+    int i = 0;
+    while (pending[i].used)
+        if (++i == PENDING)
+            world_fail("too many operations");
+    pending[i] = (struct pending){.used = true, .queue = queue, .name = name};
+    return &pending[i];
+}
+
+static uint64_t token_of(const struct pending *one)
+{
+    return 1000 + (uint64_t)(one - pending);
+}
+
+static int count_pending(int queue)
+{
+    int n = 0;
+    for (int i = 0; i < PENDING; i++)
+        n += pending[i].used && pending[i].queue == queue;
+    return n;
+}
+
+static void submit(int queue)
+{
+    static const int64_t waits[] = {-1, 0, 40};
+    struct pending *one = pending_new(queue, (int)world_draw(NAMES));
+    one->wait = waits[world_draw(3)];
+    MUST(snib_lock_acquire_submit(names[one->name], 0, one->wait, queues[queue], token_of(one),
+                                  world_chance(4) ? NULL : &one->op, err),
+         SNIB_OK);
+}
+
+static void submit_release(int queue)
+{
+    int name = (int)world_draw(NAMES);
+    snib_hold *hold = held[name];
+    if (!hold)
+        return;
+    struct pending *one = pending_new(queue, name);
+    one->releases = true;
+    held[name] = NULL;
+    MUST(snib_hold_release_submit(hold, queues[queue], token_of(one), NULL, err), SNIB_OK);
+    snib_hold_free(hold);
+}
+
+static void forsake(void)
+{
+    struct pending *one = &pending[world_draw(PENDING)];
+    if (!one->used || !one->op || one->cancelled)
+        return;
+    if (world_chance(2)) {
+        one->cancelled = snib_op_cancel(one->op) == SNIB_OK;
+    } else { /* its event comes all the same */
+        snib_op_free(one->op);
+        one->op = NULL;
+    }
+}
+
+static void told_of(const snib_event *event, int queue)
+{
+    struct pending *one = &pending[event->token - 1000];
+    if (event->kind != SNIB_EVENT_DONE || event->token < 1000 || event->token >= 1000 + PENDING ||
+        !one->used || one->queue != queue)
+        world_fail("event %d of token %llu is nobody's", event->kind,
+                   (unsigned long long)event->token);
+    bool granted = !one->releases && event->code == SNIB_OK;
+    bool honest = event->code == SNIB_OK          ? !one->cancelled
+                  : event->code == SNIB_CANCELLED ? !one->releases && (one->cancelled || !one->op)
+                  : event->code == SNIB_BUSY      ? one->wait == 0
+                                                  : event->code == SNIB_TIMEDOUT && one->wait > 0;
+    if (!honest || (event->hold != NULL) != granted ||
+        (event->text[0] != 0) == (event->code == SNIB_OK))
+        world_fail("%s has ended by %s: %s", one->releases ? "a release" : "an acquire",
+                   snib_code_name(event->code), event->text);
+    if (granted && held[one->name])
+        world_fail("one lock is held twice");
+    if (granted)
+        held[one->name] = event->hold;
+    one->used = false;
+    told++;
+}
+
+static void fetch(int queue)
+{
+    snib_event events[5];
+    int n = world_chance(2) ? snib_queue_drain(queues[queue], events, 5, NULL)
+                            : snib_queue_wait(queues[queue], events, 5, 5, NULL);
+    for (int i = 0; i < n; i++)
+        told_of(&events[i], queue);
+}
+
+static void cork(int queue, bool on)
+{
+    corked[queue] = on;
+    MUST((on ? snib_queue_cork : snib_queue_uncork)(queues[queue]), SNIB_OK);
+}
+
+/* With all that is in it: what it had asked for goes back. */
+static void replace(int queue)
+{
+    for (int i = 0; i < PENDING; i++)
+        if (pending[i].queue == queue)
+            pending[i].used = false;
+    snib_queue_free(queues[queue]);
+    corked[queue] = false;
+    MUST(snib_queue_new(clients[0], &queues[queue], err), SNIB_OK);
+}
+
+static void act(void)
+{
+    int queue = (int)world_draw(QUEUES);
+    uint64_t what = world_draw(40);
+    if (what < 12)
+        submit(queue);
+    else if (what < 20)
+        submit_release(queue);
+    else if (what < 25)
+        forsake();
+    else if (what < 36)
+        fetch(queue);
+    else if (what < 39)
+        cork(queue, world_chance(2));
+    else
+        replace(queue);
+}
+
+static void finish(int queue)
+{
+    cork(queue, false);
+    for (snib__time since = world.now; count_pending(queue) > 0;) {
+        fetch(queue);
+        submit_release((queue + 1) % QUEUES);
+        fetch((queue + 1) % QUEUES);
+        if (world.now - since > 20000 * SNIB__MS)
+            world_fail("%d operations have no event", count_pending(queue));
+    }
+}
+
+void random_queues(void *argument)
+{
+    (void)argument;
+    world.faults &= ~(unsigned)(WORLD_CUT | WORLD_FREEZE);
+    memset(pending, 0, sizeof pending);
+    memset(held, 0, sizeof held);
+    open_client_at("redis://name.test", LONG_MS, 0);
+    connect_client();
+    for (int i = 0; i < NAMES; i++)
+        names[i] = lock_of(0, "name", i, 0);
+    for (int i = 0; i < QUEUES; i++)
+        MUST(snib_queue_new(clients[0], &queues[i], err), SNIB_OK);
+    for (int turns = (int)world_draw(150); turns > 0; turns--)
+        act();
+    for (int i = 0; i < QUEUES; i++)
+        finish(i);
+    for (int i = 0; i < QUEUES; i++)
+        finish(i); /* the releases of the others' */
+    for (int i = 0; i < NAMES; i++) {
+        snib_hold_free(held[i]);
+        snib_lock_free(names[i]);
+    }
+    snib_client_stats_data stats = {.size = sizeof stats};
+    world_sleep(200 * SNIB__MS);
+    MUST(snib_client_stats(clients[0], &stats, err), SNIB_OK);
+    if (stats.held != 0 || stats.waiting != 0)
+        world_fail("%llu held, %llu waiting", (unsigned long long)stats.held,
+                   (unsigned long long)stats.waiting);
+    for (int i = 0; i < QUEUES; i++)
+        snib_queue_free(queues[i]);
+    close_client();
+    expect_nothing_left();
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------------- */
+
+static int drained(snib_queue *queue, snib_event *out)
+{
+    *out = (snib_event){.size = sizeof *out};
+    return snib_queue_drain(queue, out, 1, NULL);
+}
+
+/* A grant comes before its loss, however late it is fetched; of what is freed nothing is told. */
+static void grants_and_losses(snib_queue *queue, snib_queue *other)
+{
+    snib_lock *lock = lock_of(0, "brief", 0, 1000);
+    snib_hold *hold;
+    snib_event event;
+    for (int freed = 0; freed < 2; freed++) {
+        MUST(snib_lock_acquire_submit(lock, 5, -1, queue, 1, NULL, err), SNIB_OK);
+        world_sleep(50 * SNIB__MS);
+        if (freed) {
+            MUST(drained(queue, &event), 1);
+            MUST(snib_lock_acquire_submit(lock, 5, -1, other, 2, NULL, err), SNIB_OK);
+            world_sleep(10 * SNIB__MS);
+            snib_event again;
+            MUST(drained(other, &again), 1);
+            if (again.hold != event.hold || again.token != 2)
+                world_fail("an owner that comes again gets another hold");
+        }
+        world_sleep(1500 * SNIB__MS);
+        if (!freed) {
+            MUST(drained(queue, &event), 1);
+            if (event.kind != SNIB_EVENT_DONE || event.code != SNIB_OK || !event.hold)
+                world_fail("the loss comes before the grant");
+            hold = event.hold;
+            MUST(drained(queue, &event), 1);
+            if (event.kind != SNIB_EVENT_LOST || event.hold != hold || event.token != 1)
+                world_fail("the grant's loss is not told");
+            snib_hold_free(hold);
+        } else {
+            snib_hold_free(event.hold);
+            snib_hold_free(event.hold);
+        }
+        MUST(drained(queue, &event), 0);
+        MUST(drained(other, &event), 0);
+    }
+    snib_lock_free(lock);
+}
+
+/* The reason of a loss, whoever notices it. */
+static void reasons(void)
+{
+    snib_lock *lock = lock_of(0, "lost", 0, 0), *brief = lock_of(0, "brief", 1, 1000);
+    snib_hold *hold;
+    snib_error why = {0};
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    model_delete(world.server, 0, "lost:0", 6);
+    if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_DELETED)
+        world_fail("a release of what is gone tells reason %d", (int)why.reason);
+    snib_hold_free(hold);
+    MUST(snib_lock_acquire(brief, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(1500 * SNIB__MS);
+    if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_EXPIRED)
+        world_fail("a release after the end tells reason %d", (int)why.reason);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    snib_lock_free(brief);
+}
+
+static void corked_events(snib_queue *queue, int n)
+{
+    snib_event event;
+    while (n-- > 0) {
+        next_event(queue, &event);
+        if (event.code != SNIB_OK)
+            world_fail("what was corked gave %s", snib_code_name(event.code));
+        snib_hold_free(event.hold);
+    }
+}
+
+/* What is submitted to a corked queue is collected up to the uncork; what is submitted after it is not. */
+static void corks(snib_queue *queue)
+{
+    snib_lock *locks[3];
+    for (int i = 0; i < 3; i++)
+        locks[i] = lock_of(0, "corked", i, 0);
+    world_sleep(100 * SNIB__MS); /* with no other traffic, which would take it along */
+    const uint64_t writes = drivers[0]->writes;
+    MUST(snib_queue_cork(queue), SNIB_OK);
+    for (int i = 0; i < 2; i++)
+        MUST(snib_lock_acquire_submit(locks[i], 0, -1, queue, 1, NULL, err), SNIB_OK);
+    if (drivers[0]->writes != writes)
+        world_fail("what is corked is sent one by one");
+    MUST(snib_queue_uncork(queue), SNIB_OK);
+    corked_events(queue, 2);
+    world_sleep(100 * SNIB__MS);
+    MUST(snib_lock_acquire_submit(locks[2], 0, -1, queue, 1, NULL, err), SNIB_OK);
+    if (!world_readable(snib_queue_fd(queue, NULL), 50 * SNIB__MS))
+        world_fail("what is not corked is not sent");
+    corked_events(queue, 1);
+    for (int i = 0; i < 3; i++)
+        snib_lock_free(locks[i]);
+}
+
+/* Of more events than one call tells each is told once. */
+static void many_events(snib_queue *queue)
+{
+    enum { MANY = 150 };
+    static snib_event events[MANY];
+    snib_op *op;
+    uint64_t sum = 0;
+    int n, all = 0;
+    for (uint64_t i = 0; i < MANY; i++) {
+        snib_lock *lock = lock_of(0, "many", (int)i, 0);
+        MUST(snib_lock_acquire_submit(lock, 0, -1, queue, i, &op, err), SNIB_OK);
+        snib_lock_free(lock);
+    }
+    world_sleep(500 * SNIB__MS);
+    while ((n = snib_queue_drain(queue, events, MANY, NULL)) > 0) {
+        if (n > 64)
+            world_fail("%d events at once", n);
+        for (int i = 0; i < n; i++) {
+            sum += events[i].token;
+            snib_hold_free(events[i].hold);
+        }
+        all += n;
+    }
+    if (all != MANY || sum != MANY * (MANY - 1) / 2)
+        world_fail("%d events", all);
+}
+
+static snib_queue *consumed;
+
+static void consumer(void *argument)
+{
+    snib_event event;
+    (void)argument;
+    MUST(snib_queue_wait(consumed, &event, 1, 1000, err), 0);
+    running--;
+}
+
+static void one_consumer(snib_queue *queue)
+{
+    snib_event event;
+    consumed = queue;
+    running = 1;
+    world_thread("consumer", consumer, NULL);
+    world_sleep(100 * SNIB__MS);
+    MUST(snib_queue_drain(queue, &event, 1, err), SNIB_EINUSE);
+    MUST(snib_queue_wait(queue, &event, 1, 0, err), SNIB_EINUSE);
+    world_stay(nobody_runs, NULL);
+    MUST(snib_queue_drain(queue, &event, 1, err), 0);
+}
+
+/* A queue is its client's: nothing is begun for that of another. */
+static void strange_queue(snib_queue *strange)
+{
+    snib_lock *lock = lock_of(0, "mine", 0, 0);
+    snib_hold *hold, *other;
+    snib_op *op;
+    MUST(snib_lock_acquire_submit(lock, 0, -1, strange, 1, NULL, err), SNIB_EINVAL);
+    MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_OK);
+    MUST(snib_hold_release_submit(hold, strange, 1, NULL, err), SNIB_EINVAL);
+    MUST(snib_hold_check(hold, err), SNIB_OK);
+    /* Whoever has a queue stays until the request waits, and no longer. */
+    snib_queue *queue;
+    snib_event event;
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    snib__time since = world.now;
+    MUST(snib_lock_acquire_begin(lock, 0, -1, 5000, queue, 1, &other, &op, err), SNIB_AGAIN);
+    if (world.now - since > 100 * SNIB__MS)
+        world_fail("begun after %.3f s", (double)(world.now - since) / 1e9);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    next_event(queue, &event);
+    snib_hold_free(event.hold);
+    snib_queue_free(queue);
+    snib_lock_free(lock);
+}
+
+/* A grant of an owner's hold that nobody fetches goes back alone: who has the hold keeps it as it was, releases it
+ * once, and is told of its loss where it was to be told. */
+static void shared_hold(snib_queue *queue)
+{
+    snib_lock *lock = lock_of(0, "shared", 0, 0);
+    snib_hold *hold, *none;
+    snib_event event;
+    for (int way = 0; way < 4;
+         way++) { /* acquired with the other queue or without, released or lost */
+        snib_queue *forgotten;
+        MUST(snib_queue_new(clients[0], &forgotten, err), SNIB_OK);
+        if (way & 1) {
+            MUST(snib_lock_acquire_submit(lock, 5, -1, queue, 1, NULL, err), SNIB_OK);
+            next_event(queue, &event);
+            hold = event.hold;
+        } else {
+            MUST(snib_lock_acquire(lock, 5, -1, &hold, err), SNIB_OK);
+        }
+        MUST(snib_lock_acquire_submit(lock, 5, -1, forgotten, 1, NULL, err), SNIB_OK);
+        world_sleep(20 * SNIB__MS);
+        snib_queue_free(forgotten);
+        MUST(snib_hold_check(hold, err), SNIB_OK);
+        MUST(snib_lock_acquire(lock, 6, 0, &none, err), SNIB_BUSY);
+        if (way & 2) {
+            model_delete(world.server, 0, "shared:0", 8);
+            MUST(snib_hold_wait(hold, LONG_MS, NULL, err), SNIB_LOST);
+        } else {
+            MUST(snib_hold_release(hold, err), SNIB_OK);
+            MUST(snib_lock_acquire(lock, 6, 0, &none, err), SNIB_OK);
+            snib_hold_free(none);
+        }
+        MUST(drained(queue, &event), way == 3);
+        snib_hold_free(hold);
+        world_sleep(20 * SNIB__MS);
+    }
+    snib_lock_free(lock);
+}
+
+/* A hold goes on without the queue that it came by, and points to it no more. */
+static void orphaned_hold(void)
+{
+    snib_lock *lock = lock_of(0, "orphan", 0, 0);
+    snib_queue *queue;
+    snib_event event;
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    MUST(snib_lock_acquire_submit(lock, 0, -1, queue, 1, NULL, err), SNIB_OK);
+    next_event(queue, &event);
+    snib_queue_free(queue);
+    const struct snib__hold *hold = snib__handle_get(SNIB__HOLD, event.hold);
+    snib__handle_put(event.hold);
+    if (hold->sink)
+        world_fail("a hold points to a queue that is gone");
+    MUST(snib_hold_check(event.hold, err), SNIB_OK);
+    model_delete(world.server, 0, "orphan:0", 8);
+    MUST(snib_hold_wait(event.hold, LONG_MS, NULL, err), SNIB_LOST);
+    snib_hold_free(event.hold);
+    snib_lock_free(lock);
+}
+
+static void op_waiter(void *argument)
+{
+    snib_event event = {.size = sizeof event};
+    MUST(snib_op_wait(argument, -1, &event, err), SNIB_OK);
+    if (event.code != SNIB_OK)
+        world_fail("the operation gave %s", snib_code_name(event.code));
+    snib_hold_free(event.hold);
+    running--;
+}
+
+/* An operation that a thread is waiting for is that thread's; one that nobody waits for ends when it is freed. */
+static void freed_operations(void)
+{
+    snib_lock *lock = lock_of(0, "freed", 0, 0);
+    snib_hold *hold, *other;
+    snib_event event = {.size = sizeof event};
+    snib_op *op;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &other, &op, err), SNIB_AGAIN);
+    running = 1;
+    world_thread("waiter", op_waiter, op);
+    world_sleep(50 * SNIB__MS);
+    snib_op_free(op);
+    MUST(snib_op_wait(op, 0, &event, err), SNIB_EINUSE);
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    world_stay(nobody_runs, NULL);
+    MUST(snib_op_wait(op, 0, &event, err), SNIB_EHANDLE);
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    uint64_t memory = 0;
+    for (int i = 0; i < 300; i++) {
+        snib_client_stats_data stats = {.size = sizeof stats};
+        MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &other, &op, err), SNIB_AGAIN);
+        snib_op_free(op);
+        world_sleep(SNIB__MS);
+        MUST(snib_client_stats(clients[0], &stats, err), SNIB_OK);
+        memory = i == 10 ? stats.memory : memory;
+        if (stats.waiting != 0 || (i > 10 && stats.memory > memory))
+            world_fail("operations that were freed are left");
+    }
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+}
+
+/* The waiter of another process hears of the release by its message. */
+static void message(void)
+{
+    snib_lock *ours = lock_of(0, "told", 0, 0), *theirs = lock_of(1, "told", 0, 0);
+    snib_queue *queue;
+    snib_event event;
+    snib_hold *hold;
+    MUST(snib_queue_new(clients[1], &queue, err), SNIB_OK);
+    for (int i = 0; i < 3; i++) {
+        MUST(snib_lock_acquire(ours, 0, -1, &hold, err), SNIB_OK);
+        MUST(snib_lock_acquire_submit(theirs, 0, -1, queue, 1, NULL, err), SNIB_OK);
+        world_sleep(100 * SNIB__MS);
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+        if (!world_readable(snib_queue_fd(queue, NULL), 50 * SNIB__MS))
+            world_fail("nobody hears of the release");
+        next_event(queue, &event);
+        MUST(snib_hold_release(event.hold, err), SNIB_OK);
+        snib_hold_free(event.hold);
+    }
+    snib_queue_free(queue);
+    snib_lock_free(ours);
+    snib_lock_free(theirs);
+}
+
+void queue_rules(void *argument)
+{
+    snib_queue *queue, *other, *strange;
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        open_client_at("redis://name.test", LONG_MS, 0);
+        connect_client();
+    }
+    MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
+    MUST(snib_queue_new(clients[0], &other, err), SNIB_OK);
+    MUST(snib_queue_new(clients[1], &strange, err), SNIB_OK);
+    grants_and_losses(queue, other);
+    reasons();
+    corks(queue);
+    many_events(queue);
+    one_consumer(queue);
+    strange_queue(strange);
+    shared_hold(queue);
+    orphaned_hold();
+    freed_operations();
+    message();
+    snib_queue_free(strange);
+    snib_queue_free(other);
+    snib_queue_free(queue);
+    while (clients_n > 0)
+        close_client();
+    expect_nothing_left();
+}
