@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "31676368c2bba777"
+#define SNIB_BUILD_ID "131b527deeb639a1"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7161,11 +7161,35 @@ static void queue_cut(struct snib__queue *queue)
         snib__queue_drop_lost(queue, queue->lost);
 }
 
+/* Results that nobody has fetched: what was granted is given back, and nobody is told of it here any more.  Returns
+ * whether there are others. */
+static bool queue_forget(struct snib__queue *queue)
+{
+    struct snib__client *client = queue->client;
+    void *ended[QUEUE_ENDED_MAX];
+    uint32_t n = 0;
+    snib__driver_enter(&client->driver);
+    while (queue->head && n < QUEUE_ENDED_MAX) {
+        struct snib__op *op = queue->head;
+        queue->head = op->next;
+        ended[n++] = op->handle;
+        op->handle = NULL;
+        if (op->kind == SNIB__OP_ACQUIRE && op->code == SNIB_OK && op->hold)
+            snib__hold_return(client, op->hold);
+        snib__op_free(client->driver.engine, op);
+    }
+    bool more = queue->head != NULL;
+    snib__driver_leave(&client->driver);
+    while (n > 0)
+        if (ended[--n] && snib__handle_take(SNIB__OP, ended[n]))
+            snib__handle_put(ended[n]);
+    return more;
+}
+
 void snib__queue_destroy(void *object)
 {
     struct snib__queue *queue = object;
     struct snib__client *client = queue->client;
-    snib_event events[16];
     if (snib__client_forked(client)) {
         snib__sys_close(queue->bell->fd);
         return;
@@ -7173,12 +7197,8 @@ void snib__queue_destroy(void *object)
     snib__driver_enter(&client->driver);
     queue_cut(queue);
     snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
-    for (int n; (n = queue_drain(queue, events, 16, NULL)) > 0;)
-        for (int i = 0; i < n; i++)
-            if (events[i].kind == SNIB_EVENT_DONE) {
-                snib_hold_free(events[i].hold);
-                snib_texts_free(events[i].texts);
-            }
+    while (queue_forget(queue))
+        ;
     snib__bell_put(queue->bell);
     free(queue->log);
     free(queue);
