@@ -487,6 +487,8 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     }
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
+    snib__engine_tick(client->driver.engine,
+                      snib__now()); /* what a hold says of itself is counted */
     snib__engine_stats(client->driver.engine, &stats);
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;

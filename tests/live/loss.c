@@ -227,6 +227,27 @@ static void found_lost(void **state)
     snib_client_free(client);
 }
 
+/* Whoever has seen that a hold is over finds it counted. */
+static void counted_when_seen(void **state)
+{
+    struct world *world = *state;
+    snib_client *client = must_open_lease(world->server.url, 30000);
+    snib_lock *lock = must_lock_lease(client, "seen", 100, 0);
+    for (int i = 0; i < 20; i++) {
+        snib_hold *hold = NULL;
+        while (!hold) /* on a slow machine it may be over before it is granted */
+            (void)snib_lock_acquire(lock, 0, 10000, &hold, NULL);
+        uint64_t before = must_stats(client).lost_expired;
+        if (snib_hold_state(hold, NULL) == SNIB_HOLD_VALID) {
+            while (snib_hold_state(hold, NULL) != SNIB_HOLD_LOST)
+                ;
+            assert_true(must_stats(client).lost_expired > before);
+        }
+        snib_hold_free(hold);
+    }
+    snib_client_free(client);
+}
+
 /* Nothing is lost: the watchdog keeps the lease for as long as the hold lives. */
 static void renewed_for_many_leases(void **state)
 {
@@ -283,6 +304,7 @@ int main(void)
         TEST(told_in_each_queue),
         TEST(fixed_lease_expires),
         TEST(found_lost),
+        TEST(counted_when_seen),
         TEST(server_restarted),
         cmocka_unit_test(end_of_an_idle_connection),
         TEST(renewed_for_many_leases),

@@ -4,6 +4,13 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a loss that was seen is not counted yet",
+        "api/client.c",
+        "snib__engine_tick(client->driver.engine, snib__now()); /* what",
+        "/* what",
+        "live_loss",
+    ),
+    Mutant(
         "a loss does not signal the queue's descriptor",
         "api/queue.c",
         "    queue->lost_tail = hold;\n"
