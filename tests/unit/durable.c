@@ -317,6 +317,61 @@ static void lost_count_of_what_has_no_owner(void **state)
     }
 }
 
+/* There have been replicas, and now there is none: what is asked for is not there. */
+static void replicas_that_have_gone(void **state)
+{
+    (void)state;
+    static const char none[] = REPLICAS(0);
+    char reply[80];
+    snprintf(reply, sizeof reply, "$%zu\r\n%s\r\n", strlen(none), none);
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line(":2\r\n");
+    acquired(engine, op);
+    now += 2 * SECOND;
+    op = acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
+    grant_line();
+    assert_int_equal(line->conn.ring[line->conn.ring_head].kind, SNIB__REQ_COUNT);
+    answer_line("", reply);
+    assert_false(op->done);
+    wait_line(":0\r\n");
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EREPLICAS);
+    snib__engine_free(engine);
+}
+
+/* Once the line is there, patience with the next outage begins with that. */
+static void patience_with_the_line_begins_anew(void **state)
+{
+    (void)state;
+    struct snib__op *op = begin_durable(1, SNIB_DURABILITY_REFUSE, TWO);
+    grant_line();
+    wait_line(":1\r\n");
+    acquired(engine, op);
+    for (int outage = 0; outage < 2; outage++) {
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 104, now);
+        op = acquire(engine, gate(engine, SNIB_MUTEX, outage ? "a" : "b"), 0);
+        await_line();
+        snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
+        assert_false(op->done);
+        await_line();
+        snib__engine_link_up(engine, line, now);
+        answer_line_own(TWO);
+        grant_line();
+        wait_line(":1\r\n");
+        acquired(engine, op);
+        for (snib__time until = now + 6 * SECOND; now < until;) {
+            while (on_the_way(engine) > 0) {
+                answer_own(engine);
+                answer(engine, "*0\r\n");
+            }
+            now += SECOND;
+            snib__engine_tick(engine, now);
+        }
+    }
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +388,8 @@ int main(void)
         cmocka_unit_test(line_that_cannot_be_made),
         cmocka_unit_test(rights_may_come),
         cmocka_unit_test(lost_count_of_what_has_no_owner),
+        cmocka_unit_test(replicas_that_have_gone),
+        cmocka_unit_test(patience_with_the_line_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

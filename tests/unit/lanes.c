@@ -493,6 +493,22 @@ static void lanes_leave_with_the_first(void **state)
     snib__engine_free(engine);
 }
 
+/* A lane that is being connected, too. */
+static void connecting_lane_leaves_with_the_first(void **state)
+{
+    (void)state;
+    struct snib__address address;
+    assert_true(snib__address_host(&address, "next", 4, 6379, false));
+    struct snib__engine *engine = begin_lanes();
+    struct snib__acquire how = {.wait = SNIB__NEVER};
+    granted(engine, gate(engine, SNIB_MUTEX, "first"), &how);
+    meet(engine, 1);
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CONNECT);
+    snib__node_readdress(engine, engine->home, &address, now);
+    assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +528,7 @@ int main(void)
         cmocka_unit_test(lane_knows_what_was_refused),
         cmocka_unit_test(many_requests_share_the_first),
         cmocka_unit_test(lanes_leave_with_the_first),
+        cmocka_unit_test(connecting_lane_leaves_with_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

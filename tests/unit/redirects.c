@@ -407,6 +407,31 @@ static void misplaced_channel_goes_alone(void **state)
     }
 }
 
+/* A slot that moves there and back: each server is asked whether it has the hold. */
+static void hold_is_confirmed_after_each_move(void **state)
+{
+    (void)state;
+    char there[64], back[64];
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    struct snib__hold *hold = held(engine, "{bar}1");
+    held(engine, "foo");
+    moved(there, "bar", 'b');
+    moved(back, "bar", 'a');
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "{bar}n%d", i);
+        peers[i % 2].says = i % 2 ? back : there;
+        peers[i % 2].times = 1;
+        const int renewals = peers[1 - i % 2].renewals;
+        acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+        serve(engine);
+        assert_int_equal(served_by(engine, "bar"), i % 2 ? 'a' : 'b');
+        assert_true(peers[1 - i % 2].renewals > renewals);
+        assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
+    }
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +452,7 @@ int main(void)
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
         cmocka_unit_test(misplaced_channel_goes_alone),
+        cmocka_unit_test(hold_is_confirmed_after_each_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

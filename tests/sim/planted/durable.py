@@ -80,4 +80,18 @@ MUTANTS = [
         "if (!hold)",
         "unit_durable",
     ),
+    Mutant(
+        "where no replica is left there never was one",
+        "engine/durable.c",
+        "d->any = d->any || replicas > 0;",
+        "d->any = replicas > 0;",
+        "unit_durable",
+    ),
+    Mutant(
+        "patience with the line begins with its first outage",
+        "engine/durable.c",
+        "d->stuck_since = SNIB__NEVER; d->waiting = true;",
+        "d->waiting = true;",
+        "unit_durable",
+    ),
 ]

@@ -86,4 +86,11 @@ MUTANTS = [
         "",
         "unit_lanes",
     ),
+    Mutant(
+        "a lane that is being connected stays with the old master",
+        "engine/lane.c",
+        "if (link->conn.state != SNIB__CONN_DOWN || link->connecting) snib__link_close",
+        "if (link->conn.state != SNIB__CONN_DOWN) snib__link_close",
+        "unit_lanes",
+    ),
 ]

@@ -419,4 +419,11 @@ MUTANTS = [
         "bool",
         "unit_ears",
     ),
+    Mutant(
+        "what was asked once is asked for ever",
+        "engine/op.c",
+        "batch->of[i].hold->flags &= (uint16_t)~SNIB__ASKED;",
+        ";",
+        "unit_redirects",
+    ),
 ]
