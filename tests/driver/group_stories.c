@@ -342,6 +342,7 @@ void closed_members(void *argument)
     snib_lock *two[] = {lock_of(0, "name", 1, 0), lock_of(NODES - 1, "name", 1, 0)};
     MUST(snib_multi_new(two, 2, NULL, &multi, err), SNIB_OK);
     MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
+    world_sleep(20 * SNIB__MS); /* all have voted, and said so */
     close_one(NODES - 1);
     MUST(snib_lock_acquire(multi, 0, 60000, &none, err), SNIB_ECLOSED);
     close_one(NODES - 2);
