@@ -180,12 +180,6 @@ MUTANTS = [
         "unit_group",
     ),
     Mutant(
-        "a grant that had come before its attempt was given up is kept",
-        "api/group.c",
-        "unwanted = op->hold; } else if (current)",
-        "unwanted = NULL; } else if (current)",
-    ),
-    Mutant(
         "a vote is waited for after the release",
         "api/group.c",
         "snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);",
