@@ -67,6 +67,7 @@ static void await_replicas(struct deployment *deployment)
 
 /* ---- Ways of losing a master ------------------------------------------------------------------------ */
 
+enum way { KILL, STOP, MANUAL };
 static const char *const ways[] = {"kill", "stop", "manual"};
 #define EACH_WAY(way)                                                                              \
     size_t way = 0;                                                                                \
@@ -76,13 +77,13 @@ static const char *const ways[] = {"kill", "stop", "manual"};
 static struct node *fail_over(size_t way)
 {
     struct node *old = sentinels_master(&world);
-    if (way == 2) {
+    if (way == MANUAL) {
         struct node *next = sentinels_failover(&world);
         AWAIT(!node_is_master(old),
               DEPLOYED_MS); /* until then what is given back there is lost with it */
         return next;
     }
-    if (way == 0)
+    if (way == KILL)
         node_kill(old);
     else
         node_stop(old);
@@ -226,6 +227,7 @@ static void holds_that_vanished_are_lost(void **state)
             node_do(replica, "CONFIG SET replica-read-only no");
             for (int i = 0; i < ROWS; i++)
                 node_do(replica, "DEL row:%d", i);
+            node_do(replica, "CONFIG SET replica-read-only yes"); /* else it grants, too */
         }
         fail_over(way);
         uint64_t lost = 0;
@@ -252,12 +254,16 @@ static void holds_that_vanished_are_lost(void **state)
             snib_event event = must_event(set.their_queue, 5000);
             if (event.code != SNIB_OK)
                 fail_msg("row %d: %s", (int)event.token, event.text);
-            must_release(event.hold);
+            int32_t reason = SNIB_REASON_NONE;
+            if (way == MANUAL && snib_hold_state(event.hold, &reason) == SNIB_HOLD_LOST &&
+                reason == SNIB_REASON_FAILOVER)
+                snib_hold_free(
+                    event.hold); /* slow sentinels are asked twice, and make two masters */
+            else
+                must_release(event.hold);
         }
         set_close(&set);
         run_all_again();
-        for (int nth = 0; nth < 2; nth++)
-            node_do(sentinels_replica(&world, nth), "CONFIG SET replica-read-only yes");
     }
     if (judged == 0)
         skip();
