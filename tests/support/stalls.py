@@ -11,7 +11,7 @@ import sys
 import time
 
 PERIOD = 0.01
-LONG_MS = 200
+LONG_MS = 50
 
 
 def watch(path: str) -> None:
