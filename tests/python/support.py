@@ -200,7 +200,7 @@ class Program:
             raise
         # In development mode asyncio remarks on what a slow machine takes its time for.
         lines = [line for line in errors.splitlines() if not line.startswith("Executing <")]
-        assert (self.process.returncode, lines) == (0, [])
+        assert (self.process.returncode, lines) == (0, []), errors
         return output
 
 

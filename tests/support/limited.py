@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Run a command, and end it if it does not end by itself.
+
+    limited.py SECONDS COMMAND...
+
+After SECONDS it says what each process that COMMAND has started is doing, with the stacks of their threads where gdb
+is there, ends them all and fails with 124.  They end too when this is told to end; and what COMMAND leaves running
+is named and ended after it.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SHOWN = 40  # processes at most
+
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def descendants() -> list[int]:
+    """All processes below this one.  Nobody leaves: whoever loses its parent becomes a child of this one."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {os.getpid()})
+
+
+def describe(pid: int) -> str:
+    """Its command, and where each of its threads waits."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+        threads = []
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            threads.append(f"{state}:{(task / 'wchan').read_text() or '-'}")
+    except (FileNotFoundError, ProcessLookupError):
+        return f"{pid} has ended"
+    return f"{pid}  {command[:200]}\n    threads: {' '.join(threads)}"
+
+
+def stacks(pid: int) -> str:
+    gdb = ["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "set pagination off", "-ex", "thread apply all bt 30"]
+    try:
+        done = subprocess.run(gdb, capture_output=True, text=True, errors="replace", timeout=120)
+    except subprocess.TimeoutExpired:
+        return "    gdb did not answer"
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("#", "Thread "))]
+    return "\n".join("    " + line[:180] for line in lines)
+
+
+def report() -> None:
+    for pid in descendants()[:SHOWN]:
+        print(describe(pid), flush=True)
+        name = Path(f"/proc/{pid}/comm")
+        server = name.exists() and name.read_text().startswith(("redis-", "valkey-", "postgres", "java"))
+        if shutil.which("gdb") and not server:
+            print(stacks(pid), flush=True)
+
+
+def end() -> None:
+    """Until none is left: one may start another meanwhile."""
+    while left := descendants():
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.01)
+    try:
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+    except ChildProcessError:
+        pass
+
+
+class Overdue(Exception):
+    pass
+
+
+def wait(child: int) -> int:
+    """Reap whatever ends, as init would, until the child does; gives its exit code."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def main() -> int:
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    limit = float(sys.argv[1])
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def told(number: int, _frame: object) -> None:
+        end()
+        sys.exit(128 + number)
+
+    def overdue(_number: int, _frame: object) -> None:
+        raise Overdue
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, told)
+    signal.signal(signal.SIGALRM, overdue)
+    child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ, setsigdef=[signal.SIGPIPE])
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        code = wait(child)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for pid in descendants():
+            print(f"left running: {describe(pid)}", flush=True)
+    except Overdue:
+        print(f"not ended after {limit:g} s; what was running:", flush=True)
+        report()
+        code = 124
+    end()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
