@@ -57,7 +57,7 @@ fi
 rm -f "$BUILD/interop.json"
 status=0
 # Several at once, since most tests wait; those that share a JVM or a deployment stay together.
-python -m pytest -q -p no:cacheprovider -n 3 --dist loadgroup "$@" || status=$?
+python -m pytest -q -p no:cacheprovider -n 3 --dist loadgroup --max-worker-restart 0 "$@" || status=$?
 # docs/redisson.md must say what was seen; a part of the tests says nothing about the whole.
 if [ $# = 0 ] && [ $status = 0 ] && [ -s "$BUILD/interop.json" ]; then
     python table.py --check ${SNIB_TEST_ALL:+--all} "$BUILD/interop.json"
