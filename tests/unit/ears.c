@@ -133,6 +133,20 @@ static void not_more_than_five_are_listened_to(void **state)
     snib__engine_free(engine);
 }
 
+/* Those that let nobody subscribe are none of the five, however many they are. */
+static void deaf_sentinels_leave_room(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    peer("s0")->others = "s1s2s3s4s5s6s7";
+    for (int i = 0; i < 6; i++)
+        peer((char[3]){'s', (char)('0' + i), 0})->no_subscribing = true;
+    struct snib__hold *hold = held(engine, "m", 0);
+    PASS_UNTIL(engine, peer("s6")->subscribed == 1 && peer("s7")->subscribed == 1, 5 * SECOND);
+    released(engine, hold, SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* The right to subscribe is missing at some, then at all: the others, then polls alone. */
 static void refused_subscription(void **state)
 {
@@ -237,6 +251,7 @@ int main(void)
         cmocka_unit_test(promotion_is_heard),
         cmocka_unit_test(sentinels_are_listened_to_again),
         cmocka_unit_test(not_more_than_five_are_listened_to),
+        cmocka_unit_test(deaf_sentinels_leave_room),
         cmocka_unit_test(refused_subscription),
         cmocka_unit_test(others_are_learnt),
         cmocka_unit_test(question_that_was_under_way_is_asked_again),

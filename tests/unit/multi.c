@@ -52,10 +52,37 @@ static void waits_for_one_of_them(void **state)
     snib__engine_free(engine);
 }
 
+static bool was_said(struct snib__engine *engine, const char *text)
+{
+    const struct snib__buf *out = &conn_of(engine)->out;
+    return memmem(out->data + out->head, snib__buf_size(out), text, strlen(text)) != NULL;
+}
+
+/* Two of them in one renewal: each with the kinds of its own members. */
+static void renewed_with_another(void **state)
+{
+    (void)state;
+    static const char writers[] = "mthree\0wfour";
+    const struct snib__acquire how = {.wait = SNIB__NEVER};
+    struct snib__engine *engine = begin();
+    granted(engine, snib__gate_get(engine, SNIB__MULTI, members, sizeof members), &how);
+    granted(engine, snib__gate_get(engine, SNIB__MULTI, writers, sizeof writers), &how);
+    snib__buf_consume(&conn_of(engine)->out, snib__buf_size(&conn_of(engine)->out));
+    now += 10 * SECOND;
+    snib__engine_tick(engine, now);
+    answer_own(engine);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MULTI_RENEW);
+    assert_int_equal(on_the_way(engine), 1);
+    assert_true(was_said(engine, "\r\n$2\r\nms\r\n"));
+    assert_true(was_said(engine, "\r\n$2\r\nmw\r\n"));
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_one_of_them),
+        cmocka_unit_test(renewed_with_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,6 +227,34 @@ static void who_goes_first(void **state)
     snib__url_free(&url);
 }
 
+/* Whoever writes out that certificates are verified gets no less than who says nothing. */
+static void verified_by_choice(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool insecure;
+    } urls[] = {{"rediss://h", false},
+                {"rediss://h?tls_insecure=yes", true},
+                {"rediss://h?tls_insecure=no", false},
+                {"rediss://h?tls_ca=/ca&tls_insecure=no", false}};
+    for (size_t i = 0; i < COUNT(urls); i++) {
+        snib_client_options o, query;
+        struct snib__url url;
+        assert_int_equal(snib__url_parse(urls[i].text, &url, &query, &err), SNIB_OK);
+        snib_client_options_init(&o, sizeof o);
+        assert_int_equal(snib__options_settle(&o, &query, &url, &err), SNIB_OK);
+        assert_int_equal(url.tls_insecure, urls[i].insecure);
+        snib__url_free(&url);
+    }
+}
+
+static int ask(void *data, snib_credentials *out)
+{
+    (void)data, (void)out;
+    return -1;
+}
+
 /* A file for the password takes the place of the URL's password, and the other way round. */
 static void one_password(void **state)
 {
@@ -247,6 +275,38 @@ static void one_password(void **state)
     assert_string_equal(url.password_file, "/f");
     assert_null(url.password);
     snib__url_free(&url);
+}
+
+/* Who asks for credentials has no use for the URL's password, or the file with it. */
+static void asked_for_passwords(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"redis://:p@h", "redis://h?password=p",
+                                       "redis://h?password_file=/f", "redis://u@h"};
+    for (size_t i = 0; i < COUNT(urls); i++)
+        for (int by_function = 0; by_function < 2; by_function++) {
+            snib_client_options o, query;
+            struct snib__url url;
+            assert_int_equal(snib__url_parse(urls[i], &url, &query, &err), SNIB_OK);
+            snib_client_options_init(&o, sizeof o);
+            o.credentials = by_function ? ask : NULL;
+            o.ask_credentials = !by_function;
+            assert_int_equal(snib__options_settle(&o, &query, &url, &err), SNIB_OK);
+            assert_null(url.password);
+            assert_null(url.password_file);
+            snib__url_free(&url);
+        }
+    snib_client_options o, out;
+    for (int way = 0; way < 3; way++) { /* but the program cannot give both */
+        snib_client_options_init(&o, sizeof o);
+        o.ask_credentials = 1;
+        o.password = way == 0 ? "p" : NULL;
+        o.password_file = way == 1 ? "/f" : NULL;
+        o.credentials = way == 2 ? ask : NULL;
+        assert_int_equal(settle("redis://h", &o, &out), SNIB_EOPTION);
+        assert_string_equal(err.text,
+                            "there are credentials and another password; take one of them");
+    }
 }
 
 /* What is not built yet is refused by name, and never taken without effect. */
@@ -291,9 +351,14 @@ static void not_yet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),       cmocka_unit_test(times),
-        cmocka_unit_test(bad_options),    cmocka_unit_test(bad_fields),
-        cmocka_unit_test(who_goes_first), cmocka_unit_test(one_password),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(times),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(bad_fields),
+        cmocka_unit_test(who_goes_first),
+        cmocka_unit_test(one_password),
+        cmocka_unit_test(verified_by_choice),
+        cmocka_unit_test(asked_for_passwords),
         cmocka_unit_test(not_yet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,6 +187,38 @@ static void freed_with_the_log(void **state)
     assert_null(queue->client->log_queue);
 }
 
+/* A question that it was to be asked has no answer then: who waits for one must not wait longer. */
+static void freed_with_the_question(void **state)
+{
+    (void)state;
+    snib_client_options o;
+    snib_client *asking;
+    snib_queue *asked;
+    int32_t code;
+    snib_client_options_init(&o, sizeof o);
+    o.ask_credentials = 1;
+    assert_int_equal(snib_client_open("unix:///nowhere", &o, &asking, NULL), SNIB_OK);
+    assert_int_equal(snib_queue_new(asking, &asked, NULL), SNIB_OK);
+    assert_int_equal(snib_client_credentials(asking, asked, NULL), SNIB_OK);
+    struct snib__client *client = snib__client_enter(asking, NULL, &code);
+    struct snib__logins *logins = &client->driver.logins;
+    snib__driver_enter(&client->driver);
+    struct snib__question *question = snib__login_ask(logins);
+    snib__driver_leave(&client->driver);
+    assert_false(snib__login_done(question));
+    snib_queue_free(asked);
+    assert_true(snib__login_done(question));
+    const char *username, *password, *why;
+    int os_error;
+    assert_false(snib__login_result(question, &username, &password, &why, &os_error));
+    assert_string_equal(why, "there are no credentials");
+    snib__driver_enter(&client->driver);
+    snib__login_drop(logins, &question);
+    snib__driver_leave(&client->driver);
+    snib__handle_put(asking);
+    snib_client_free(asking);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +227,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(descriptor, start, stop),
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
+        cmocka_unit_test(freed_with_the_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

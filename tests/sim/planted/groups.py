@@ -298,4 +298,11 @@ MUTANTS = [
         "group->members[i].wished = false;",
         "unit_group",
     ),
+    Mutant(
+        "the kinds of the last multi lock renewed are those of all",
+        "locks/multi.c",
+        "multi_members(holds[i]->gate, &list); if (snib__arg_owner",
+        "if (snib__arg_owner",
+        "unit_multi",
+    ),
 ]

@@ -426,4 +426,11 @@ MUTANTS = [
         ";",
         "unit_redirects",
     ),
+    Mutant(
+        "a sentinel that lets nobody subscribe is one of the five",
+        "engine/sentinel.c",
+        "one->deaf = true; one->heard = false;",
+        "one->deaf = true;",
+        "unit_ears",
+    ),
 ]
