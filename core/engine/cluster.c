@@ -501,10 +501,12 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
+/* Its lanes may be there without the first, which may be on its way to what is a replica now. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    snib__time oldest = snib__node_oldest(member->node);
-    if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
+    const struct snib__node *node = member->node;
+    snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
+    if (!member->deposed || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;
 }
@@ -527,9 +529,11 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__node *node = c->member[i].node;
         if (cluster_overdue(&c->member[i]) <= now) {
-            snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
-            snib__lane_close_all(e, c->member[i].node, SNIB_EUNREACHABLE, now);
+            if (snib__node_ready(node))
+                snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+            snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
         }
         if (c->known)
             cluster_leave(e, &c->member[i], now);

@@ -435,6 +435,8 @@ void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time
 snib__time snib__lane_deadline(const struct snib__link *link);
 /* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
 snib__time snib__node_oldest(const struct snib__node *node);
+/* The same of the further lanes alone. */
+snib__time snib__lane_oldest(const struct snib__node *node);
 /* A request whose connection has ended: it is sent again, or ends. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);

@@ -47,13 +47,20 @@ static uint32_t lane_count(const struct snib__engine *e, const struct snib__node
     return many && e->config.lanes > 1 ? (uint32_t)e->config.lanes : 1;
 }
 
-snib__time snib__node_oldest(const struct snib__node *node)
+snib__time snib__lane_oldest(const struct snib__node *node)
 {
-    snib__time oldest = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
+    snib__time oldest = SNIB__NEVER;
     for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
         if (snib__conn_oldest(&node->lanes[i].conn) < oldest)
             oldest = snib__conn_oldest(&node->lanes[i].conn);
     return oldest;
+}
+
+snib__time snib__node_oldest(const struct snib__node *node)
+{
+    snib__time first = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
+    snib__time further = snib__lane_oldest(node);
+    return first < further ? first : further;
 }
 
 bool snib__lane_rest(const struct snib__node *node)

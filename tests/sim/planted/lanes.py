@@ -93,4 +93,25 @@ MUTANTS = [
         "if (link->conn.state != SNIB__CONN_DOWN) snib__link_close",
         "unit_lanes",
     ),
+    Mutant(
+        "lanes of a silent node that serves nothing are kept",
+        "engine/cluster.c",
+        "snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now); } if (c->known)",
+        "} if (c->known)",
+        "unit_deposed",
+    ),
+    Mutant(
+        "lanes of a node that serves nothing wait for its first",
+        "engine/cluster.c",
+        "snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);",
+        "snib__node_ready(node) ? snib__node_oldest(node) : SNIB__NEVER;",
+        "unit_deposed",
+    ),
+    Mutant(
+        "a node is as old as the requests on its first link",
+        "engine/lane.c",
+        "return first < further ? first : further;",
+        "return first;",
+        "unit_deposed",
+    ),
 ]

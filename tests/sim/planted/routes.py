@@ -433,4 +433,25 @@ MUTANTS = [
         "one->deaf = true;",
         "unit_ears",
     ),
+    Mutant(
+        "a silent node is asked for the map",
+        "engine/cluster.c",
+        "if (snib__node_ready(member->node) && cluster_doubted(member) > now)",
+        "if (snib__node_ready(member->node))",
+        "unit_deposed",
+    ),
+    Mutant(
+        "permits are given back again without their number",
+        "engine/given.c",
+        ".fencing = given->fencing,",
+        "",
+        "unit_given",
+    ),
+    Mutant(
+        "what is given back again has another owner",
+        "engine/given.c",
+        ".number = given->number,",
+        ".number = given->number + 1,",
+        "unit_given",
+    ),
 ]

@@ -1,0 +1,117 @@
+/* deposed.c - nodes of a cluster that serve nothing any more, or that are connected and say nothing. */
+#include "nodes.h"
+
+static struct snib__link *lane(struct snib__node *node, uint32_t i)
+{
+    return snib__node_lane(node, i);
+}
+
+static struct snib__op *call(struct snib__engine *engine, const char *name)
+{
+    snib__engine_call(engine, true);
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
+    snib__engine_call(engine, false);
+    return op;
+}
+
+/* A cluster of two, and a request for {bar}2 that its node, a, does not answer on lane 1, while the first has
+ * nothing under way. */
+static struct snib__engine *begin_stalled(struct snib__node **out_node, struct snib__op **out_op)
+{
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "{bar}1");
+    held(engine, "{foo}1");
+    struct snib__node *a = engine->route->serves(engine, "bar", 3);
+    engine->config.lanes = 2;
+    engine->config.scatter = true; /* each request opens them */
+    struct snib__op *op = call(engine, "{bar}0");
+    pass(engine, now + 100 * SNIB__MS);
+    assert_true(op->done);
+    assert_int_equal(lane(a, 1)->conn.state, SNIB__CONN_READY);
+    engine->config.scatter = false;
+    op = call(engine, "{bar}on the first");
+    assert_ptr_equal(snib__op_link(op), lane(a, 0));
+    *out_op = call(engine, "{bar}2");
+    assert_ptr_equal(snib__op_link(*out_op), lane(a, 1));
+    while (serve_link(engine, lane(a, 0)))
+        ;
+    assert_true(op->done);
+    peers[0].silent = true;
+    *out_node = a;
+    return engine;
+}
+
+/* Who has the slots is asked for at once. */
+static void depose(struct snib__engine *engine)
+{
+    common_epoch++;
+    map_of(common, "b:0-16383");
+    peers[1].says = "CLUSTERDOWN The cluster is down";
+    peers[1].times = 1;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
+    pass(engine, now + 100 * SNIB__MS);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+}
+
+/* What a lane's node owes when it has lost its slots is asked of the next one, long before a reply is overdue. */
+static void lane_of_a_deposed_node_is_left(void **state)
+{
+    (void)state;
+    struct snib__node *a;
+    struct snib__op *op;
+    struct snib__engine *engine = begin_stalled(&a, &op);
+    depose(engine);
+    assert_false(op->done);
+    assert_int_equal(lane(a, 1)->conn.state, SNIB__CONN_READY); /* it may answer yet */
+    pass(engine, now + 300 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(lane(a, i)->conn.state, SNIB__CONN_DOWN);
+    snib__engine_free(engine);
+}
+
+/* Its first connection has ended and cannot be made again: the lane waits no longer for that. */
+static void lane_outlives_the_first_of_a_deposed_node(void **state)
+{
+    (void)state;
+    struct snib__node *a;
+    struct snib__op *op;
+    struct snib__engine *engine = begin_stalled(&a, &op);
+    peers[0].down = true;
+    snib__engine_link_down(engine, lane(a, 0), SNIB_EUNREACHABLE, 104, now);
+    depose(engine);
+    pass(engine, now + 300 * SNIB__MS);
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_int_equal(lane(a, 1)->conn.state, SNIB__CONN_DOWN);
+    snib__engine_free(engine);
+}
+
+/* It has let us in and says nothing: after a moment others are asked for the map, and it is not. */
+static void silent_node_is_not_asked(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    held(engine, "foo");
+    struct snib__node *a = engine->route->serves(engine, "bar", 3);
+    peers[0].silent = true;
+    acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+    pass(engine, now + 300 * SNIB__MS);
+    const uint32_t owed = snib__link_in_flight(lane(a, 0));
+    const int asked = peers[1].asked;
+    pass(engine, now + SECOND);
+    assert_true(snib__node_ready(a));
+    assert_true(peers[1].asked >= asked + 8);
+    assert_int_equal(snib__link_in_flight(lane(a, 0)), owed);
+    snib__engine_free(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lane_of_a_deposed_node_is_left),
+        cmocka_unit_test(lane_outlives_the_first_of_a_deposed_node),
+        cmocka_unit_test(silent_node_is_not_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
