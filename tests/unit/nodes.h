@@ -15,16 +15,18 @@ struct peer {
     char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
-    bool silent;      /* what it is asked waits */
-    const char *says; /* to scripts, instead of granting: an error, or a number */
-    int times;        /* so often; -1 always */
-    const char *then; /* and always after that */
+    bool silent; /* what it is asked waits */
+    const char
+        *says; /* to scripts, instead of granting: an error, or a reply without its last line end */
+    int times; /* so often; -1 always */
+    const char *then;                     /* and always after that */
     int scripts, asked, connects, asking; /* what was seen */
     bool asking_on;                       /* ASKING came just before */
     int renewals, renewed_keys, prolonged, releases;
     const char *channel; /* one that is not its own, ... */
     const char *refusal; /* ... and what it says to that */
     int listened;        /* subscriptions that were asked for */
+    char last[600];      /* the last script with all its arguments, as it was sent */
 };
 
 static struct peer peers[8];
@@ -51,9 +53,9 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;
-        sprintf(out, one->says[0] == ':' ? "%s\r\n" : "-%s\r\n", one->says);
+        sprintf(out, strchr(":$*", one->says[0]) ? "%s\r\n" : "-%s\r\n", one->says);
     } else if (one->then) {
-        sprintf(out, one->then[0] == ':' ? "%s\r\n" : "-%s\r\n", one->then);
+        sprintf(out, strchr(":$*", one->then[0]) ? "%s\r\n" : "-%s\r\n", one->then);
     } else {
         sprintf(out, renewal ? "*0\r\n" : release ? ":1\r\n" : "$-1\r\n");
     }
@@ -108,6 +110,20 @@ static inline void loaded(struct snib__link *link, char *out)
     sprintf(out, "$40\r\n%s\r\n", snib__script_texts[conn->ring[conn->ring_head].script].sha1);
 }
 
+/* The next command as it is, before it is taken; a script is kept. */
+static inline void note_script(struct peer *one, const struct snib__buf *out)
+{
+    size_t n = snib__buf_size(out);
+    const char *text = out->data + out->head;
+    const char *next = n > 1 ? memmem(text + 1, n - 1, "\r\n*", 3) : NULL;
+    n = next ? (size_t)(next + 2 - text) : n;
+    if (!memmem(text, n, "EVALSHA", 7))
+        return;
+    assert_true(n < sizeof one->last);
+    memset(one->last, 0, sizeof one->last);
+    memcpy(one->last, text, n);
+}
+
 static inline bool serve_link(struct snib__engine *engine, struct snib__link *link)
 {
     char words[WORDS][64], out[800];
@@ -122,8 +138,11 @@ static inline bool serve_link(struct snib__engine *engine, struct snib__link *li
         return true;
     }
     if (wish != SNIB__WISH_NOTHING || !link->node->addressed || peer_of(link)->down ||
-        peer_of(link)->silent || !next_command(snib__link_output(link), words))
+        peer_of(link)->silent)
         return wish != SNIB__WISH_NOTHING;
+    note_script(peer_of(link), snib__link_output(link));
+    if (!next_command(snib__link_output(link), words))
+        return false;
     peer_says(peer_of(link), words, out);
     if (!out[0])
         loaded(link, out);

@@ -1,0 +1,62 @@
+/* given.c - what is given back once more, to a server that may not have heard of it: all of it, as the first time. */
+#include "nodes.h"
+
+static struct snib__op *acquire_some(struct snib__engine *engine, int32_t kind,
+                                     const struct snib__acquire *how)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_acquire(engine, gate(engine, kind, "foo"), how, now, &code);
+    assert_non_null(op);
+    return op;
+}
+
+/* The same number, as many permits, the same counter: byte for byte. */
+static void release_is_repeated_as_it_was(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t kind;
+        struct snib__acquire how;
+        const char *grant, *given;
+    } locks[] = {
+        {SNIB_MUTEX, {.wait = SNIB__NEVER}, "$-1", ":1"},
+        {SNIB_PERMITS, {.wait = SNIB__NEVER, .permits = 3}, "$-1", ":1"},
+        {SNIB_PERMITS, {.wait = SNIB__NEVER, .permits = 3, .lease = 60 * SECOND}, "$-1", ":1"},
+        {SNIB_WRITE, {.wait = SNIB__NEVER, .options = SNIB_LOCK_FENCED}, "*1\r\n$1\r\n7", ":1"},
+        {SNIB_READ, {.wait = SNIB__NEVER}, "$-1", ":1"},
+    };
+    for (size_t i = 0; i < COUNT(locks); i++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+        held(engine, "bar");
+        peers[1].says = locks[i].grant;
+        peers[1].times = 1;
+        peers[1].then = locks[i].given;
+        struct snib__op *op = acquire_some(engine, locks[i].kind, &locks[i].how);
+        pass(engine, now + 100 * SNIB__MS);
+        struct snib__hold *hold = acquired(engine, op);
+        char taken[sizeof peers[1].last];
+        memcpy(taken, peers[1].last, sizeof taken);
+        snib__hold_drop(engine, hold, now);
+        serve(engine);
+        assert_memory_not_equal(peers[1].last, taken, sizeof taken);
+        common_epoch++;
+        map_of(common, "a:0-8191 c:8192-16383");
+        crash(engine, 'b');
+        acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0); /* so there is a connection to c */
+        peers[0].says = "CLUSTERDOWN Hash slot not served";     /* so the map is asked for */
+        peers[0].times = 1;
+        acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
+        pass(engine, now + SECOND);
+        assert_int_equal(served_by(engine, "foo"), 'c');
+        assert_memory_equal(peers[2].last, peers[1].last, sizeof peers[1].last);
+        snib__engine_free(engine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(release_is_repeated_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
