@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "ab355e444d889c4b"
+#define SNIB_BUILD_ID "6b62d4545f27fd83"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -11777,6 +11777,8 @@ void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time
 snib__time snib__lane_deadline(const struct snib__link *link);
 /* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
 snib__time snib__node_oldest(const struct snib__node *node);
+/* The same of the further lanes alone. */
+snib__time snib__lane_oldest(const struct snib__node *node);
 /* A request whose connection has ended: it is sent again, or ends. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
@@ -17998,10 +18000,12 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
+/* Its lanes may be there without the first, which may be on its way to what is a replica now. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
-    snib__time oldest = snib__node_oldest(member->node);
-    if (!member->deposed || !snib__node_ready(member->node) || oldest == SNIB__NEVER)
+    const struct snib__node *node = member->node;
+    snib__time oldest = snib__node_ready(node) ? snib__node_oldest(node) : snib__lane_oldest(node);
+    if (!member->deposed || oldest == SNIB__NEVER)
         return SNIB__NEVER;
     return oldest + CLUSTER_SILENCE;
 }
@@ -18024,9 +18028,11 @@ static void cluster_tick(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
     for (uint32_t i = 1; i < c->n; i++) {
+        struct snib__node *node = c->member[i].node;
         if (cluster_overdue(&c->member[i]) <= now) {
-            snib__link_close(e, &c->member[i].node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
-            snib__lane_close_all(e, c->member[i].node, SNIB_EUNREACHABLE, now);
+            if (snib__node_ready(node))
+                snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
+            snib__lane_close_all(e, node, SNIB_EUNREACHABLE, now);
         }
         if (c->known)
             cluster_leave(e, &c->member[i], now);
@@ -19787,13 +19793,20 @@ static uint32_t lane_count(const struct snib__engine *e, const struct snib__node
     return many && e->config.lanes > 1 ? (uint32_t)e->config.lanes : 1;
 }
 
-snib__time snib__node_oldest(const struct snib__node *node)
+snib__time snib__lane_oldest(const struct snib__node *node)
 {
-    snib__time oldest = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
+    snib__time oldest = SNIB__NEVER;
     for (uint32_t i = 0; i < SNIB__LANES_MAX - 1; i++)
         if (snib__conn_oldest(&node->lanes[i].conn) < oldest)
             oldest = snib__conn_oldest(&node->lanes[i].conn);
     return oldest;
+}
+
+snib__time snib__node_oldest(const struct snib__node *node)
+{
+    snib__time first = snib__conn_oldest(&node->links[SNIB__COMMAND].conn);
+    snib__time further = snib__lane_oldest(node);
+    return first < further ? first : further;
 }
 
 bool snib__lane_rest(const struct snib__node *node)
