@@ -79,7 +79,9 @@ void snib__py_rest_if_exiting(void);
 
 extern PyMethodDef snib__py_calls[];        /* python_calls.c: what every kind of lock has */
 extern PyMethodDef snib__py_family_calls[]; /* python_family.c: permits, semaphores, latches */
-int snib__py_add_scope(PyObject *module);   /* python_scope.c: `with` */
 extern PyMethodDef snib__py_event_calls[];  /* python_events.c: queues */
+int snib__py_add_scope(PyObject *module);   /* python_scope.c: `with` */
+int snib__py_add_drop(PyObject *module);    /* python_drop.c: what is dropped */
+int snib__py_add_type(PyObject *module, const char *name, PyType_Spec *spec);
 
 #endif

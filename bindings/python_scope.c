@@ -93,7 +93,7 @@ static PyType_Spec held_scope_spec = {
     .slots = held_scope_slots,
 };
 
-static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+int snib__py_add_type(PyObject *module, const char *name, PyType_Spec *spec)
 {
     PyObject *type = PyType_FromSpec(spec);
     if (!type)
@@ -110,7 +110,7 @@ int snib__py_add_scope(PyObject *module)
     scope_exit_name = PyUnicode_InternFromString("_leave");
     if (!scope_enter_name || !scope_exit_name)
         return -1;
-    return add_type(module, "Scope", &scope_spec) || add_type(module, "HeldScope", &held_scope_spec)
-               ? -1
-               : 0;
+    if (snib__py_add_type(module, "Scope", &scope_spec))
+        return -1;
+    return snib__py_add_type(module, "HeldScope", &held_scope_spec);
 }

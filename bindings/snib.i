@@ -30,7 +30,8 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     }
     if (PyModule_AddFunctions(m, snib__py_calls) ||
         PyModule_AddFunctions(m, snib__py_family_calls) ||
-        PyModule_AddFunctions(m, snib__py_event_calls) || snib__py_add_scope(m))
+        PyModule_AddFunctions(m, snib__py_event_calls) || snib__py_add_scope(m) ||
+        snib__py_add_drop(m))
         return -1;
 %}
 

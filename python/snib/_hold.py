@@ -22,7 +22,7 @@ E = TypeVar("E", bound=Error)
 _FOREVER = 2**63 - 1  # milliseconds
 
 # Whose a hold is, and what happens if it is dropped there: it is released, but what the program had
-# and forgot is abandoned.
+# and forgot is abandoned.  See bindings/python_drop.c.
 ARRIVING, OWNED, LEAVING, GIVEN_BACK = range(4)
 
 
@@ -64,7 +64,7 @@ def _place() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-class BaseHold:
+class BaseHold(_core.Droppable):
     """One successful acquisition: what you own, inspect and release.
 
     A hold that is dropped without a release is not released, because code may still work under it:
@@ -79,11 +79,8 @@ class BaseHold:
         self._lock = lock  # which keeps its client open
         self._place = _place() if is_tracing() else None
 
-    def __del__(self) -> None:
-        if getattr(self, "_stage", ARRIVING) == OWNED:
-            self._abandon()
-
     def _abandon(self) -> None:
+        """Called as the hold is dropped, if it is OWNED then; again if a signal ended it and it still is."""
         try:
             state = _core.hold_state(self._handle)[0]
         except Error:  # in a forked child it is nobody's
@@ -91,6 +88,7 @@ class BaseHold:
         if state != State.VALID and state != State.AT_RISK:
             return
         _core.hold_abandon(self._handle)
+        self._stage = LEAVING
         place = f", acquired at {self._place}," if self._place else ""
         warnings.warn(
             f"a hold of {self._lock.name!r}{place} was dropped, not released; "

@@ -7,11 +7,13 @@ interpreter could find locked: each step is one operation on a dict.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, Generic, TypeVar
 from weakref import KeyedRef, _remove_dead_weakref  # type: ignore[attr-defined]
 
+from . import _core
 from ._hold import LEAVING, OWNED, BaseHold
 
 H = TypeVar("H", bound=BaseHold)
@@ -112,13 +114,7 @@ _strong: dict[int, Kept[Any]] = {}
 _names: dict[_Key, KeyedRef[_Key, Kept[Any]]] = {}
 
 
-def _gone(
-    ref: KeyedRef[_Key, Kept[Any]],
-    # At the interpreter's end the module may be empty already.
-    remove: Callable[[object, object], None] = _remove_dead_weakref,
-    names: object = _names,
-) -> None:
-    remove(names, ref.key)
+_gone = functools.partial(_core.forget_dead, _names)  # no step in Python, see bindings/python_drop.c
 
 
 def kept_for(client: int, key: Hashable) -> Kept[Any]:
@@ -129,7 +125,7 @@ def kept_for(client: int, key: Hashable) -> Kept[Any]:
         found = _names.setdefault(ref.key, ref)()
         if found is not None:
             return found
-        _remove_dead_weakref(_names, ref.key)  # only if it is still the dead one
+        _remove_dead_weakref(_names, ref.key)  # only if it is still a dead one
 
 
 def forget(client: int) -> None:

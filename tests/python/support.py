@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -164,23 +165,48 @@ class Program:
     )
 
     def __init__(self, source: str, url: str, *arguments: str) -> None:
+        self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-X", "dev", "-c", self.PRELUDE + source, url, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
         )
         assert self.process.stdout and self.process.stdin
         self.output = self.process.stdout
         self.input = self.process.stdin
 
+    @contextlib.contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """A program that takes longer is killed, so that nothing waits for it for ever."""
+        timer = threading.Timer(seconds, self.process.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
     def hear(self) -> str:
-        line = self.output.readline().strip()
+        with self.limit(4 * PATIENCE):
+            line = self.output.readline().strip()
         if not line:
-            _, errors = self.process.communicate(timeout=PATIENCE)
+            _, errors = self.rest()
             raise AssertionError(f"the program ended: {self.process.returncode}\n{errors}")
         return line
+
+    def rest(self, seconds: float = PATIENCE) -> tuple[str, str]:
+        """Wait for the end; gives the rest of the output, and all that went to stderr."""
+        with self.limit(seconds):
+            with contextlib.suppress(BrokenPipeError):
+                self.input.close()
+            output = self.output.read()
+            self.output.close()
+            self.process.wait()
+        with self.errors:
+            self.errors.seek(0)
+            return output, self.errors.read()
 
     def tell(self, line: str = "") -> None:
         self.input.write(line + "\n")
@@ -193,11 +219,7 @@ class Program:
 
     def end(self, seconds: float = PATIENCE) -> str:
         """Wait for a clean end; gives the rest of the output."""
-        try:
-            output, errors = self.process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
+        output, errors = self.rest(seconds)
         # In development mode asyncio remarks on what a slow machine takes its time for.
         lines = [line for line in errors.splitlines() if not line.startswith("Executing <")]
         assert (self.process.returncode, lines) == (0, []), errors

@@ -184,7 +184,7 @@ def test_sigterm(server: Server, how: str) -> None:
     program.process.send_signal(signal.SIGTERM)
     if how == "ignored":
         program.tell()
-    output, errors = program.process.communicate(timeout=PATIENCE)
+    output, errors = program.rest()
     assert (program.process.returncode, output.splitlines()) == (code, heard), errors
 
 
@@ -209,7 +209,7 @@ def test_sigterm_is_off_by_default(server: Server) -> None:
     program = Program(TERM.replace("{source}", WAIT), server.url)
     assert program.hear() == "ready"
     program.process.send_signal(signal.SIGTERM)
-    program.process.communicate(timeout=PATIENCE)
+    program.rest()
     assert server.admin.exists("a", "b") == 2
     server.admin.flushall()
 

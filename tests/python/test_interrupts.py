@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -156,3 +157,55 @@ def test_such_a_leak_is_seen(server: Server) -> None:
             leaves_nothing(server, "naive", plain, everywhere=True)
     finally:
         del KINDS["naive"]
+
+
+# ---- What is dropped -----------------------------------------------------------------------------
+
+
+def test_dropping_runs_nothing_in_python(server: Server) -> None:
+    """What a signal's handler raises in a finalizer or a weak reference's callback would be swallowed."""
+    began: list[str] = []
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        began.append(f"{frame.f_code.co_name} in {frame.f_code.co_filename}")
+
+    with snib.connect(server.url) as client:
+        for lock in (client.lock("x"), client.rlock("x"), client.fair_lock("x"), client.permits("p")):
+            if isinstance(lock, snib.Permits):
+                lock.init(1)
+            with lock as hold:
+                kept = hold
+            assert lock.acquire()
+            lock.release()
+            things = [kept, lock]
+            del hold, kept, lock
+            sys.settrace(trace)
+            things.clear()
+            sys.settrace(None)
+        server.admin.delete("p", "{p}:timeout")
+    assert began == []
+
+
+def test_an_interrupt_as_a_hold_is_dropped(server: Server) -> None:
+    """It is abandoned all the same, and the interrupt comes a little later."""
+
+    class Once:
+        fired = False
+
+        def __call__(self, frame: FrameType, event: str, _: object) -> None:
+            if frame.f_code.co_name == "_abandon" and not self.fired:
+                self.fired = True
+                raise KeyboardInterrupt
+
+    with snib.connect(server.url, lease=2) as client:
+        lock = client.lock("x")
+        hold = [lock.hold()]
+        with pytest.warns(ResourceWarning, match="dropped"), pytest.raises(KeyboardInterrupt):
+            sys.settrace(once := Once())
+            try:
+                hold.clear()
+                time.sleep(1)  # until the signal's handler has run
+            finally:
+                sys.settrace(None)
+        assert once.fired
+        eventually(lambda: not server.admin.exists("x"), TIDY)

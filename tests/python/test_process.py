@@ -587,7 +587,7 @@ def test_crash_leaves_the_lease(new_server: NewServer) -> None:
     )
     program.hear()
     program.process.kill()
-    program.process.communicate()
+    program.rest()
     assert server.admin.exists("x")
     eventually(server.clean)
 

@@ -13,8 +13,10 @@ import os
 import select
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -78,6 +80,12 @@ def frozen():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+class Keyed(weakref.ref[Any]):
+    """As in a WeakValueDictionary."""
+
+    key = "name"
 
 
 def drained(queue: _core.QueueHandle, submit: Callable[[], int]) -> Call:
@@ -146,6 +154,15 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
             events += _core.queue_settle(queue, waiting, print)  # type: ignore[arg-type]
         assert told.result()[0] == 0 and not waiting
 
+    def forgotten() -> None:
+        """A dead reference, and one that has been replaced."""
+        first, second = Keyed(_core), Keyed(_core)
+        names = {"name": second}
+        _core.forget_dead(names, first)
+        assert names == {"name": second}
+        _core.forget_dead(names, second)
+        assert names == {}
+
     def submitted(take: Callable[[_core.QueueHandle, int], int]) -> Call:
         return drained(queue, lambda: take(queue, token()))
 
@@ -189,6 +206,7 @@ def good_calls(server: Server, client: snib.Client) -> dict[str, list[Call]]:
         "version_number": [_core.version_number],
         "version_string": [_core.version_string],
         "reason_text": [lambda: _core.reason_text(1)],
+        "forget_dead": [forgotten],
         "hold_abandon": [abandoned, lambda: _core.hold_abandon(None)],
         "hold_check": [lambda: _core.hold_check(keep)],
         "hold_drop": [dropped, lambda: _core.hold_drop(None)],

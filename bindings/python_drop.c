@@ -1,0 +1,93 @@
+/* python_drop.c - what runs when an object is dropped, in C.
+ *
+ * A signal's handler may run, and raise, wherever Python code begins.  What it raises in a finalizer or in the
+ * callback of a weak reference goes no further than to stderr: a Ctrl-C would be lost.  So nothing in Python runs
+ * there as long as there is nothing to do; and what has to be done is done, whatever is raised. */
+#include "python_calls.h"
+#include <stdbool.h>
+
+#define DROP_TRIES 3 /* signals in a row */
+#define DROP_OWNED 1 /* _hold.OWNED: the program has it, and drops it without a release */
+
+static PyObject *drop_stage_name, *drop_call_name, *drop_key_name;
+
+/* self._stage, which lies in a slot, says whether there is something to do. */
+static int drop_is_owned(PyObject *self)
+{
+    PyObject *stage = PyObject_GetAttr(self, drop_stage_name);
+    int owned = stage && PyLong_AsLong(stage) == DROP_OWNED;
+    if (!stage)
+        PyErr_Clear(); /* it was never made */
+    Py_XDECREF(stage);
+    return owned;
+}
+
+/* Call self._abandon() until it has done its work.  A Ctrl-C meanwhile comes a little later. */
+static void drop_finalize(PyObject *self)
+{
+    PyObject *type, *value, *trace;
+    bool interrupted = false;
+    PyErr_Fetch(&type, &value, &trace);
+    for (int i = 0; i < DROP_TRIES && drop_is_owned(self); i++) {
+        PyObject *done = PyObject_CallMethodObjArgs(self, drop_call_name, NULL);
+        Py_XDECREF(done);
+        if (done)
+            break;
+        if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+            PyErr_Clear();
+            interrupted = true; /* and not again before it is done */
+        } else {
+            PyErr_WriteUnraisable(self);
+        }
+    }
+    if (interrupted)
+        PyErr_SetInterrupt();
+    PyErr_Restore(type, value, trace);
+}
+
+static PyType_Slot drop_slots[] = {
+    {Py_tp_finalize, (void *)(uintptr_t)drop_finalize},
+    {0, NULL},
+};
+
+static PyType_Spec drop_spec = {
+    .name = "snib._core.Droppable",
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = drop_slots,
+};
+
+/* forget_dead(names, ref): remove what `names` has at ref.key, if that is this reference. */
+static PyObject *call_forget_dead(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *key;
+    int failed = 0;
+    (void)module;
+    if (snib__py_check_count(count, 2))
+        return NULL;
+    key = PyObject_GetAttr(args[1], drop_key_name);
+    if (!key)
+        return NULL;
+    if (PyDict_GetItemWithError(args[0], key) == args[1])
+        failed = PyDict_DelItem(args[0], key);
+    Py_DECREF(key);
+    if (failed || PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef drop_calls[] = {
+    {"forget_dead", SNIB__PY_FAST(call_forget_dead), METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+int snib__py_add_drop(PyObject *module)
+{
+    drop_stage_name = PyUnicode_InternFromString("_stage");
+    drop_call_name = PyUnicode_InternFromString("_abandon");
+    drop_key_name = PyUnicode_InternFromString("key");
+    if (!drop_stage_name || !drop_call_name || !drop_key_name)
+        return -1;
+    if (PyModule_AddFunctions(module, drop_calls))
+        return -1;
+    return snib__py_add_type(module, "Droppable", &drop_spec);
+}
