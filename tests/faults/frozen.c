@@ -42,7 +42,17 @@ struct holder {
     uint64_t connects;
 };
 
-static snib_lock *lock_of(snib_client *client, int id, int round)
+/* By a client that may wait longer than a lease of this test. */
+static void permit(const char *url, const char *name)
+{
+    snib_client *client = must_open(url);
+    snib_lock *lock = must_lock_kind(client, SNIB_PERMITS, name);
+    must_count(SNIB_PERMITS, lock, SNIB_COUNT_INIT, 1);
+    snib_lock_free(lock);
+    snib_client_free(client);
+}
+
+static snib_lock *lock_of(snib_client *client, const char *url, int id, int round)
 {
     static const int32_t kinds[] = {SNIB_MUTEX,  SNIB_FAIR, SNIB_READ,  SNIB_WRITE,
                                     SNIB_FENCED, SNIB_SPIN, SNIB_PLAIN, SNIB_PERMITS};
@@ -55,15 +65,15 @@ static snib_lock *lock_of(snib_client *client, int id, int round)
         lock = members[i] = must_lock_kind(client, kind == KINDS ? SNIB_MUTEX : kinds[kind], name);
     }
     if (kind < KINDS && kinds[kind] == SNIB_PERMITS)
-        must_count(SNIB_PERMITS, lock, SNIB_COUNT_INIT, 1);
+        permit(url, name);
     if (kind == KINDS)
         EXPECT(snib_multi_new(members, 2, NULL, &lock, err), SNIB_OK);
     return lock;
 }
 
-static void hold(struct holder *holder, int id, int round)
+static void hold(struct holder *holder, const char *url, int id, int round)
 {
-    holder->lock = lock_of(holder->client, id, round);
+    holder->lock = lock_of(holder->client, url, id, round);
     EXPECT(snib_lock_acquire_submit(holder->lock, 0, PROMPT_MS, holder->queue, 1, NULL, err),
            SNIB_OK);
     holder->hold = must_event(holder->queue, PROMPT_MS).hold;
@@ -126,7 +136,7 @@ static _Noreturn void process_main(int id, int link)
         if (task == HOLD) {
             holder.client = must_open_lease(url, LEASE_MS);
             holder.queue = must_queue(holder.client);
-            hold(&holder, id, round);
+            hold(&holder, url, id, round);
         } else if (task == SAY) {
             int64_t left_ms = snib_hold_remaining_ms(holder.hold);
             answer.safe_until_ns = now_ns() + (left_ms + 1) * 1000000;
