@@ -318,15 +318,15 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     struct snib__gate *gate = hold->gate;
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
                 !(gate->kind->traits & SNIB__UNOWNED);
-    snib__hold_granted(e, hold, sent_at, now);
     if (gate->kind->traits & SNIB__TOKENS)
         hold->fencing = token;
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
-        snib__gate_release(e, hold, now);
+        snib__gate_spurn(e, hold, sent_at, now);
         return false;
     }
+    snib__hold_granted(e, hold, sent_at, now);
     if (op->waited)
         e->stats.waits++;
     snib__histogram_add(e->stats.wait_time, now - op->started);

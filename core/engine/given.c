@@ -25,7 +25,8 @@ struct snib__given {
 
 static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    return e->config.topology != SNIB__SINGLE && hold->acquired_at && !snib__outer_is(hold->gate) &&
+    return e->config.topology != SNIB__SINGLE && (hold->acquired_at || hold->count) &&
+           !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }

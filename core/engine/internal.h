@@ -536,6 +536,9 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+/* It was granted, and nobody wants it any more, or may have it any more. */
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                      snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);

@@ -24,8 +24,9 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-        snib__given_note(e, hold, now);
     }
+    if (code == SNIB_OK)
+        snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
@@ -68,14 +69,11 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         release_no_memory(e, hold, now);
 }
 
-/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
-void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+/* there: the server has surely had it. */
+static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool there,
+                          snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    bool held = hold->phase == SNIB__HELD;
-    snib__hold_stop(e, hold);
-    if (held)
-        e->stats.held--;
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
@@ -86,9 +84,30 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
-    if (held && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
+    if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
+}
+
+/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    bool held = hold->phase == SNIB__HELD;
+    snib__hold_stop(e, hold);
+    if (held)
+        e->stats.held--;
+    release_begin(e, hold, held, now);
+}
+
+/* A grant goes back, or to the next of this process, without having been anybody's: it counts as no acquisition,
+ * and that it is gone when its release comes is no loss. */
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                      snib__time now)
+{
+    snib__hold_stop(e, hold);
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->count = 1;
+    release_begin(e, hold, true, now);
 }
 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */

@@ -122,7 +122,7 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0) {
-        wait->chain_since = hold->acquired_at;
+        wait->chain_since = hold->acquired_at ? hold->acquired_at : now; /* nobody had it */
         wait->chain_most = (uint32_t)e->config.handover_max;
         /* Each of those who wait has a turn, then others have theirs. */
         if (snib__turn_contested(wait) && wait->queued < wait->chain_most)

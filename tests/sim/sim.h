@@ -201,7 +201,8 @@ struct sim_process {
     uint32_t owner_cap[SIM_SIDES];
     uint32_t connects;
     int clock_ppm; /* its clock's rate error */
-    snib__time lease, recheck;
+    snib__time lease, recheck, try_timeout;
+    uint64_t granted;               /* holds that came to its tasks */
     bool unpumped;                  /* it was stopped on its way out of the engine */
     snib__time renews;              /* it has just asked for more time than this; 0: it has not */
     snib__time late_until;          /* no tick before */

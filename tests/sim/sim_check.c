@@ -513,6 +513,18 @@ static bool may_stay(const model_key *key)
     return false;
 }
 
+/* What came to nobody is no acquisition, and its end neither a release nor a loss; a close may count both. */
+static void check_counts(const struct sim_process *process, const snib_client_stats_data *stats)
+{
+    uint64_t ended = stats->releases + stats->lost_expired + stats->lost_unreachable +
+                     stats->lost_taken + stats->lost_deleted + stats->lost_max_hold;
+    if (stats->acquisitions != process->granted || ended > stats->acquisitions) {
+        sim_fail("%u counts %llu acquisitions and the end of %llu, not %llu", process->id,
+                 (unsigned long long)stats->acquisitions, (unsigned long long)ended,
+                 (unsigned long long)process->granted);
+    }
+}
+
 /* Everything is released and every lease is over. */
 void check_end(void)
 {
@@ -532,6 +544,7 @@ void check_end(void)
             continue;
         }
         snib__engine_stats(sim.slots[i]->engine, &stats);
+        check_counts(sim.slots[i], &stats);
         if (stats.held != 0 || stats.waiting != 0 || !snib__engine_quiet(sim.slots[i]->engine)) {
             sim_fail("at the end %u holds %llu, waits for %llu", sim.slots[i]->id,
                      (unsigned long long)stats.held, (unsigned long long)stats.waiting);

@@ -72,13 +72,14 @@ struct sim_process *process_new(int slot)
                              ? (int)sim_draw(2 * (uint64_t)sim.clock_spread + 1) - sim.clock_spread
                              : 0;
     snib__time patience = sim_between(500 * SNIB__MS, 5000 * SNIB__MS);
+    process->try_timeout = patience / 3;
     struct snib__config config = {.login = {.password = sim.password, .database = sim.database},
                                   .seed = sim_draw(UINT64_MAX),
                                   .first_number = SIM_FIRST_NUMBER,
                                   .lease = process->lease,
                                   .reply_timeout = sim_between(200 * SNIB__MS, 3000 * SNIB__MS),
                                   .patience = patience,
-                                  .try_timeout = patience / 3,
+                                  .try_timeout = process->try_timeout,
                                   .recheck = process->recheck,
                                   .handover_max = sim.unequal && sim_chance(2)
                                                       ? (int32_t)sim_between(0, 16)
@@ -199,6 +200,7 @@ static void take_hold(struct sim_process *process, struct sim_task *task)
         hold->hold->tell = 1;
         hold->limit = task->max_hold ? hold->hold->acquired_at + task->max_hold : SNIB__NEVER;
         totals.granted++;
+        process->granted++;
         totals.by_family[sim.names[task->use.name].family]++;
         totals.by_multi += task->use.kind == SNIB__MULTI;
     } else {

@@ -57,8 +57,27 @@ MUTANTS = [
         "a granted lock that nobody wants is kept",
         "engine/gate.c",
         "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);\n"
-        "        snib__gate_release(e, hold, now);",
+        "        snib__gate_spurn(e, hold, sent_at, now);",
         "            snib__gate_end_op(e, op, SNIB_EUNREACHABLE);",
+    ),
+    Mutant(
+        "a grant that nobody wants counts as an acquisition",
+        "engine/gate.c",
+        "snib__gate_spurn(e, hold, sent_at, now);",
+        "snib__hold_granted(e, hold, sent_at, now); snib__gate_release(e, hold, now);",
+    ),
+    Mutant(
+        "what nobody had is released, or lost",
+        "engine/release.c",
+        "hold->count = 1; release_begin(e, hold, true, now);",
+        "hold->count = 1; hold->acquired_at = now; release_begin(e, hold, true, now);",
+    ),
+    Mutant(
+        "a grant that nobody wants is not passed on",
+        "engine/release.c",
+        "hold->count = 1; release_begin(e, hold, true, now);",
+        "hold->count = 1; release_begin(e, hold, false, now);",
+        "unit_settling",
     ),
     Mutant(
         "an unanswered acquire is forgotten",
