@@ -64,6 +64,13 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
         snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
         return;
     }
+    if (told->unconfirmed) {
+        snprintf(out, cap,
+                 "%s has not confirmed this client's earlier release of it, so it is not known "
+                 "whether it is free; try again later",
+                 where);
+        return;
+    }
     snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
              where, cause ? " (" : "", cause ? cause : "", cause ? ")" : "",
              nothing ? "nothing was applied" : "the request may have been applied");

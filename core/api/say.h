@@ -12,6 +12,7 @@ struct snib__told {
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's; NULL: it has not spoken */
     const char *where; /* the address of the server; NULL: the client's */
+    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and

@@ -143,7 +143,7 @@ enum snib__op_kind {
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
- * The caller's fields are his: the engine never looks at them. */
+ * The engine never looks at the caller's fields. */
 struct snib__op {
     void *
         home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
@@ -167,7 +167,8 @@ struct snib__op {
     bool once;     /* one try */
     bool waited;
     bool done;
-    uint8_t reason; /* of SNIB_LOST: enum snib_reason */
+    bool unconfirmed; /* it ended behind a release of ours of which nobody knows what became */
+    uint8_t reason;   /* of SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
         int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */

@@ -379,6 +379,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
+        snib__sole_settles(gate, now);
     }
     if (unsure || (hold->flags & SNIB__SEATED)) {
         snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
@@ -489,6 +490,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
+    } else {
+        snib__sole_settles(gate, now); /* it is on its way, and nobody's */
     }
     snib__gate_put(e, gate);
     return true;

@@ -116,6 +116,7 @@ struct snib__wait {
     struct snib__hold *incoming;  /* the target of a transfer on its way */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the running chain */
+    snib__time settling_since;    /* sole.c: if the gate's hold is on its way back: since when */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* messages of our own releases still to come: no news in them */
@@ -559,7 +560,12 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 
 /* sole.c */
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
+void snib__sole_settles(struct snib__gate *gate, snib__time now);
+/* What stands between an operation that waits and the lock is an earlier use of it by this process, of whose end
+ * the server has told nothing for as long as a round trip may take. */
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
+                            snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
                         const struct snib__verdict *verdict, snib__time now);

@@ -325,6 +325,10 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since)
         return snib__op_unreached(e, op);
+    if (snib__sole_unconfirmed(e, op, now)) {
+        op->unconfirmed = snib__node_ready(snib__op_node(op));
+        return snib__op_unreached(e, op);
+    }
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
     return SNIB_TIMEDOUT;

@@ -74,6 +74,8 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
                           snib__time now)
 {
     struct snib__gate *gate = hold->gate;
+    if (there)
+        snib__sole_settles(gate, now);
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;

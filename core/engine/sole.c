@@ -52,7 +52,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* Put an operation at the front of its gate's queue, to sleep there. */
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
     if (!wait) {
@@ -61,10 +61,34 @@ void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
         snib__gate_forget_hold(e, hold);
         return;
     }
+    if (wait->settling_since == 0)
+        wait->settling_since = now;
     snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_push(wait, op, front);
+}
+
+/* From now on nobody has the gate's hold, or its attempt, and the server has not told of its end. */
+void snib__sole_settles(struct snib__gate *gate, snib__time now)
+{
+    if (gate->wait)
+        gate->wait->settling_since = now;
+}
+
+/* Of a writer's reads, which share a number, one waits for the other like this, too. */
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    const struct snib__gate *gate = op->gate;
+    if (op->place != SNIB__PLACE_QUEUE)
+        return false;
+    if (!snib__gate_sole(gate))
+        return gate->kind->discipline == SNIB__SHARED && op->once &&
+               snib__share_number_busy(op->hold);
+    const struct snib__hold *hold = gate->active;
+    bool settling =
+        hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
+    return settling && now - gate->wait->settling_since >= e->config.try_timeout;
 }
 
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -78,7 +102,7 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         sole_try(e, hold, now);
         return;
     }
-    snib__sole_queue(e, op, false);
+    snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (gives_way)
@@ -100,7 +124,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     gate->active = NULL;
     if (gate->wait)
         snib__turn_refused(gate->wait);
-    snib__sole_queue(e, op, true);
+    snib__sole_queue(e, op, true, now);
     if (op->done) {
         snib__sole_advance(e, gate, now);
         return;
@@ -176,7 +200,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this one, or one before */
         if (next->op)
-            snib__sole_queue(e, next->op, true);
+            snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)
             snib__gate_undo(e, next, sent_at, now);
         else

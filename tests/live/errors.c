@@ -235,6 +235,32 @@ static void release_of_a_dead_server(void **state)
     snib_client_free(client);
 }
 
+/* The server answers, but not that the lock is free: of whose it is nothing is said. */
+static void release_is_not_confirmed(void **state)
+{
+    struct server *server = *state;
+    char url[160];
+    server_do(server, "ACL SETUSER app on nopass ~* &* +@all");
+    snprintf(url, sizeof url, "unix://app:none@%s", server->socket);
+    snib_client *client = open_with(url, PATIENCE_MS);
+    snib_lock *lock = must_lock_lease(client, "x", 60000, 0);
+    snib_error error = {0};
+    snib_hold *hold = must_acquire(lock, 0), *none = NULL;
+    server_do(server, "ACL SETUSER app -evalsha -eval");
+    says(snib_hold_release(hold, &error), SNIB_EPERM, &error, "the server said: NOPERM");
+    snib_hold_free(hold);
+    for (int64_t wait = 0; wait <= 2 * TRY_MS; wait += 2 * TRY_MS) {
+        says(snib_lock_acquire(lock, 0, wait, &none, &error), SNIB_EUNREACHABLE, &error,
+             "mutex \"x\": ");
+        assert_non_null(strstr(error.text, server->socket));
+        assert_non_null(
+            strstr(error.text, " has not confirmed this client's earlier release of it"));
+    }
+    server_do(server, "ACL SETUSER app +@all");
+    must_release(must_acquire(lock, 30000)); /* it was tried again */
+    snib_client_free(client);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
 
 int main(void)
@@ -242,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(lock_is_named),   TEST(outcomes_name_it),         TEST(loss_has_its_reason),
         TEST(rights_are_told), TEST(nobody_listens),           TEST(started_before_its_server),
-        TEST(server_hangs),    TEST(release_of_a_dead_server),
+        TEST(server_hangs),    TEST(release_of_a_dead_server), TEST(release_is_not_confirmed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

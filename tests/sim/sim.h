@@ -151,6 +151,7 @@ struct sim_hold { /* what the program of a process has in its hands */
     struct sim_use use;
     int users; /* tasks that acquired it */
     bool told, released;
+    snib__time released_at;
     bool over;        /* it has called itself lost */
     int reason;       /* for this reason */
     snib__time limit; /* of its max_hold; SNIB__NEVER: none */

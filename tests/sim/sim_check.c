@@ -129,6 +129,45 @@ static bool reads(const struct sim_process *process, const struct sim_task *task
     return false;
 }
 
+/* Whether the process has or had the lock a moment ago, or another of its tasks wants it: then it need not ask. */
+static bool knows_itself(const struct sim_process *process, const struct sim_task *task)
+{
+    snib__time lately = sim.now - process->try_timeout - process->try_timeout / 50;
+    for (int i = 0; i < SIM_HOLDS; i++) {
+        const struct sim_hold *hold = &process->holds[i];
+        if (hold->users > 0 && (hold->use.names & task->use.names) != 0 &&
+            (!hold->released || hold->released_at > lately)) {
+            return true;
+        }
+    }
+    for (int i = 0; i < SIM_TASKS; i++) {
+        const struct sim_task *other = &process->tasks[i];
+        if (other != task && other->doing == DOING_WAIT && other->use.gate == task->use.gate &&
+            other->order < task->order) {
+            return true;
+        }
+    }
+    for (int i = 0; i < sim.name_count; i++) {
+        if ((task->use.names >> i & 1) != 0 && process->free_at[i] > lately) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* That somebody holds a lock is known from the server, or by whoever holds it; not behind an earlier use of it of
+ * whose end the server has not told.  Kinds whose attempts wait for each other. */
+static void check_known(struct sim_process *process, const struct sim_task *task)
+{
+    int kind = task->use.kind;
+    bool alone = kind != SNIB_FAIR && kind != SNIB_READ && kind != SNIB_PERMITS;
+    bool asked = check_owner(process, task->number, task->use.side)->attempts > 0;
+    if (alone && !asked && !knows_itself(process, task)) {
+        sim_fail("%u:%llu is told BUSY and nobody has asked the server", process->id,
+                 (unsigned long long)task->number);
+    }
+}
+
 void check_not_granted(struct sim_process *process, const struct sim_task *task, int32_t code)
 {
     bool honest = code == SNIB_BUSY        ? task->once
@@ -148,6 +187,9 @@ void check_not_granted(struct sim_process *process, const struct sim_task *task,
     if (code == SNIB_BUSY && at_server(owner) && !owner->stray) {
         sim_fail("%u:%llu is told BUSY and has the lock", process->id,
                  (unsigned long long)task->number);
+    }
+    if (code == SNIB_BUSY) {
+        check_known(process, task);
     }
     owner->abandoned = true;
     owner->abandoned_at = sim.now;

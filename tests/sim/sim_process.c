@@ -244,9 +244,9 @@ static void complete(struct sim_process *process, struct snib__op *op)
     } else if (task->doing == DOING_WAIT && op->code == SNIB_OK) {
         take_hold(process, task);
     } else if (task->doing == DOING_WAIT) {
-        set_free(process, &task->use); /* who queued behind it is first now */
         count_failure(op->code);
         check_not_granted(process, task, op->code);
+        set_free(process, &task->use); /* who queued behind it is first now */
         task_rest(task);
     } else if (task->doing == DOING_RELEASE) {
         totals.released += op->code == SNIB_OK;

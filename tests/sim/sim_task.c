@@ -214,6 +214,7 @@ static void release(struct sim_process *process, struct sim_task *task)
     snib__engine_call(process->engine, false);
     if (op != NULL) {
         hold->released = true;
+        hold->released_at = sim.now;
         task->op = op;
         task->doing = DOING_RELEASE;
         task->wake = SNIB__NEVER;

@@ -1,9 +1,21 @@
-/* settling.c - what became of an earlier use of the lock by the same client: what is counted of a grant that was
- * nobody's.
+/* settling.c - waits behind an earlier use of the lock by the same client: what is said while nobody knows how that
+ * has ended, and what is counted of a grant that was nobody's.
  */
 #include "fed.h"
 
+#define REFUSED "-MISCONF disk is full\r\n"
+
 static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
+static const struct snib__acquire one_try = {.wait = 0};
+static const struct snib__acquire two_seconds = {.wait = 2 * SECOND};
+
+static struct snib__op *begin_release(struct snib__engine *engine, struct snib__hold *hold)
+{
+    int32_t code;
+    struct snib__op *op = snib__engine_release(engine, hold, now, &code);
+    assert_non_null(op);
+    return op;
+}
 
 static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of,
                               const struct snib__acquire *how)
@@ -12,6 +24,177 @@ static struct snib__op *start(struct snib__engine *engine, struct snib__gate *of
     struct snib__op *op = snib__engine_acquire(engine, of, how, now, &code);
     assert_non_null(op);
     return op;
+}
+
+/* Time goes on until the operation is done; whatever is asked meanwhile is answered alike. */
+static void await_done(struct snib__engine *engine, const struct snib__op *op, const char *reply)
+{
+    while (!op->done) {
+        answer_own(engine);
+        if (on_the_way(engine) > 0) {
+            answer(engine, reply);
+            continue;
+        }
+        now = snib__engine_deadline(engine);
+        assert_true(now < START + 60 * SECOND);
+        snib__engine_tick(engine, now);
+    }
+}
+
+static void expect_unconfirmed(const struct snib__op *op, snib__time ended)
+{
+    assert_true(op->done);
+    assert_int_equal(op->code, SNIB_EUNREACHABLE);
+    assert_true(op->unconfirmed);
+    assert_true(now == ended);
+}
+
+/* The server refuses the release, again and again: what it keeps is nobody's. */
+static void release_is_refused(void **state)
+{
+    (void)state;
+    static const struct snib__acquire *const hows[] = {&one_try, &two_seconds};
+    for (size_t i = 0; i < COUNT(hows); i++) {
+        struct snib__engine *engine = begin();
+        struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+        struct snib__op *given = begin_release(engine, granted(engine, of, &renewed));
+        answer_own(engine);
+        answer(engine, REFUSED);
+        assert_int_equal(given->code, SNIB_EMISCONF);
+        now += 100 * SNIB__MS;
+        const snib__time from = now;
+        struct snib__op *op = start(engine, of, hows[i]);
+        assert_false(op->done);
+        await_done(engine, op, REFUSED);
+        expect_unconfirmed(op, from + (i == 0 ? SECOND : 2 * SECOND));
+        /* When it is confirmed, the lock is free to be had. */
+        while (!on_the_way(engine)) {
+            now = snib__engine_deadline(engine);
+            snib__engine_tick(engine, now);
+        }
+        answer(engine, ":1\r\n");
+        while (snib__engine_take_done(engine))
+            ;
+        assert_non_null(granted(engine, of, &one_try));
+        snib__engine_free(engine);
+    }
+}
+
+enum { RELEASED, LEFT, LEFT_IN_DOUBT };
+
+/* The connection ends under it, and there is another before the wait is over: the server is not silent, but it has
+ * not told anything.  Of a release, or an attempt that nobody waits for any more, since before the end or after. */
+static void cut_meanwhile(int what)
+{
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *first = NULL;
+    granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+    if (what == RELEASED)
+        begin_release(engine, granted(engine, of, &renewed));
+    else
+        first = acquire(engine, of, 0);
+    answer_own(engine);
+    if (what == LEFT_IN_DOUBT)
+        cut_link(engine);
+    if (first)
+        snib__engine_cancel(engine, first, now);
+    struct snib__op *op = start(engine, of, &one_try);
+    assert_false(op->done);
+    if (what != LEFT_IN_DOUBT)
+        cut_link(engine);
+    await_connect(engine);
+    now = START + 900 * SNIB__MS;
+    connect_link(engine);
+    assert_true(on_the_way(engine) > 0);
+    now = START + SECOND;
+    assert_false(snib__node_silent(engine, engine->home, now));
+    snib__engine_tick(engine, now);
+    expect_unconfirmed(op, START + SECOND);
+    snib__engine_free(engine);
+}
+
+static void connection_is_another(void **state)
+{
+    (void)state;
+    for (int what = RELEASED; what <= LEFT_IN_DOUBT; what++)
+        cut_meanwhile(what);
+}
+
+/* The writer's own read lock, whose number is on its way back. */
+static void writers_read(void **state)
+{
+    (void)state;
+    const struct snib__acquire own = {.owner = 7, .wait = SNIB__NEVER},
+                               own_try = {.owner = 7, .wait = 0};
+    struct snib__engine *engine = begin();
+    struct snib__gate *reads = gate(engine, SNIB_READ, "m");
+    granted(engine, gate(engine, SNIB_WRITE, "m"), &own);
+    begin_release(engine, granted(engine, reads, &own));
+    answer_own(engine);
+    answer(engine, REFUSED);
+    struct snib__op *op = start(engine, reads, &own_try);
+    assert_false(op->done);
+    await_done(engine, op, REFUSED);
+    expect_unconfirmed(op, START + SECOND);
+    snib__engine_free(engine);
+}
+
+/* What this process holds itself is held, and a wait that ends within a round trip of a release has ended. */
+static void what_is_known_is_said(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+    struct snib__hold *hold = granted(engine, of, &renewed);
+    struct snib__op *op = start(engine, of, &one_try);
+    assert_int_equal(op->code, SNIB_BUSY);
+
+    struct snib__op *waits = acquire(engine, of, 0);
+    begin_release(engine, hold);
+    op = start(engine, of, &one_try); /* behind the hand-over */
+    assert_false(op->done);
+    answer_own(engine);
+    answer(engine, ":1\r\n");
+    assert_true(waits->done && waits->code == SNIB_OK);
+    await_done(engine, op, "$-1\r\n");
+    assert_int_equal(op->code, SNIB_BUSY);
+    assert_false(op->unconfirmed);
+
+    const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
+    now += 20 * SECOND;
+    engine->config.handover_max = 0;
+    op = start(engine, of, &brief);
+    now += 9 * SNIB__MS;
+    begin_release(engine, waits->hold);
+    now += SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_int_equal(op->code, SNIB_TIMEDOUT);
+    assert_false(op->unconfirmed);
+    snib__engine_free(engine);
+}
+
+/* The same after an attempt of which nobody knows what became, behind which others have waited for long. */
+static void attempt_ends_in_doubt(void **state)
+{
+    (void)state;
+    static const struct snib__acquire brief = {.wait = 10 * SNIB__MS};
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+    struct snib__op *first = acquire(engine, of, 0);
+    connect_link(engine);
+    answer_own(engine);
+    acquire(engine, of, 0);
+    now += 20 * SECOND;
+    struct snib__op *op = start(engine, of, &brief);
+    answer(engine, "-ERR who knows\r\n");
+    assert_int_equal(first->code, SNIB_ESERVER);
+    assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
+    now += 10 * SNIB__MS;
+    snib__engine_tick(engine, now);
+    assert_int_equal(op->code, SNIB_TIMEDOUT);
+    assert_false(op->unconfirmed);
+    snib__engine_free(engine);
 }
 
 /* ---- Grants that are nobody's -------------------------------------------------------------------- */
@@ -81,7 +264,9 @@ static void grant_is_the_next_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grant_is_nobodys),
+        cmocka_unit_test(release_is_refused),     cmocka_unit_test(connection_is_another),
+        cmocka_unit_test(writers_read),           cmocka_unit_test(what_is_known_is_said),
+        cmocka_unit_test(attempt_ends_in_doubt),  cmocka_unit_test(grant_is_nobodys),
         cmocka_unit_test(grant_is_the_next_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,6 +280,33 @@ MUTANTS = [
         "unit_place",
     ),
     Mutant(
+        "what stands behind a release without an answer is told that the lock is busy",
+        "engine/op.c",
+        "if (snib__sole_unconfirmed(e, op, now)) {",
+        "if (snib__sole_unconfirmed(e, op, now) && now == 0) {",
+    ),
+    Mutant(
+        "a writer's read behind another is told that the lock is busy",
+        "engine/sole.c",
+        "snib__share_number_busy(op->hold); const",
+        "snib__share_number_busy(op->hold) && false; const",
+        "unit_settling",
+    ),
+    Mutant(
+        "a release is unconfirmed as soon as it is sent",
+        "engine/release.c",
+        "if (there) snib__sole_settles(gate, now);",
+        "(void)there;",
+        "unit_settling",
+    ),
+    Mutant(
+        "an attempt is in doubt for as long as others have waited",
+        "engine/gate.c",
+        "snib__op_fail(e, op, error, text, reply->count); snib__sole_settles(gate, now);",
+        "snib__op_fail(e, op, error, text, reply->count);",
+        "unit_settling",
+    ),
+    Mutant(
         "each waiter with a place asks for itself",
         "engine/place.c",
         "(asked && (op->hold->flags & SNIB__SEATED)))",
