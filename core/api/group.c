@@ -235,6 +235,7 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     carrier_ref(c);
     op->sink = c;
     op->member = i + 1;
+    op->within = client == c->home && !c->parts->majority; /* votes are waited for beside it */
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;

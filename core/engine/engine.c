@@ -197,7 +197,7 @@ void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *ou
     out->size = size;
     out->waiting = 0;
     for (const struct snib__op *op = e->live; op; op = op->live_next)
-        out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited;
+        out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited && !op->within;
     out->memory = e->memory;
     for (const struct snib__link *link = e->links; link; link = link->next)
         out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;

@@ -167,6 +167,7 @@ struct snib__op {
     bool once;     /* one try */
     bool waited;
     bool done;
+    bool within;      /* set by the caller: it is part of another one here, which counts for both */
     bool unconfirmed; /* it ended behind a release of ours of which nobody knows what became */
     uint8_t reason;   /* of SNIB_LOST: enum snib_reason */
     uint64_t owner;

@@ -111,13 +111,32 @@ static void right_to_one_taken_away(void **state)
     world_free(world);
 }
 
+/* Of what one script cannot take, the whole waits, and so does the member that is not free: that is one wait. */
+static void waits_once(void **state)
+{
+    (void)state;
+    struct world *world = world_new(SNIB_FAIR, LEASE_MS);
+    snib_client *other = must_open(world->server.url);
+    snib_lock *rival = must_lock(other, "a");
+    snib_hold *theirs = must_acquire(rival, 0);
+    snib_lock_info_data info = {.size = sizeof info};
+    snib_op *op = NULL;
+    EXPECT(snib_lock_acquire_submit(world->multi, 0, -1, NULL, 0, &op, err), SNIB_OK);
+    AWAIT(snib_lock_info(rival, &info, NULL) == SNIB_OK && info.waiting == 1, 5000);
+    assert_int_equal(must_stats(world->client).waiting, 1);
+    must_release(theirs);
+    must_release(must_end(op, 5000).hold);
+    assert_int_equal(must_stats(world->client).waiting, 0);
+    snib_client_free(other);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overwritten_member),
-        cmocka_unit_test(deleted_member),
-        cmocka_unit_test(refused_lease),
-        cmocka_unit_test(right_to_one_taken_away),
+        cmocka_unit_test(overwritten_member), cmocka_unit_test(deleted_member),
+        cmocka_unit_test(refused_lease),      cmocka_unit_test(right_to_one_taken_away),
+        cmocka_unit_test(waits_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,13 +261,33 @@ static void grant_is_the_next_ones(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- What is counted once ------------------------------------------------------------------------ */
+
+/* A lock of several servers waits for its members; the call is one. */
+static void a_call_waits_once(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    struct snib__outer outer = {0};
+    const struct snib__acquire how = {.wait = SNIB__NEVER, .outer = &outer};
+    start(engine, gate(engine, SNIB__OUTER, "?m"), &how);
+    granted(engine, gate(engine, SNIB_MUTEX, "m"), &renewed);
+    struct snib__op *member = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    member->within = true;
+    assert_true(member->waited);
+    snib_client_stats_data stats = {.size = sizeof stats};
+    snib__engine_stats(engine, &stats);
+    assert_int_equal(stats.waiting, 1);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(release_is_refused),     cmocka_unit_test(connection_is_another),
         cmocka_unit_test(writers_read),           cmocka_unit_test(what_is_known_is_said),
         cmocka_unit_test(attempt_ends_in_doubt),  cmocka_unit_test(grant_is_nobodys),
-        cmocka_unit_test(grant_is_the_next_ones),
+        cmocka_unit_test(grant_is_the_next_ones), cmocka_unit_test(a_call_waits_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

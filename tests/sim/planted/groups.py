@@ -49,6 +49,20 @@ MUTANTS = [
         "live/groups quarantine",
     ),
     Mutant(
+        "a lock of several scripts waits twice",
+        "api/group.c",
+        "op->within = client == c->home && !c->parts->majority;",
+        "op->within = false;",
+        "live/multi waits_once",
+    ),
+    Mutant(
+        "nobody is seen to wait for a vote",
+        "api/group.c",
+        "op->within = client == c->home && !c->parts->majority;",
+        "op->within = client == c->home;",
+        "sim/driver late_votes",
+    ),
+    Mutant(
         "a failed round undoes nothing",
         "locks/group.c",
         "    group_undo(group);\n"
