@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "6b62d4545f27fd83"
+#define SNIB_BUILD_ID "b6410f694a916a3f"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -56,8 +56,9 @@
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
- * Unreachable a wait that ends while the server does not answer returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since
- *             nobody knows whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so.
+ * Unreachable a wait that ends while the server does not answer, or has not confirmed this client's own earlier
+ *             release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since nobody knows whether the lock
+ *             is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so, or that this client holds it.
  * Threads     every function may be called from any thread unless it says otherwise; none is
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that is stopped, or
@@ -1990,7 +1991,7 @@ enum snib__op_kind {
 };
 
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
- * The caller's fields are his: the engine never looks at them. */
+ * The engine never looks at the caller's fields. */
 struct snib__op {
     void *
         home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
@@ -2014,7 +2015,9 @@ struct snib__op {
     bool once;     /* one try */
     bool waited;
     bool done;
-    uint8_t reason; /* of SNIB_LOST: enum snib_reason */
+    bool within;      /* set by the caller: it is part of another one here, which counts for both */
+    bool unconfirmed; /* it ended behind a release of ours of which nobody knows what became */
+    uint8_t reason;   /* of SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
         int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
@@ -4248,6 +4251,7 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     carrier_ref(c);
     op->sink = c;
     op->member = i + 1;
+    op->within = client == c->home && !c->parts->majority; /* votes are waited for beside it */
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;
@@ -4878,6 +4882,7 @@ struct snib__told {
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
     const char *words; /* the server's; NULL: it has not spoken */
     const char *where; /* the address of the server; NULL: the client's */
+    bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
 };
 
 /* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
@@ -7281,8 +7286,8 @@ void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_even
         op->asked->texts = NULL;
     }
     if (out->code != SNIB_OK) {
-        struct snib__told told = {out->code,  op->os_error, op->cause,
-                                  op->reason, op->words,    op->where};
+        struct snib__told told = {out->code, op->os_error, op->cause,      op->reason,
+                                  op->words, op->where,    op->unconfirmed};
         snib__say(out->text, sizeof out->text, client, op->gate, &told);
     }
     snib__op_free(engine, op);
@@ -7517,6 +7522,13 @@ static void say_network(char *out, size_t cap, const char *where, const struct s
     bool nothing = told->code == SNIB_ECONNECT;
     if (unserved) {
         snprintf(out, cap, "%s (%s); nothing was applied", unserved, where);
+        return;
+    }
+    if (told->unconfirmed) {
+        snprintf(out, cap,
+                 "%s has not confirmed this client's earlier release of it, so it is not known "
+                 "whether it is free; try again later",
+                 where);
         return;
     }
     snprintf(out, cap, "%s %s%s%s%s; %s", nothing ? "no connection to" : "no answer in time from",
@@ -11458,6 +11470,7 @@ struct snib__wait {
     struct snib__hold *incoming;  /* the target of a transfer on its way */
     snib__time idle_since;        /* SNIB__NEVER while in use */
     snib__time chain_since;       /* first hand-over of the running chain */
+    snib__time settling_since;    /* sole.c: if the gate's hold is on its way back: since when */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
     uint32_t own_messages; /* messages of our own releases still to come: no news in them */
@@ -11878,6 +11891,9 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
+/* It was granted, and nobody wants it any more, or may have it any more. */
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                      snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold *hold,
                           snib__time now);
@@ -11898,7 +11914,12 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 
 /* sole.c */
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front);
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
+void snib__sole_settles(struct snib__gate *gate, snib__time now);
+/* What stands between an operation that waits and the lock is an earlier use of it by this process, of whose end
+ * the server has told nothing for as long as a round trip may take. */
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
+                            snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
 void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
                         const struct snib__verdict *verdict, snib__time now);
@@ -18741,7 +18762,7 @@ void snib__engine_stats(const struct snib__engine *e, snib_client_stats_data *ou
     out->size = size;
     out->waiting = 0;
     for (const struct snib__op *op = e->live; op; op = op->live_next)
-        out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited;
+        out->waiting += op->kind == SNIB__OP_ACQUIRE && op->waited && !op->within;
     out->memory = e->memory;
     for (const struct snib__link *link = e->links; link; link = link->next)
         out->memory += link->conn.out.cap + link->conn.ring_cap * sizeof *link->conn.ring;
@@ -19128,15 +19149,15 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     struct snib__gate *gate = hold->gate;
     bool late = now >= snib__lease_end(sent_at, snib__hold_lease(e, hold)) &&
                 !(gate->kind->traits & SNIB__UNOWNED);
-    snib__hold_granted(e, hold, sent_at, now);
     if (gate->kind->traits & SNIB__TOKENS)
         hold->fencing = token;
     if (!op || late) {
         if (op)
             snib__gate_end_op(e, op, SNIB_EUNREACHABLE);
-        snib__gate_release(e, hold, now);
+        snib__gate_spurn(e, hold, sent_at, now);
         return false;
     }
+    snib__hold_granted(e, hold, sent_at, now);
     if (op->waited)
         e->stats.waits++;
     snib__histogram_add(e->stats.wait_time, now - op->started);
@@ -19189,6 +19210,7 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
         op->hold = NULL;
         hold->op = NULL;
         snib__op_fail(e, op, error, text, reply->count);
+        snib__sole_settles(gate, now);
     }
     if (unsure || (hold->flags & SNIB__SEATED)) {
         snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
@@ -19299,6 +19321,8 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
+    } else {
+        snib__sole_settles(gate, now); /* it is on its way, and nobody's */
     }
     snib__gate_put(e, gate);
     return true;
@@ -19332,7 +19356,8 @@ struct snib__given {
 
 static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
 {
-    return e->config.topology != SNIB__SINGLE && hold->acquired_at && !snib__outer_is(hold->gate) &&
+    return e->config.topology != SNIB__SINGLE && (hold->acquired_at || hold->count) &&
+           !snib__outer_is(hold->gate) &&
            !(hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) &&
            !(hold->flags & SNIB__LENT);
 }
@@ -21570,6 +21595,10 @@ static int32_t op_overdue(const struct snib__engine *e, struct snib__op *op, sni
     if (snib__node_silent(e, snib__op_node(op), now) || op->kind == SNIB__OP_PING ||
         op->refused_since)
         return snib__op_unreached(e, op);
+    if (snib__sole_unconfirmed(e, op, now)) {
+        op->unconfirmed = snib__node_ready(snib__op_node(op));
+        return snib__op_unreached(e, op);
+    }
     if (op->once)
         return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;
     return SNIB_TIMEDOUT;
@@ -22218,8 +22247,9 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     if (code == SNIB_OK && hold->acquired_at) {
         e->stats.releases++;
         snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-        snib__given_note(e, hold, now);
     }
+    if (code == SNIB_OK)
+        snib__given_note(e, hold, now);
     if (op && code == SNIB_LOST)
         op->reason = hold->reason ? hold->reason : SNIB_REASON_DELETED;
     if (op)
@@ -22262,14 +22292,13 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         release_no_memory(e, hold, now);
 }
 
-/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
-void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+/* there: the server has surely had it. */
+static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool there,
+                          snib__time now)
 {
     struct snib__gate *gate = hold->gate;
-    bool held = hold->phase == SNIB__HELD;
-    snib__hold_stop(e, hold);
-    if (held)
-        e->stats.held--;
+    if (there)
+        snib__sole_settles(gate, now);
     e->releasing++;
     e->moves++;
     hold->phase = SNIB__RELEASING;
@@ -22280,9 +22309,30 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
         hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
-    if (held && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
+    if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
+}
+
+/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
+{
+    bool held = hold->phase == SNIB__HELD;
+    snib__hold_stop(e, hold);
+    if (held)
+        e->stats.held--;
+    release_begin(e, hold, held, now);
+}
+
+/* A grant goes back, or to the next of this process, without having been anybody's: it counts as no acquisition,
+ * and that it is gone when its release comes is no loss. */
+void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
+                      snib__time now)
+{
+    snib__hold_stop(e, hold);
+    hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
+    hold->count = 1;
+    release_begin(e, hold, true, now);
 }
 
 /* The lease has certainly ended at the server, however slow its clock is within the bounds. */
@@ -23777,7 +23827,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 }
 
 /* Put an operation at the front of its gate's queue, to sleep there. */
-void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
+void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
     if (!wait) {
@@ -23786,10 +23836,34 @@ void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front)
         snib__gate_forget_hold(e, hold);
         return;
     }
+    if (wait->settling_since == 0)
+        wait->settling_since = now;
     snib__op_arm(e, op);
     op->hold->phase = SNIB__NEW;
     op->waited = true;
     snib__wait_push(wait, op, front);
+}
+
+/* From now on nobody has the gate's hold, or its attempt, and the server has not told of its end. */
+void snib__sole_settles(struct snib__gate *gate, snib__time now)
+{
+    if (gate->wait)
+        gate->wait->settling_since = now;
+}
+
+/* Of a writer's reads, which share a number, one waits for the other like this, too. */
+bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
+{
+    const struct snib__gate *gate = op->gate;
+    if (op->place != SNIB__PLACE_QUEUE)
+        return false;
+    if (!snib__gate_sole(gate))
+        return gate->kind->discipline == SNIB__SHARED && op->once &&
+               snib__share_number_busy(op->hold);
+    const struct snib__hold *hold = gate->active;
+    bool settling =
+        hold && (hold->phase == SNIB__RELEASING || (hold->phase == SNIB__TRYING && !hold->op));
+    return settling && now - gate->wait->settling_since >= e->config.try_timeout;
 }
 
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now)
@@ -23803,7 +23877,7 @@ void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time 
         sole_try(e, hold, now);
         return;
     }
-    snib__sole_queue(e, op, false);
+    snib__sole_queue(e, op, false, now);
     if (!op->done)
         op->waited = !op->once;
     if (gives_way)
@@ -23825,7 +23899,7 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     gate->active = NULL;
     if (gate->wait)
         snib__turn_refused(gate->wait);
-    snib__sole_queue(e, op, true);
+    snib__sole_queue(e, op, true, now);
     if (op->done) {
         snib__sole_advance(e, gate, now);
         return;
@@ -23847,7 +23921,7 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0) {
-        wait->chain_since = hold->acquired_at;
+        wait->chain_since = hold->acquired_at ? hold->acquired_at : now; /* nobody had it */
         wait->chain_most = (uint32_t)e->config.handover_max;
         /* Each of those who wait has a turn, then others have theirs. */
         if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
@@ -23901,7 +23975,7 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         if (error && (hold->flags & SNIB__RESENT))
             next->flags |= SNIB__RESENT; /* this one, or one before */
         if (next->op)
-            snib__sole_queue(e, next->op, true);
+            snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)
             snib__gate_undo(e, next, sent_at, now);
         else

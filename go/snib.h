@@ -13,8 +13,9 @@
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
- * Unreachable a wait that ends while the server does not answer returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since
- *             nobody knows whether the lock is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so.
+ * Unreachable a wait that ends while the server does not answer, or has not confirmed this client's own earlier
+ *             release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since nobody knows whether the lock
+ *             is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so, or that this client holds it.
  * Threads     every function may be called from any thread unless it says otherwise; none is
  *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
  *             point: a thread that is cancelled inside a call ends after it.  A thread that is stopped, or
