@@ -11,6 +11,7 @@ from ._codes import Busy, InvalidPermits, NotHeld, Timeout
 from ._error import Error
 from ._hold import BaseHold
 from ._kept import Kept, kept_for
+from ._stays import stays
 from ._times import lease_ms, option_ms
 
 E = TypeVar("E", bound=Error)
@@ -50,6 +51,8 @@ class BaseNamed:
         """The error, with the name and kind of the lock added."""
         error.name, error.kind = self.name, self.kind
         return error
+
+    __reduce_ex__ = stays
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"

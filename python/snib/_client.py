@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from . import _core, _credentials, _kept, _log
 from ._options import Options
+from ._stays import stays
 
 T = TypeVar("T")
 
@@ -83,6 +84,8 @@ class BaseClient(Options):
         self._login_queue: _core.QueueHandle | None = None
         self._begin()
         _clients[id(self)] = self
+
+    __reduce_ex__ = stays
 
     def _begin(self) -> None:
         """What a subclass needs to set up."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _core
 from ._codes import Lost
 from ._error import Error
+from ._stays import stays
 
 if TYPE_CHECKING:
     from ._base import BaseHoldable
@@ -78,6 +79,8 @@ class BaseHold(_core.Droppable):
         self._handle = handle
         self._lock = lock  # which keeps its client open
         self._place = _place() if is_tracing() else None
+
+    __reduce_ex__ = stays
 
     def _abandon(self) -> None:
         """Called as the hold is dropped, if it is OWNED then; again if a signal ended it and it still is."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import gc
+import pickle
 import threading
 import time
 import warnings
@@ -371,3 +373,14 @@ def test_a_release_in_another_loop_ends_waiting_for_the_loss(server: Server) -> 
             assert not waits, "watchers are left"
 
     asyncio.run(main())
+
+
+def test_nothing_is_copied_or_pickled(client: snib.Client) -> None:
+    """A copy of a hold would be dropped, and its lock be abandoned."""
+    for lock in (client.lock("x"), snib.MultiLock([client.lock("x"), client.lock("y")])):
+        with lock.hold(timeout=0) as hold:
+            for thing in (client, lock, hold):
+                for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                        copied(thing)
+            assert hold.state is snib.State.VALID

@@ -117,7 +117,7 @@ static inline void note_script(struct peer *one, const struct snib__buf *out)
     const char *text = out->data + out->head;
     const char *next = n > 1 ? memmem(text + 1, n - 1, "\r\n*", 3) : NULL;
     n = next ? (size_t)(next + 2 - text) : n;
-    if (!memmem(text, n, "EVALSHA", 7))
+    if (n == 0 || !memmem(text, n, "EVALSHA", 7))
         return;
     assert_true(n < sizeof one->last);
     memset(one->last, 0, sizeof one->last);
