@@ -319,4 +319,11 @@ MUTANTS = [
         "if (snib__arg_owner",
         "unit_multi",
     ),
+    Mutant(
+        "a vote that comes as its round is given up is kept",
+        "api/group.c",
+        "unwanted = op->hold; } else if (current) {",
+        "} else if (current) {",
+        "unit_carrier",
+    ),
 ]
