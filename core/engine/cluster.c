@@ -480,7 +480,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
-    if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
+    if (snib__request_own(request)) /* of the server that was asked, not of a name */
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);

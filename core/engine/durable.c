@@ -33,6 +33,7 @@ struct snib__durable {
     snib__time counted_at;  /* it was asked then */
     bool refused;           /* the server has no WAIT, or the user may not */
     bool told;              /* ... or has no replicas, and that is logged */
+    snib__time backoff;     /* of the link, after answers to WAIT that were of no use */
     snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
 };
 
@@ -160,9 +161,7 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
                              struct snib__request *request, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    if (hold->gate->node != node)
-        snib__node_again(e, request, now);
-    else if (!hold->op) /* it may have worked, and nobody waits for it any more */
+    if (!hold->op) /* it may have worked, and nobody waits for it any more */
         snib__gate_unanswered(e, request, now);
     else if (snib__link_write(e, durable_link(node), request, now) < 0)
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
@@ -345,17 +344,28 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
+/* WAIT was answered by an error, as UNBLOCKED: it is no master any more.  Or it says the same the next time, so the
+ * pauses grow, and what is sent again, which is no new operation, does not shorten them. */
+static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct snib__durable *d = link->node->durable;
+    link->backoff = d->backoff;
+    snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+    d->backoff = link->backoff;
+    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
+}
+
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, int32_t error, snib__time now)
 {
     struct snib__node *node = link->node;
     struct snib__durable *d = node->durable;
     bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
-    if (!refused &&
-        reply->type != SNIB__RESP_INTEGER) { /* as UNBLOCKED: it is no master any more */
-        snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+    if (!refused && reply->type != SNIB__RESP_INTEGER) {
+        durable_leave(e, link, now);
         return;
     }
+    d->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");

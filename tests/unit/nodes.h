@@ -23,10 +23,12 @@ struct peer {
     int scripts, asked, connects, asking; /* what was seen */
     bool asking_on;                       /* ASKING came just before */
     int renewals, renewed_keys, prolonged, releases;
-    const char *channel; /* one that is not its own, ... */
-    const char *refusal; /* ... and what it says to that */
-    int listened;        /* subscriptions that were asked for */
-    char last[600];      /* the last script with all its arguments, as it was sent */
+    const char *channel;  /* one that is not its own, ... */
+    const char *refusal;  /* ... and what it says to that */
+    int listened;         /* subscriptions that were asked for */
+    const char *own;      /* what a client asks of its own accord: this command ... */
+    const char *own_says; /* ... is answered with this error */
+    char last[600];       /* the last script with all its arguments, as it was sent */
 };
 
 static struct peer peers[8];
@@ -79,7 +81,10 @@ static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
 {
     char text[700];
     bool asking = one->asking_on;
-    if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
+    if (one->own && strcmp(words[0], one->own) == 0) {
+        one->asked++;
+        sprintf(out, "-%s\r\n", one->own_says);
+    } else if (strcmp(words[0], "CLUSTER") == 0 && strcmp(words[1], "INFO") == 0) {
         sprintf(text, "cluster_current_epoch:%d\r\n", one->epoch ? one->epoch : common_epoch);
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else if (strcmp(words[0], "CLUSTER") == 0) {
@@ -93,8 +98,11 @@ static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
         out[0] = 0; /* by the caller, who knows the text's hash */
     } else if (strcmp(words[0], "CLIENT") == 0 && strcmp(words[1], "ID") == 0) {
         sprintf(out, ":7\r\n");
+    } else if (strcmp(words[0], "WAIT") == 0) {
+        sprintf(out, ":1\r\n");
     } else if (strcmp(words[0], "INFO") == 0) {
-        sprintf(text, "run_id:%c\r\nredis_mode:cluster\r\n", 'a' + (int)(one - peers));
+        sprintf(text, "run_id:%c\r\nredis_mode:cluster\r\nconnected_slaves:1\r\n",
+                'a' + (int)(one - peers));
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else {
         sprintf(out, "+OK\r\n");

@@ -94,4 +94,25 @@ MUTANTS = [
         "d->waiting = true;",
         "unit_durable",
     ),
+    Mutant(
+        "what was asked to go elsewhere goes back when it was collected",
+        "engine/durable.c",
+        "if (!hold->op) /* it may have worked",
+        "if (hold->gate->node != node) snib__node_again(e, request, now); else if (!hold->op) /* it may have worked",
+        "unit_astray",
+    ),
+    Mutant(
+        "a line whose WAIT fails is made again at once",
+        "engine/durable.c",
+        "link->backoff = d->backoff;",
+        "",
+        "unit_astray",
+    ),
+    Mutant(
+        "what is sent again shortens the pause of its line",
+        "engine/durable.c",
+        "link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);",
+        "",
+        "unit_astray",
+    ),
 ]

@@ -454,4 +454,11 @@ MUTANTS = [
         ".number = given->number + 1,",
         "unit_given",
     ),
+    Mutant(
+        "WAIT is redirected like what has a name",
+        "engine/cluster.c",
+        "if (snib__request_own(request)) /* of",
+        "if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME) /* of",
+        "unit_astray",
+    ),
 ]
