@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b6410f694a916a3f"
+#define SNIB_BUILD_ID "37ab0314804d933b"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -18000,7 +18000,7 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
     bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
-    if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME)
+    if (snib__request_own(request)) /* of the server that was asked, not of a name */
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
@@ -18159,6 +18159,7 @@ struct snib__durable {
     snib__time counted_at;  /* it was asked then */
     bool refused;           /* the server has no WAIT, or the user may not */
     bool told;              /* ... or has no replicas, and that is logged */
+    snib__time backoff;     /* of the link, after answers to WAIT that were of no use */
     snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
 };
 
@@ -18286,9 +18287,7 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
                              struct snib__request *request, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    if (hold->gate->node != node)
-        snib__node_again(e, request, now);
-    else if (!hold->op) /* it may have worked, and nobody waits for it any more */
+    if (!hold->op) /* it may have worked, and nobody waits for it any more */
         snib__gate_unanswered(e, request, now);
     else if (snib__link_write(e, durable_link(node), request, now) < 0)
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
@@ -18471,17 +18470,28 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
+/* WAIT was answered by an error, as UNBLOCKED: it is no master any more.  Or it says the same the next time, so the
+ * pauses grow, and what is sent again, which is no new operation, does not shorten them. */
+static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
+{
+    struct snib__durable *d = link->node->durable;
+    link->backoff = d->backoff;
+    snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+    d->backoff = link->backoff;
+    link->next_try = now + d->backoff / 2 + snib__engine_random(e, d->backoff / 2);
+}
+
 static void durable_waited(struct snib__engine *e, struct snib__link *link,
                            const struct snib__value *reply, int32_t error, snib__time now)
 {
     struct snib__node *node = link->node;
     struct snib__durable *d = node->durable;
     bool refused = error == SNIB_EPERM || error == SNIB_ENOTSUP;
-    if (!refused &&
-        reply->type != SNIB__RESP_INTEGER) { /* as UNBLOCKED: it is no master any more */
-        snib__link_close(e, link, SNIB_EUNREACHABLE, now);
+    if (!refused && reply->type != SNIB__RESP_INTEGER) {
+        durable_leave(e, link, now);
         return;
     }
+    d->backoff = 0;
     d->refused = d->refused || refused;
     if (refused)
         durable_tell(e, node, "has no WAIT, or this user may not use it");
