@@ -8,7 +8,7 @@
 
 /* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                       struct snib__hold **moved, snib__time now)
+                       struct snib__hold **moved)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
@@ -16,8 +16,6 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
             continue;
         hold->flags |= SNIB__INHERITED;
         node->inherited = true;
-        if (!snib__node_ready(node))
-            snib__node_want(e, node, now);
         if (!(hold->flags & SNIB__LISTED))
             continue;
         snib__watchdog_remove(e, hold);
@@ -30,7 +28,7 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
                       struct snib__hold **moved, snib__time now)
 {
     if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved, now);
+        move_holds(e, gate, node, moved);
     gate->node = node;
     if (gate->wait)
         snib__chan_move(e, gate->wait, node, now);

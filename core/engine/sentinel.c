@@ -185,9 +185,6 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     map->round = true;
     map->left = map->n;
-    for (uint32_t i = 0; i < map->n; i++)
-        if (!map->all[i].asked)
-            map->all[i].outcome = OUTCOME_NONE;
     sentinels_go_on(e, now);
     for (uint32_t i = 0; i < map->n; i++)
         if (map->all[i].asked)
@@ -535,7 +532,6 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
         sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
                             snib__resp_text(link->conn.resp, &reply[3]))) {
         one->switched = true;
-        one->shun_until = 0;
         if (one->asked && snib__node_ready(one->node))
             sentinel_question(e, one, now); /* what it was asked before may be answered as before */
         sentinel_ask(e, one, now);

@@ -86,6 +86,30 @@ static void lane_outlives_the_first_of_a_deposed_node(void **state)
     snib__engine_free(engine);
 }
 
+/* One of its connections tells that a slot has moved, while its first is down: what waits for that one goes along. */
+static void what_waits_follows_its_slot(void **state)
+{
+    (void)state;
+    char text[64];
+    struct snib__node *a;
+    struct snib__op *op;
+    struct snib__engine *engine = begin_stalled(&a, &op);
+    peers[0].hangs = true;
+    snib__engine_link_down(engine, lane(a, 0), SNIB_EUNREACHABLE, 104, now);
+    struct snib__op *waits = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}3"), 0);
+    serve(engine);
+    assert_int_equal(a->todo_n, 1);
+    moved(text, "bar", 'b');
+    peers[0].says = text;
+    peers[0].times = 1;
+    peers[0].silent = false;
+    serve(engine);
+    assert_int_equal(served_by(engine, "bar"), 'b');
+    assert_true(op->done && op->code == SNIB_OK);
+    assert_true(waits->done && waits->code == SNIB_OK);
+    snib__engine_free(engine);
+}
+
 /* It has let us in and says nothing: after a moment others are asked for the map, and it is not. */
 static void silent_node_is_not_asked(void **state)
 {
@@ -111,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lane_of_a_deposed_node_is_left),
         cmocka_unit_test(lane_outlives_the_first_of_a_deposed_node),
+        cmocka_unit_test(what_waits_follows_its_slot),
         cmocka_unit_test(silent_node_is_not_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct peer {
     char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
+    bool hangs;  /* whoever connects to it waits */
     bool silent; /* what it is asked waits */
     const char
         *says; /* to scripts, instead of granting: an error, or a reply without its last line end */
@@ -139,6 +140,8 @@ static inline bool serve_link(struct snib__engine *engine, struct snib__link *li
     if (wish == SNIB__WISH_CONNECT) {
         struct peer *one = peer_of(link);
         one->connects++;
+        if (one->hangs)
+            return true;
         if (one->down)
             snib__engine_link_down(engine, link, SNIB_EUNREACHABLE, 111, now);
         else

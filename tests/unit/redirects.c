@@ -326,6 +326,31 @@ static void patience_is_with_the_present_server(void **state)
     snib__engine_free(engine);
 }
 
+/* It sleeps, and its name goes to a node to which the connection neither comes nor fails. */
+static void patience_begins_with_the_move(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
+    held(engine, "bar");
+    peers[1].says = ":86400000";
+    peers[1].times = -1;
+    peers[2].hangs = true;
+    struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "foo"), 0);
+    pass(engine, now + SECOND);
+    common_epoch++;
+    map_of(common, "a:0-8191 c:8192-16383");
+    for (int steps = 0; served_by(engine, "foo") != 'c';
+         steps++) { /* the map is asked for now and then */
+        assert_true(steps < 200);
+        pass(engine, now + 100 * SNIB__MS);
+    }
+    pass(engine, now + 4 * SECOND);
+    assert_false(op->done);
+    pass(engine, now + 2 * SECOND);
+    assert_true(op->done && op->code == SNIB_ECONNECT);
+    snib__engine_free(engine);
+}
+
 /* ---- Requests that are paused ---------------------------------------------------------------------------- */
 
 /* A try that may have worked, and that nobody waits for any more when its pause is over, is taken back. */
@@ -449,6 +474,7 @@ int main(void)
         cmocka_unit_test(moved_hold_is_at_risk_until_it_is_confirmed),
         cmocka_unit_test(given_back_again_after_a_failover),
         cmocka_unit_test(patience_is_with_the_present_server),
+        cmocka_unit_test(patience_begins_with_the_move),
         cmocka_unit_test(paused_try_that_is_cancelled),
         cmocka_unit_test(refused_release_ends_with_its_lease),
         cmocka_unit_test(misplaced_channel_goes_alone),

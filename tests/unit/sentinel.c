@@ -243,6 +243,46 @@ static void sentinel_that_comes_back(void **state)
     snib__engine_free(engine);
 }
 
+/* One answer, and all is forgotten: also of one that was shunned, and asked only because the master had gone. */
+static void shunned_sentinel_helps(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    held(engine, "m", 0);
+    crash(engine, "s0");
+    pass(engine, 100 * SECOND);
+    const int connects = peer("s0")->connects;
+    PASS_UNTIL(engine, peer("s0")->connects > connects, 35 * SECOND); /* in vain, for long */
+    peer("s0")->state = UP;
+    tell_all(3, "m2", 2);
+    crash(engine, "s1");
+    crash(engine, "s2");
+    crash(engine, "m1");
+    PASS_UNTIL(engine, at(engine, "m2"), 5 * SECOND);
+    const int asked = peer("s0")->asked;
+    PASS_UNTIL(engine, peer("s0")->asked > asked + 4, 5 * SECOND);
+    snib__engine_free(engine);
+}
+
+/* The sentinels know it now, but it does not answer: that is told, and not what they said before. */
+static void old_reason_is_not_told(void **state)
+{
+    (void)state;
+    int32_t code;
+    const struct snib__acquire how = {.wait = SECOND};
+    struct snib__engine *engine = world(3);
+    tell_all(3, NULL, 0);
+    ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "no sentinel knows a service \"main\"", NULL);
+    peer("m1")->state = SILENT;
+    tell_all(3, "m1", 1);
+    struct snib__op *op =
+        snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &how, now, &code);
+    PASS_UNTIL(engine, op->done, 2 * SECOND);
+    assert_int_equal(op->code, SNIB_ECONNECT);
+    assert_true(!op->words || !op->words[0]);
+    snib__engine_free(engine);
+}
+
 /* What was given back just before is given back at the next master, too, which may not have heard of it; what was
  * given back long ago is not, and nothing is twice. */
 static void what_was_given_back_is_given_back_again(void **state)
@@ -481,6 +521,8 @@ int main(void)
         cmocka_unit_test(confirmed_hold_is_lost_for_another_reason),
         cmocka_unit_test(release_that_waits_for_a_master),
         cmocka_unit_test(sentinel_that_comes_back),
+        cmocka_unit_test(shunned_sentinel_helps),
+        cmocka_unit_test(old_reason_is_not_told),
         cmocka_unit_test(what_was_given_back_is_given_back_again),
         cmocka_unit_test(master_that_answers_is_left_for_a_higher_epoch),
         cmocka_unit_test(stale_sentinels_are_not_believed),

@@ -461,4 +461,32 @@ MUTANTS = [
         "if (request->kind == SNIB__REQ_ROUTE || request->kind == SNIB__REQ_TIME) /* of",
         "unit_astray",
     ),
+    Mutant(
+        "a sentinel that helps while it is shunned is not polled",
+        "engine/sentinel.c",
+        "one->shun = one->shun_until = 0;",
+        "one->shun = 0;",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "what the sentinels said before is told of a silent master",
+        "engine/sentinel.c",
+        "home->failure = SNIB_EUNREACHABLE;",
+        "",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "patience with a node does not begin when a name moves to it",
+        "engine/move.c",
+        "snib__op_arm(e, op);",
+        "",
+        "unit_redirects",
+    ),
+    Mutant(
+        "what waits for the old node is not sent to the new one",
+        "engine/map.c",
+        "snib__node_reroute(e, c->member[before].node, now);",
+        "",
+        "unit_deposed",
+    ),
 ]
