@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "37ab0314804d933b"
+#define SNIB_BUILD_ID "b858e4f98c19fe22"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -20719,7 +20719,7 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
 
 /* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
-                       struct snib__hold **moved, snib__time now)
+                       struct snib__hold **moved)
 {
     for (struct snib__hold *hold = snib__gate_first(gate); hold;
          hold = snib__gate_next(gate, hold)) {
@@ -20727,8 +20727,6 @@ static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct s
             continue;
         hold->flags |= SNIB__INHERITED;
         node->inherited = true;
-        if (!snib__node_ready(node))
-            snib__node_want(e, node, now);
         if (!(hold->flags & SNIB__LISTED))
             continue;
         snib__watchdog_remove(e, hold);
@@ -20741,7 +20739,7 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
                       struct snib__hold **moved, snib__time now)
 {
     if (!snib__outer_is(gate))
-        move_holds(e, gate, node, moved, now);
+        move_holds(e, gate, node, moved);
     gate->node = node;
     if (gate->wait)
         snib__chan_move(e, gate->wait, node, now);
@@ -23191,9 +23189,6 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
     struct sentinels *map = sentinels_of(e);
     map->round = true;
     map->left = map->n;
-    for (uint32_t i = 0; i < map->n; i++)
-        if (!map->all[i].asked)
-            map->all[i].outcome = OUTCOME_NONE;
     sentinels_go_on(e, now);
     for (uint32_t i = 0; i < map->n; i++)
         if (map->all[i].asked)
@@ -23541,7 +23536,6 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
         sentinel_about_ours(e, snib__resp_text(link->conn.resp, &reply[2]),
                             snib__resp_text(link->conn.resp, &reply[3]))) {
         one->switched = true;
-        one->shun_until = 0;
         if (one->asked && snib__node_ready(one->node))
             sentinel_question(e, one, now); /* what it was asked before may be answered as before */
         sentinel_ask(e, one, now);
