@@ -109,6 +109,11 @@ var provoke = map[string]func(*testing.T, recorder){
 		hold := lock(t, open(t, "unix://timeless:none@"+s.path, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))
 		t.Cleanup(func() { _ = hold.Unlock(background) })
 	},
+	"cannot be ended when it breaks": func(t *testing.T, log recorder) {
+		s := startServer(t)
+		s.do(t, "ACL", "SETUSER", "endless", "on", "nopass", "~*", "&*", "+@all", "-client")
+		open(t, "unix://endless:none@"+s.path, log.option())
+	},
 	"server's clock has moved": func(t *testing.T, log recorder) {
 		url := hastyClock(t, startServer(t))
 		hold := lock(t, open(t, url, log.option(), snib.WatchdogLease(renewed)).Mutex("held"))

@@ -329,7 +329,8 @@ struct snib__engine {
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
-    bool refused; /* a second login, see snib__engine_take_refusal() */
+    uint8_t told_unended; /* 1: that connections cannot be ended; 2: that one was not */
+    bool refused;         /* a second login, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
@@ -374,6 +375,8 @@ struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
+/* A connection that broke cannot be ended at the server.  left: and there were requests on it. */
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Send again, where its name is served now, what a server has not done. */

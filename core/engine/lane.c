@@ -172,6 +172,9 @@ int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time 
                                      .script = -1,
                                      .subject = &node->lanes[i],
                                      .number = (uint64_t)lost->kill_id};
+        if (lost->left)
+            snib__node_unended(e, node, true);
+        lost->left = false;
         if (lost->kill_id == 0)
             continue;
         if (strcmp(lost->kill_run, first->conn.run_id) != 0)

@@ -276,6 +276,35 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
             snib__op_arm(e, op);
 }
 
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+{
+    uint8_t told = left ? 2 : 1;
+    if (node->kind != SNIB__SERVER || e->told_unended >= told)
+        return;
+    e->told_unended = told;
+    if (left)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "a broken connection to %s could not be ended: what was left on it may take "
+            "a lock for a lease; allow this user +info +client|id +client|kill",
+            snib__node_where(e, node));
+    else
+        snib__engine_log(
+            e, SNIB_LOG_INFO,
+            "a connection to %s cannot be ended when it breaks: what is left on it may take "
+            "a lock for a lease; allow this user +info +client|id +client|kill",
+            snib__node_where(e, node));
+}
+
+/* Its connections can be ended when they have broken, and those that have were. */
+static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
+                            struct snib__conn *conn)
+{
+    if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
+        snib__node_unended(e, node, conn->left);
+    conn->left = false;
+}
+
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
@@ -300,6 +329,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
             "server can read and change everything");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
+    node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
@@ -417,8 +447,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
-    case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
+    case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
+        if (error)
+            snib__node_unended(e, node, true);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:

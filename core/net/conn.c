@@ -15,7 +15,8 @@ enum {
     CONN_ID = -4,
     CONN_INFO = -5,
     CONN_LOAD = -6,
-    CONN_RELOGIN = -7
+    CONN_RELOGIN = -7,
+    CONN_KILL = -8
 };
 
 #define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
@@ -140,9 +141,12 @@ snib__time snib__conn_oldest(const struct snib__conn *conn)
 
 void snib__conn_reset(struct snib__conn *conn)
 {
-    if (conn->state == SNIB__CONN_READY && conn->server_id != 0 && conn->ring_count > 0) {
+    bool left = conn->state == SNIB__CONN_READY && !conn->pubsub && conn->ring_count > 0;
+    if (left && conn->server_id != 0 && conn->run_id[0] != 0) {
         conn->kill_id = conn->server_id;
         memcpy(conn->kill_run, conn->run_id, sizeof conn->kill_run);
+    } else if (left) {
+        conn->left = true;
     }
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
@@ -288,7 +292,7 @@ static int conn_kill_former(struct snib__conn *conn, snib__time now)
     snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
     conn->killing = true;
     conn->handshake_left++;
-    return CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
+    return CONN_SAY(conn, CONN_KILL, now, "CLIENT", "KILL", "ID", number);
 }
 
 static int conn_fail(struct snib__conn *conn, int32_t code)
@@ -425,6 +429,8 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         }
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
+        if (request->kind == CONN_KILL)
+            conn->left = true;
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
@@ -483,6 +489,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             return -1;
         if (conn->handshake_left > 0 && --conn->handshake_left == 0) {
             conn->state = SNIB__CONN_READY;
+            conn->left = conn->left || (conn->kill_id != 0 && conn->run_id[0] == 0);
             conn->kill_id = 0;
             conn_forget(conn);
         }

@@ -73,6 +73,7 @@ struct snib__conn {
     char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
     char run_id[48];     /* of the server's process; "" unknown */
     bool killing;        /* it has been asked for in this handshake */
+    bool left;           /* requests were left on one that cannot be ended */
     bool replica;        /* it says that it is one: nothing else that it says is believed */
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */

@@ -172,6 +172,24 @@ def test_a_time_that_is_refused(server: Server, log: Records) -> None:
         server.admin.execute_command("ACL", "DELUSER", "timeless")
 
 
+def test_a_connection_that_cannot_be_ended(server: Server, log: Records) -> None:
+    rules = ("on", ">pw", "~*", "&*", "+@all", "-client")
+    server.admin.execute_command("ACL", "SETUSER", "endless", *rules)
+    try:
+        with snib.connect(server.url, username="endless", password="pw", patience=PATIENCE) as client:
+            client.ping()
+            log.wait("cannot be ended when it breaks", logging.INFO)
+            # A request is left on the connection: the server is stopped until it has been given up.
+            with server.stopped():
+                asked = threading.Thread(target=client.ping)
+                asked.start()
+                log.wait("no connection to ", logging.WARNING)
+            asked.join()
+            log.wait("could not be ended", logging.WARNING)
+    finally:
+        server.admin.execute_command("ACL", "DELUSER", "endless")
+
+
 def test_no_replicas_for_durability(server: Server, log: Records) -> None:
     with snib.connect(server.url, durability=1) as client, client.lock("name"):
         log.wait("durability: .*: grants are on the master only", logging.WARNING)
@@ -186,6 +204,8 @@ TRIED = {
     "lost one of the connections to %s",
     "%s refused a renewed login and goes on under the last one",
     "%s refused the subscription to +switch-master",
+    "a broken connection to %s could not be ended",
+    "a connection to %s cannot be ended when it breaks",
     "a renewal was sent %d ms late",
     "connected to %s",
     'lock \\"%.*s%s\\"%s was %s',

@@ -212,12 +212,12 @@ static void lane_is_given_up_when_idle(void **state)
 }
 
 /* The engine has said so. */
-static bool was_logged(struct snib__engine *engine, const char *begin)
+static bool was_logged(struct snib__engine *engine, int32_t at, const char *begin)
 {
     int32_t level;
     for (const char *text; (text = snib__engine_take_log(engine, &level));)
         if (strncmp(text, begin, strlen(begin)) == 0)
-            return level == SNIB_LOG_INFO;
+            return level == at;
     return false;
 }
 
@@ -231,7 +231,7 @@ static void lane_to_another_server_is_refused(void **state)
     meet(engine, 1);
     snib__engine_log_level(engine, SNIB_LOG_INFO);
     connect_lane(engine, 1, "xyz");
-    assert_true(was_logged(engine, "another connection to "));
+    assert_true(was_logged(engine, SNIB_LOG_INFO, "another connection to "));
     assert_int_equal(lane(engine, 1)->conn.state, SNIB__CONN_DOWN);
     assert_int_equal(snib__engine_take_wish(engine, lane(engine, 1)), SNIB__WISH_CLOSE);
     now += 60 * SECOND;
@@ -306,7 +306,7 @@ static void lost_lane_is_killed_before_anything_is_repeated(void **state)
     snib__buf_consume(&conn_of(engine)->out, snib__buf_size(&conn_of(engine)->out));
     snib__engine_log_level(engine, SNIB_LOG_INFO);
     snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
-    assert_true(was_logged(engine, "lost one of the connections to "));
+    assert_true(was_logged(engine, SNIB_LOG_INFO, "lost one of the connections to "));
     const struct snib__buf *out = &conn_of(engine)->out;
     static const char kill[] = "*4\r\n$6\r\nCLIENT\r\n$4\r\nKILL\r\n$2\r\nID\r\n$2\r\n18\r\n";
     assert_memory_equal(out->data + out->head, kill, sizeof kill - 1);
@@ -348,6 +348,30 @@ static void kill_is_repeated(void **state)
     assert_int_equal(lane(engine, 1)->conn.kill_id, 0);
     assert_false(two->done);
     snib__engine_free(engine);
+}
+
+/* The user may not end it, or may not know its number: what was left on it may be carried out late, and the log says
+ * so. */
+static void lost_lane_that_cannot_be_killed(void **state)
+{
+    (void)state;
+    static const char was[] = "a broken connection to ";
+    for (int numbered = 0; numbered < 2; numbered++) {
+        struct snib__engine *engine = begin_with_lane();
+        call(engine, "one");
+        call(engine, "two");
+        answer_own_on(engine, lane(engine, 1), "abc");
+        snib__engine_log_level(engine, SNIB_LOG_WARNING);
+        if (!numbered)
+            lane(engine, 1)->conn.server_id = 0;
+        snib__engine_link_down(engine, lane(engine, 1), SNIB_EUNREACHABLE, 0, now);
+        assert_int_equal(was_logged(engine, SNIB_LOG_WARNING, was), !numbered);
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        answer(engine, numbered ? "-NOPERM this user has no permissions\r\n" : "$-1\r\n");
+        assert_int_equal(was_logged(engine, SNIB_LOG_WARNING, was), numbered);
+        snib__engine_free(engine);
+    }
 }
 
 static void node_that_is_no_master_is_left_on_all(void **state)
@@ -521,6 +545,7 @@ int main(void)
         cmocka_unit_test(order_of_a_name_is_kept),
         cmocka_unit_test(lost_lane_is_killed_before_anything_is_repeated),
         cmocka_unit_test(kill_is_repeated),
+        cmocka_unit_test(lost_lane_that_cannot_be_killed),
         cmocka_unit_test(node_that_is_no_master_is_left_on_all),
         cmocka_unit_test(order_is_kept_over_a_loss_of_the_first),
         cmocka_unit_test(stranger_is_not_killed),

@@ -602,9 +602,93 @@ static void new_operation_shortens_the_pause(void **state)
     snib__engine_free(engine);
 }
 
+/* ---- What is left on a connection that cannot be ended ------------------------------------------ */
+
+/* Connect, with a server that answers some of the connection's own requests with an error: CLIENT ID, INFO, or
+ * CLIENT KILL. */
+static void connect_without(struct snib__engine *engine, int16_t refused)
+{
+    struct snib__conn *conn = conn_of(engine);
+    static const char no[] = "-NOPERM this user has no permissions to run the command\r\n";
+    assert_int_equal(snib__engine_take_wish(engine, snib__engine_link(engine, SNIB__COMMAND)),
+                     SNIB__WISH_CONNECT);
+    snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
+    while (conn->ring_count > 0 && conn->ring[conn->ring_head].kind < 0) {
+        if (conn->ring[conn->ring_head].kind == refused)
+            snib__engine_input(engine, snib__engine_link(engine, SNIB__COMMAND), no, sizeof no - 1,
+                               now);
+        else
+            answer(engine, "");
+    }
+    assert_true(ready(engine));
+    engine->home->clock.refused = true;
+}
+
+static int records(struct snib__engine *engine, const char *words, int32_t want)
+{
+    int32_t level;
+    int n = 0;
+    for (const char *text; (text = snib__engine_take_log(engine, &level));) {
+        if (!strstr(text, words))
+            continue;
+        assert_int_equal(level, want);
+        assert_non_null(strstr(text, "allow this user"));
+        n++;
+    }
+    return n;
+}
+
+/* Where the user may not ask for it, or not do it: the log says once that it may be needed, where that is known, and
+ * once that it was. */
+static void connection_that_cannot_be_ended(void **state)
+{
+    (void)state;
+    enum { CONN_KILL = -8 };
+    static const char ahead[] = "cannot be ended when it breaks", was[] = "could not be ended";
+    static const int16_t refused[] = {CONN_ID, CONN_INFO, CONN_KILL, 0};
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        struct snib__engine *engine = begin();
+        snib__engine_log_level(engine, SNIB_LOG_INFO);
+        acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        connect_without(engine, refused[i]);
+        assert_int_equal(records(engine, ahead, SNIB_LOG_INFO), i < 2);
+        answer_own(engine);
+        answer(engine, "$-1\r\n");
+        cut_link(engine); /* with nothing left on it */
+        await_connect(engine);
+        connect_without(engine, refused[i]);
+        assert_int_equal(records(engine, "be ended", SNIB_LOG_INFO), 0);
+        for (int cuts = 0; cuts < 2; cuts++) {
+            acquire(engine, gate(engine, SNIB_MUTEX, cuts ? "n" : "o"), 0);
+            cut_link(engine);
+            await_connect(engine);
+            connect_without(engine, refused[i]);
+            assert_int_equal(records(engine, was, SNIB_LOG_WARNING), cuts == 0 && i < 3);
+        }
+        snib__engine_free(engine);
+    }
+}
+
+/* It could have been, but the user may not ask any more whether it is the same process. */
+static void right_goes_with_the_connection(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_without(engine, 0);
+    snib__engine_log_level(engine, SNIB_LOG_WARNING);
+    cut_link(engine);
+    await_connect(engine);
+    connect_without(engine, CONN_INFO);
+    assert_int_equal(records(engine, "could not be ended", SNIB_LOG_WARNING), 1);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_goes_with_the_connection),
+        cmocka_unit_test(connection_that_cannot_be_ended),
         cmocka_unit_test(semaphore_release_is_sent_once),
         cmocka_unit_test(refused_after_a_lost_answer),
         cmocka_unit_test(node_that_is_no_master_is_left),

@@ -4,6 +4,20 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "a lost lane that cannot be ended is not told",
+        "engine/lane.c",
+        "if (lost->left) snib__node_unended(e, node, true);",
+        "",
+        "unit_lanes",
+    ),
+    Mutant(
+        "a lost lane that may not be ended is not told",
+        "engine/node.c",
+        "if (error) snib__node_unended(e, node, true);",
+        "",
+        "unit_lanes",
+    ),
+    Mutant(
         "what a lost lane left is repeated while its connection can still be read",
         "engine/lane.c",
         "if (snib__node_ready(node) && snib__lane_kill(e, node, now) < 0)",

@@ -4,6 +4,41 @@ from . import Mutant
 
 MUTANTS = [
     Mutant(
+        "what is left on a connection without a number is not told",
+        "net/conn.c",
+        "} else if (left) {",
+        "} else if (left && conn->pubsub) {",
+        "unit_links",
+    ),
+    Mutant(
+        "a connection that cannot be ended is not told",
+        "engine/node.c",
+        "if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)",
+        "if (conn->left)",
+        "unit_links",
+    ),
+    Mutant(
+        "a refused CLIENT KILL is not told",
+        "net/conn.c",
+        "if (request->kind == CONN_KILL) conn->left = true;",
+        "",
+        "unit_links",
+    ),
+    Mutant(
+        "each broken connection that cannot be ended is told",
+        "engine/node.c",
+        "|| e->told_unended >= told)",
+        ")",
+        "unit_links",
+    ),
+    Mutant(
+        "a number that is good for nothing any more is forgotten without a word",
+        "net/conn.c",
+        "conn->left = conn->left || (conn->kill_id != 0 && conn->run_id[0] == 0);",
+        "",
+        "unit_links",
+    ),
+    Mutant(
         "a force release is repeated after a lost answer",
         "engine/ask.c",
         "return op->kind == SNIB__OP_FORCE;",
@@ -230,8 +265,8 @@ MUTANTS = [
     Mutant(
         "a connection that was killed is killed again after the next reconnect",
         "net/conn.c",
-        "conn->state = SNIB__CONN_READY; conn->kill_id = 0;",
-        "conn->state = SNIB__CONN_READY;",
+        "conn->kill_id = 0; conn_forget(conn);",
+        "conn_forget(conn);",
         "unit_conn",
     ),
     Mutant(
