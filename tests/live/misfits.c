@@ -32,7 +32,7 @@ static void refused(const char *url, int32_t code, const char *const *words)
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     snib_lock *lock = must_lock(client, "x");
     int got;
-    for (int64_t end = now_ms() + patient_ms(5000);;) { /* it may take longer than that to be reached */
+    for (int64_t end = now_ms() + patient_ms(5000);;) { /* to reach it may take longer than that */
         got = snib_lock_acquire(lock, 0, -1, &hold, &error);
         if (got != SNIB_ECONNECT || now_ms() > end)
             break;
