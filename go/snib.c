@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b858e4f98c19fe22"
+#define SNIB_BUILD_ID "f8fbdcfec2a6ff8a"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1337,6 +1337,7 @@ struct snib__conn {
     char kill_run[48];   /* ... at this process; another's connections have numbers of their own */
     char run_id[48];     /* of the server's process; "" unknown */
     bool killing;        /* it has been asked for in this handshake */
+    bool left;           /* requests were left on one that cannot be ended */
     bool replica;        /* it says that it is one: nothing else that it says is believed */
     bool any_role;       /* ... but where to go */
     bool evicts;         /* the server may evict keys that have a TTL */
@@ -11683,7 +11684,8 @@ struct snib__engine {
     struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
-    bool refused; /* a second login, see snib__engine_take_refusal() */
+    uint8_t told_unended; /* 1: that connections cannot be ended; 2: that one was not */
+    bool refused;         /* a second login, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
@@ -11728,6 +11730,8 @@ struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
+/* A connection that broke cannot be ended at the server.  left: and there were requests on it. */
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
 /* Send again, where its name is served now, what a server has not done. */
@@ -19953,6 +19957,9 @@ int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time 
                                      .script = -1,
                                      .subject = &node->lanes[i],
                                      .number = (uint64_t)lost->kill_id};
+        if (lost->left)
+            snib__node_unended(e, node, true);
+        lost->left = false;
         if (lost->kill_id == 0)
             continue;
         if (strcmp(lost->kill_run, first->conn.run_id) != 0)
@@ -21103,6 +21110,35 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
             snib__op_arm(e, op);
 }
 
+void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left)
+{
+    uint8_t told = left ? 2 : 1;
+    if (node->kind != SNIB__SERVER || e->told_unended >= told)
+        return;
+    e->told_unended = told;
+    if (left)
+        snib__engine_log(
+            e, SNIB_LOG_WARNING,
+            "a broken connection to %s could not be ended: what was left on it may take "
+            "a lock for a lease; allow this user +info +client|id +client|kill",
+            snib__node_where(e, node));
+    else
+        snib__engine_log(
+            e, SNIB_LOG_INFO,
+            "a connection to %s cannot be ended when it breaks: what is left on it may take "
+            "a lock for a lease; allow this user +info +client|id +client|kill",
+            snib__node_where(e, node));
+}
+
+/* Its connections can be ended when they have broken, and those that have were. */
+static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
+                            struct snib__conn *conn)
+{
+    if (conn->left || conn->server_id == 0 || conn->run_id[0] == 0)
+        snib__node_unended(e, node, conn->left);
+    conn->left = false;
+}
+
 void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__node *node = link->node;
@@ -21127,6 +21163,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
             "server can read and change everything");
     e->told_insecure = true;
     snib__engine_log(e, SNIB_LOG_INFO, "connected to %s", snib__node_where(e, node));
+    node_check_ends(e, node, conn);
     if (other)
         snib__engine_log(e, SNIB_LOG_WARNING, "the server was restarted or is another one");
     node->ever_ready = true;
@@ -21244,8 +21281,10 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     case SNIB__REQ_RENEW:
         snib__watchdog_answer(e, request->subject, request->sent_at, reply, n, error, now);
         break;
-    case SNIB__REQ_KILL: /* or there was nothing to end, or the user may not */
+    case SNIB__REQ_KILL: /* or there was nothing to end */
         ((struct snib__link *)request->subject)->conn.kill_id = 0;
+        if (error)
+            snib__node_unended(e, node, true);
         break;
     case SNIB__REQ_WAIT:
     case SNIB__REQ_COUNT:
@@ -26940,7 +26979,8 @@ enum {
     CONN_ID = -4,
     CONN_INFO = -5,
     CONN_LOAD = -6,
-    CONN_RELOGIN = -7
+    CONN_RELOGIN = -7,
+    CONN_KILL = -8
 };
 
 #define CONN_MASKED 6 /* bytes of a password are no part of an error by chance */
@@ -27065,9 +27105,12 @@ snib__time snib__conn_oldest(const struct snib__conn *conn)
 
 void snib__conn_reset(struct snib__conn *conn)
 {
-    if (conn->state == SNIB__CONN_READY && conn->server_id != 0 && conn->ring_count > 0) {
+    bool left = conn->state == SNIB__CONN_READY && !conn->pubsub && conn->ring_count > 0;
+    if (left && conn->server_id != 0 && conn->run_id[0] != 0) {
         conn->kill_id = conn->server_id;
         memcpy(conn->kill_run, conn->run_id, sizeof conn->kill_run);
+    } else if (left) {
+        conn->left = true;
     }
     conn->server_id = 0;
     conn->state = SNIB__CONN_DOWN;
@@ -27213,7 +27256,7 @@ static int conn_kill_former(struct snib__conn *conn, snib__time now)
     snprintf(number, sizeof number, "%lld", (long long)conn->kill_id);
     conn->killing = true;
     conn->handshake_left++;
-    return CONN_SAY(conn, CONN_OPTIONAL, now, "CLIENT", "KILL", "ID", number);
+    return CONN_SAY(conn, CONN_KILL, now, "CLIENT", "KILL", "ID", number);
 }
 
 static int conn_fail(struct snib__conn *conn, int32_t code)
@@ -27350,6 +27393,8 @@ static int conn_greet(struct snib__conn *conn, const struct snib__request *reque
         }
         if (code == SNIB_ELOADING || code == SNIB_EUNREACHABLE)
             return conn_refused(conn, code, reply);
+        if (request->kind == CONN_KILL)
+            conn->left = true;
         if (request->kind == CONN_AUTH)
             return conn_refused(conn, SNIB_EAUTH, reply);
         /* NOAUTH comes to every command of a client that should have logged in and did not. */
@@ -27408,6 +27453,7 @@ int snib__conn_next(struct snib__conn *conn, struct snib__request *request,
             return -1;
         if (conn->handshake_left > 0 && --conn->handshake_left == 0) {
             conn->state = SNIB__CONN_READY;
+            conn->left = conn->left || (conn->kill_id != 0 && conn->run_id[0] == 0);
             conn->kill_id = 0;
             conn_forget(conn);
         }
