@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,25 +90,67 @@ func TestUnreachableIsSaidSo(t *testing.T) {
 
 func nothing(context.Context) error { return nil }
 
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	return port
+}
+
+// startSentinel starts one that is alone with the master at this port, which it calls main, and returns its own port.
+func startSentinel(t *testing.T, master string) string {
+	t.Helper()
+	port, folder := freePort(t), t.TempDir()
+	config := filepath.Join(folder, "sentinel.conf")
+	text := "port " + port + "\ndir " + folder + "\nsentinel monitor main 127.0.0.1 " + master + " 1\n"
+	must(t, os.WriteFile(config, []byte(text), 0o600))
+	binary, err := serverBinary()
+	must(t, err)
+	sentinel := exec.Command(binary, config, "--sentinel")
+	sentinel.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, sentinel.Start())
+	t.Cleanup(func() {
+		_ = sentinel.Process.Kill()
+		_ = sentinel.Wait()
+	})
+	await(t, func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		return err == nil && conn.Close() == nil
+	})
+	return port
+}
+
+// What is something else than the URL says tells so in one sentence, and what to take.
 func TestMisfits(t *testing.T) {
-	port := func() string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer listener.Close()
-		_, port, err := net.SplitHostPort(listener.Addr().String())
-		must(t, err)
-		return port
-	}
-	node, single := port(), port()
-	startServer(t, "--cluster-enabled", "yes", "--port", node, "--cluster-port", port())
+	node, single, replica := freePort(t), freePort(t), freePort(t)
+	startServer(t, "--cluster-enabled", "yes", "--port", node, "--cluster-port", freePort(t))
 	startServer(t, "--port", single)
+	startServer(t, "--port", replica, "--replicaof", "127.0.0.1", single)
+	sentinel := startSentinel(t, single)
 	for url, says := range map[string]string{
-		"redis://127.0.0.1:" + node:                      "is a node of a cluster: take redis+cluster://127.0.0.1:" + node,
-		"redis+cluster://127.0.0.1:" + single:            "is no node of a cluster: take redis://127.0.0.1:" + single,
-		"redis+sentinel://127.0.0.1:" + single + "/main": "is no sentinel of \"main\"",
+		"redis://127.0.0.1:" + node:                         "is a node of a cluster: take redis+cluster://127.0.0.1:" + node,
+		"redis+cluster://127.0.0.1:" + single:               "is no node of a cluster: take redis://127.0.0.1:" + single,
+		"redis+sentinel://127.0.0.1:" + single + "/main":    "is no sentinel of \"main\"",
+		"redis://127.0.0.1:" + sentinel:                     "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis://127.0.0.1:" + sentinel + "/3":              "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis+cluster://127.0.0.1:" + sentinel:             "is a sentinel: take redis+sentinel://127.0.0.1:" + sentinel + "/service",
+		"redis+sentinel://127.0.0.1:" + sentinel + "/other": "no sentinel knows a service \"other\", 1 of 1 answered",
 	} {
 		if err := openError(t, url); !errors.Is(err, snib.ErrTopology) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
+	says := "127.0.0.1:" + replica + " is a read-only replica; connect to its primary"
+	client, err := snib.Open(background, "redis://127.0.0.1:"+replica, snib.Logger(nil), snib.Patience(500*time.Millisecond))
+	if err == nil {
+		t.Cleanup(func() { _ = client.Close() })
+		_, err = client.Mutex("x").TryLock(background)
+	}
+	if !errors.Is(err, snib.ErrReadOnly) || !strings.Contains(err.Error(), says) {
+		t.Errorf("replica: %v", err)
+	}
+	must(t, lock(t, open(t, "redis+sentinel://127.0.0.1:"+sentinel+"/main").Mutex("x")).Unlock(background))
 }

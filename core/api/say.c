@@ -100,6 +100,9 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         say_network(out + n, cap - n, where, told);
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
+    else if (told->code ==
+             SNIB_EREADONLY) /* behind "its primary" the address would be taken for that one's */
+        snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else

@@ -78,7 +78,7 @@ static void single_server(void **state)
 {
     (void)state;
     struct server server;
-    char port[8], where[32], url[64], take[64];
+    char port[8], where[32], url[64], take[64], replica[96];
     snprintf(port, sizeof port, "%d", free_port());
     server_start(&server, "--port", port, NULL);
     snprintf(where, sizeof where, "127.0.0.1:%s", port);
@@ -89,7 +89,8 @@ static void single_server(void **state)
     REFUSED(url, SNIB_ETOPOLOGY, where, "is no sentinel of \"main\"", "redis://");
     server_do(&server, "REPLICAOF 127.0.0.1 1");
     snprintf(url, sizeof url, "redis://%s", where);
-    REFUSED(url, SNIB_EREADONLY, where, "is a read-only replica");
+    snprintf(replica, sizeof replica, "%s is a read-only replica; connect to its primary", where);
+    REFUSED(url, SNIB_EREADONLY, replica);
     server_stop(&server);
 }
 

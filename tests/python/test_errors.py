@@ -469,27 +469,3 @@ def test_errors_name_the_lock(server: Server, client: snib.Client) -> None:
 
         asyncio.run(main())
     server.admin.execute_command("ACL", "DELUSER", "guest")
-
-
-def test_a_node_of_a_cluster(new_server: NewServer) -> None:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        port, bus = one.getsockname()[1], other.getsockname()[1]
-    new_server("--cluster-enabled", "yes", "--port", str(port), "--cluster-port", str(bus))
-    says = rf"127.0.0.1:{port} is a node of a cluster: take redis\+cluster://127.0.0.1:{port}"
-    with snib.connect(f"redis://127.0.0.1:{port}") as client, pytest.raises(snib.TopologyError, match=says):
-        client.ping()
-
-
-def test_a_server_that_is_no_cluster_and_no_sentinel(new_server: NewServer) -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    new_server("--port", str(port))
-    with snib.connect(f"redis+cluster://127.0.0.1:{port}") as client:
-        with pytest.raises(snib.TopologyError, match=f"is no node of a cluster: take redis://127.0.0.1:{port}"):
-            client.ping()
-    with snib.connect(f"redis+sentinel://127.0.0.1:{port}/main") as client:
-        with pytest.raises(snib.TopologyError, match='is no sentinel of "main"'):
-            client.ping()

@@ -489,4 +489,11 @@ MUTANTS = [
         "",
         "unit_deposed",
     ),
+    Mutant(
+        "a replica's address is told as that of its primary",
+        "api/say.c",
+        "else if (told->code == SNIB_EREADONLY)",
+        "else if (false)",
+        "live/misfits",
+    ),
 ]

@@ -1,0 +1,92 @@
+"""Servers that are something else than the URL says: each is told in one sentence, which says what to take."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+import snib
+from conftest import NewServer
+from support import PATIENT, eventually, find_server
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextlib.contextmanager
+def sentinel_of(master: int, folder: Path) -> Iterator[int]:
+    """A sentinel that is alone with the master at this port, "main"; its own port."""
+    port, config = free_port(), folder / "sentinel.conf"
+    config.write_text(f"port {port}\ndir {folder}\nsentinel monitor main 127.0.0.1 {master} 1\n")
+    process = subprocess.Popen([find_server(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port) as admin:
+
+            def answers() -> bool:
+                assert process.poll() is None, "the sentinel ended"
+                with contextlib.suppress(redis.RedisError):
+                    return bool(admin.ping())
+                return False
+
+            eventually(answers)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_node_of_a_cluster(new_server: NewServer) -> None:
+    port, bus = free_port(), free_port()
+    new_server("--cluster-enabled", "yes", "--port", str(port), "--cluster-port", str(bus))
+    says = rf"127.0.0.1:{port} is a node of a cluster: take redis\+cluster://127.0.0.1:{port}"
+    with snib.connect(f"redis://127.0.0.1:{port}") as client, pytest.raises(snib.TopologyError, match=says):
+        client.ping()
+
+
+def test_a_server_that_is_no_cluster_and_no_sentinel(new_server: NewServer) -> None:
+    port = free_port()
+    new_server("--port", str(port))
+    with snib.connect(f"redis+cluster://127.0.0.1:{port}") as client:
+        with pytest.raises(snib.TopologyError, match=f"is no node of a cluster: take redis://127.0.0.1:{port}"):
+            client.ping()
+    with snib.connect(f"redis+sentinel://127.0.0.1:{port}/main") as client:
+        with pytest.raises(snib.TopologyError, match='is no sentinel of "main"'):
+            client.ping()
+
+
+def test_a_sentinel_is_no_server(new_server: NewServer, tmp_path: Path) -> None:
+    """Its address in a URL for servers, and what the URL should be; by that one locks are to be had."""
+    master = free_port()
+    new_server("--port", str(master))
+    with sentinel_of(master, tmp_path) as port:
+        where = f"127.0.0.1:{port}"
+        says = rf"^mutex \"x\": {where} is a sentinel: take redis\+sentinel://{where}/service$"
+        for url in f"redis://{where}", f"redis://{where}/3", f"redis+cluster://{where}":
+            with snib.connect(url) as client, pytest.raises(snib.TopologyError, match=says):
+                client.lock("x").acquire()
+        with snib.connect(f"redis+sentinel://{where}/other") as client:
+            with pytest.raises(snib.TopologyError, match='no sentinel knows a service "other", 1 of 1 answered'):
+                client.lock("x").acquire()
+        with snib.connect(f"redis+sentinel://{where}/main?{PATIENT}") as client, client.lock("x") as hold:
+            hold.check()
+
+
+def test_a_replica_is_no_master(new_server: NewServer) -> None:
+    """By its own address: it says so, and where it is.  Nothing is written."""
+    master, replica = free_port(), free_port()
+    server = new_server("--port", str(master))
+    copy = new_server("--port", str(replica), "--replicaof", "127.0.0.1", str(master))
+    says = f'^mutex "x": 127.0.0.1:{replica} is a read-only replica; connect to its primary'
+    with snib.connect(f"redis://127.0.0.1:{replica}?patience=500ms") as client, pytest.raises(snib.ReadOnly, match=says):
+        client.lock("x").acquire()
+    assert not server.admin.keys()
+    assert not copy.admin.keys()
