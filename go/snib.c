@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "f8fbdcfec2a6ff8a"
+#define SNIB_BUILD_ID "bbf64a423dd68e69"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -7561,6 +7561,9 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
         say_network(out + n, cap - n, where, told);
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
+    else if (told->code ==
+             SNIB_EREADONLY) /* behind "its primary" the address would be taken for that one's */
+        snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
     else
