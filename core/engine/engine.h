@@ -262,6 +262,8 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
+#define SNIB__SPAN_MAX 0xfffffffu /* ms */
+
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
     struct snib__gate *gate;
@@ -281,17 +283,18 @@ struct snib__hold {
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
-    uint32_t lease_ms; /* 0: renewed with the client's lease */
-    uint32_t max_hold_ms;
-    uint32_t timer_at;   /* place in the heap, 0 = not in it */
-    uint32_t count;      /* re-entries: releases to come */
-    uint32_t users;      /* operations that got it; the caller takes away who has done with it */
-    uint16_t flags;      /* engine */
-    uint8_t phase : 4;   /* enum snib__phase */
-    uint8_t reason : 4;  /* enum snib_reason */
-    uint8_t options : 4; /* SNIB_LOCK_* */
-    uint8_t tell : 4;    /* caller's: wants the lost event */
-    uint8_t replicas;    /* durability: so many had the grant when it was made */
+    /* Spans are 24 hours at most. */
+    uint32_t lease_ms : 28;    /* 0: renewed with the client's lease */
+    uint32_t options : 4;      /* SNIB_LOCK_* */
+    uint32_t max_hold_ms : 28; /* 0: none */
+    uint32_t tell : 4;         /* caller's: wants the lost event */
+    uint32_t timer_at;         /* place in the heap, 0 = not in it */
+    uint32_t count;            /* re-entries: releases to come */
+    uint32_t users;     /* operations that got it; the caller takes away who has done with it */
+    uint16_t flags;     /* engine */
+    uint8_t phase : 4;  /* enum snib__phase */
+    uint8_t reason : 4; /* enum snib_reason */
+    uint8_t replicas;   /* durability: so many had the grant when it was made */
     /* the caller's */
     void *handle;
     void *sink;

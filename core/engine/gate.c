@@ -66,7 +66,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
-    struct snib__gate *gate = malloc(sizeof *gate + n);
+    struct snib__gate *gate = malloc(snib__gate_size(n));
     if (!gate)
         return NULL;
     /* The members of a multi lock that is one gate are served by one node, that of the first. */
@@ -85,7 +85,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (e->slots && kind != SNIB__OUTER)
         gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
-    e->memory += sizeof *gate + n;
+    e->memory += snib__gate_size(n);
     return gate;
 }
 
@@ -124,7 +124,7 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
             gate->slot_next->slot_at = gate->slot_at;
     }
     e->gates_n--;
-    e->memory -= sizeof *gate + gate->name_len;
+    e->memory -= snib__gate_size(gate->name_len);
     free(gate);
 }
 
@@ -285,8 +285,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         hold->flags |= SNIB__LENT;
     }
     hold->owner = how->owner;
-    hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
-    hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
+    hold->lease_ms = (uint32_t)(how->lease / SNIB__MS) & SNIB__SPAN_MAX;
+    hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS) & SNIB__SPAN_MAX;
     if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
         e->next_number += hold->permits - 1; /* a number for each */

@@ -16,11 +16,11 @@ struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
     uint32_t identity; /* of the server that answered */
-    uint32_t lease_ms;
+    uint32_t lease_ms : 28;
+    uint32_t options : 4;
     uint64_t number;
     snib__time until; /* the lease has ended, or it is forgotten */
     int64_t fencing;  /* or its permits */
-    uint8_t options : 4;
 };
 
 static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)

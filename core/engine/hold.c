@@ -93,7 +93,7 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     snib__hold_stop(e, hold);
-    hold->lease_ms = (uint32_t)(lease / SNIB__MS);
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags |= SNIB__FIRST; /* until it is confirmed */
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);

@@ -151,15 +151,22 @@ struct snib__gate {
         struct snib__hold *peers;  /* others: all of ours, by peer_next */
     };
     struct snib__wait *wait;
-    uint32_t trying; /* others: attempts on their way */
+    struct snib__link *lane; /* on which its requests are on their way, and the next one too */
+    uint32_t unanswered;     /* how many they are */
+    uint32_t trying;         /* others: attempts on their way */
     uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
-    uint16_t slot;           /* in a cluster */
-    uint32_t unanswered;     /* requests of it that are on their way */
-    struct snib__link *lane; /* ... on this link, and the next one too */
+    uint16_t slot; /* in a cluster */
     char name[];
 };
+
+/* There is one for each lock that is held, and its name begins in what would be padding. */
+static inline size_t snib__gate_size(size_t name_len)
+{
+    size_t size = offsetof(struct snib__gate, name) + name_len;
+    return size < sizeof(struct snib__gate) ? sizeof(struct snib__gate) : size;
+}
 
 static inline bool snib__gate_sole(const struct snib__gate *gate)
 {
