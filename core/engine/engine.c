@@ -101,13 +101,14 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
         struct snib__timer timer = e->heap[1];
-        snib__timer_cancel(e, timer.at);
-        if (timer.what == SNIB__TIMER_OP)
-            snib__op_expired(e, timer.subject, now);
-        else if (timer.what == SNIB__TIMER_HOLD)
-            snib__hold_expired(e, timer.subject, now);
+        void *subject = snib__timer_subject(timer);
+        snib__timer_cancel(e, snib__timer_at(timer));
+        if (snib__timer_what(timer) == SNIB__TIMER_OP)
+            snib__op_expired(e, subject, now);
+        else if (snib__timer_what(timer) == SNIB__TIMER_HOLD)
+            snib__hold_expired(e, subject, now);
         else
-            snib__wait_expired(e, timer.subject, now);
+            snib__wait_expired(e, subject, now);
     }
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);

@@ -15,6 +15,12 @@
 
 /* ---- the table of gates ---- */
 
+/* Asked for again rather than kept: there are many gates, and few of one bucket. */
+static uint32_t gate_hash(int32_t kind, const char *name, size_t n)
+{
+    return snib__hash(name, n) ^ (uint32_t)kind;
+}
+
 static int gate_grow(struct snib__engine *e)
 {
     uint32_t cap = e->gates_cap ? e->gates_cap * 2 : 64;
@@ -24,8 +30,9 @@ static int gate_grow(struct snib__engine *e)
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
-            gate->next = gates[gate->hash & (cap - 1)];
-            gates[gate->hash & (cap - 1)] = gate;
+            uint32_t at = gate_hash(gate->kind->kind, gate->name, gate->name_len) & (cap - 1);
+            gate->next = gates[at];
+            gates[at] = gate;
         }
     e->memory += (cap - e->gates_cap) * sizeof *gates;
     free(e->gates);
@@ -37,11 +44,10 @@ static int gate_grow(struct snib__engine *e)
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n)
 {
-    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    uint32_t hash = gate_hash(kind, name, n);
     for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
          gate = gate->next)
-        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
-            memcmp(gate->name, name, n) == 0)
+        if (gate->name_len == n && gate->kind->kind == kind && memcmp(gate->name, name, n) == 0)
             return gate;
     return NULL;
 }
@@ -58,7 +64,7 @@ static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint
 
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
-    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    uint32_t hash = gate_hash(kind, name, n);
     struct snib__gate *known = snib__gate_find(e, kind, name, n);
     if (known) {
         known->refs++;
@@ -76,7 +82,6 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
         (struct snib__gate){.kind = snib__kind_of(kind),
                             .node = kind == SNIB__OUTER ? e->home : e->route->serves(e, key, key_n),
                             .home = e->config.home,
-                            .hash = hash,
                             .refs = 1,
                             .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
@@ -114,7 +119,8 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
     if (--gate->refs > 0)
         return;
-    struct snib__gate **at = &e->gates[gate->hash & (e->gates_cap - 1)];
+    uint32_t hash = gate_hash(gate->kind->kind, gate->name, gate->name_len);
+    struct snib__gate **at = &e->gates[hash & (e->gates_cap - 1)];
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;

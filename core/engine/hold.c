@@ -83,7 +83,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
     if (ends == SNIB__NEVER)
         snib__timer_cancel(e, &hold->timer_at);
     else
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
 /* A hold under the watchdog gets a fixed lease from now on. */

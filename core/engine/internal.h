@@ -154,7 +154,6 @@ struct snib__gate {
     struct snib__link *lane; /* on which its requests are on their way, and the next one too */
     uint32_t unanswered;     /* how many they are */
     uint32_t trying;         /* others: attempts on their way */
-    uint32_t hash;
     uint32_t refs;
     uint16_t name_len;
     uint16_t slot; /* in a cluster */
@@ -291,13 +290,13 @@ struct snib__paused {
     snib__time until;
 };
 
+enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
+/* There is room for one of each hold. */
 struct snib__timer {
     snib__time when;
-    void *subject;
-    uint32_t *at; /* the subject's place in the heap */
-    int what;     /* enum snib__timer_what */
+    uintptr_t
+        where; /* of what the subject has of its place in the heap; in its last bits what the subject is */
 };
-enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
@@ -359,8 +358,13 @@ struct snib__engine {
 /* timer.c */
 /* Room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
-void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at,
+/* at: the subject's `timer_at`. */
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
+enum snib__timer_what snib__timer_what(struct snib__timer timer);
+uint32_t *snib__timer_at(struct snib__timer timer);
+/* What the timer is of; the heap need not have it any more. */
+void *snib__timer_subject(struct snib__timer timer);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */

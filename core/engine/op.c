@@ -314,7 +314,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
     if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
     else
-        snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
+        snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
 /* Its wait is over.  That somebody holds the lock may only be said while the server answers. */

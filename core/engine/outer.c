@@ -127,5 +127,5 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
     if (!outer->ended && outer->hold->phase == SNIB__TRYING)
-        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &outer->hold->timer_at, when);
 }

@@ -47,7 +47,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 {
     if (hold->op)
         snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+    snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
 }
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -222,7 +222,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */

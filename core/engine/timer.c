@@ -9,10 +9,32 @@
 
 #include <stdlib.h>
 
+#define TIMER_WHAT ((uintptr_t) _Alignof(uint32_t) - 1)
+
+enum snib__timer_what snib__timer_what(struct snib__timer timer)
+{
+    return (enum snib__timer_what)(timer.where & TIMER_WHAT);
+}
+
+uint32_t *snib__timer_at(struct snib__timer timer)
+{
+    return (uint32_t *)(timer.where & ~TIMER_WHAT);
+}
+
+void *snib__timer_subject(struct snib__timer timer)
+{
+    static const size_t offsets[] = {
+        [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
+        [SNIB__TIMER_HOLD] = offsetof(struct snib__hold, timer_at),
+        [SNIB__TIMER_WAIT] = offsetof(struct snib__wait, timer_at),
+    };
+    return (char *)snib__timer_at(timer) - offsets[snib__timer_what(timer)];
+}
+
 static void timer_place(struct snib__engine *e, uint32_t i, struct snib__timer timer)
 {
     e->heap[i] = timer;
-    *timer.at = i;
+    *snib__timer_at(timer) = i;
 }
 
 static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer timer)
@@ -52,9 +74,10 @@ int snib__timer_reserve(struct snib__engine *e, uint32_t n)
     return 0;
 }
 
-void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+                     snib__time when)
 {
-    struct snib__timer timer = {.when = when, .subject = subject, .at = at, .what = what};
+    struct snib__timer timer = {.when = when, .where = (uintptr_t)at | what};
     if (*at == 0)
         *at = ++e->heap_n;
     timer_settle(e, *at, timer);

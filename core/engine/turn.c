@@ -118,7 +118,7 @@ void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     wait->waited_out = true;
-    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until);
+    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
 }
 
 /* An attempt was refused: somebody has taken the turn. */

@@ -256,7 +256,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     snib__time sleep = wait_duration(e, wait, left_ms, foreign);
-    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);
+    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + sleep);
 }
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
@@ -264,7 +264,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
     if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
     if (!snib__node_ready(wait->gate->node)) {
-        snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
+        snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + e->config.recheck);
         return;
     }
     if (!wait->waited_out) {

@@ -21,7 +21,7 @@ static void check(const struct snib__engine *engine)
         first = subject->when < first ? subject->when : first;
         assert_int_equal(subject->at != 0, subject->when != SNIB__NEVER);
         if (subject->at != 0) {
-            assert_ptr_equal(engine->heap[subject->at].subject, subject);
+            assert_ptr_equal(snib__timer_at(engine->heap[subject->at]), &subject->at);
             assert_true(engine->heap[subject->at].when == subject->when);
         }
     }
@@ -43,7 +43,7 @@ static void set_moved_cancelled(void **state)
         struct subject *subject = &subjects[snib__engine_random(engine, TIMERS)];
         if (snib__engine_random(engine, 3) > 0) {
             subject->when = 1 + snib__engine_random(engine, 1000);
-            snib__timer_set(engine, SNIB__TIMER_OP, subject, &subject->at, subject->when);
+            snib__timer_set(engine, SNIB__TIMER_OP, &subject->at, subject->when);
         } else {
             subject->when = SNIB__NEVER;
             snib__timer_cancel(engine, &subject->at);

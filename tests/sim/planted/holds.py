@@ -212,7 +212,7 @@ MUTANTS = [
         "the heap of timers never sifts up",
         "engine/timer.c",
         "while (i > 1 && e->heap[i / 2].when > timer.when) {",
-        "while (*timer.at == e->heap_n && i > 1 && e->heap[i / 2].when > timer.when) {",
+        "while (*snib__timer_at(timer) == e->heap_n && i > 1 && e->heap[i / 2].when > timer.when) {",
         "unit_timer",
     ),
     Mutant(

@@ -62,14 +62,14 @@ MUTANTS = [
     Mutant(
         "no timer beside the messages",
         "engine/wait.c",
-        "snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);",
+        "snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + sleep);",
         "(void)sleep;",
     ),
     Mutant(
         "waiters ask without pause",
         "engine/wait.c",
-        "snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);",
-        "snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + SNIB__MS);",
+        "snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + sleep);",
+        "snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + SNIB__MS);",
         "unit_links",
     ),
     Mutant(
