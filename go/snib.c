@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "bbf64a423dd68e69"
+#define SNIB_BUILD_ID "96a4021f29600893"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -2111,6 +2111,8 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
 
+#define SNIB__SPAN_MAX 0xfffffffu /* ms */
+
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
     struct snib__gate *gate;
@@ -2130,17 +2132,18 @@ struct snib__hold {
         };
         struct snib__outer *outer; /* SNIB__OUTER */
     };
-    uint32_t lease_ms; /* 0: renewed with the client's lease */
-    uint32_t max_hold_ms;
-    uint32_t timer_at;   /* place in the heap, 0 = not in it */
-    uint32_t count;      /* re-entries: releases to come */
-    uint32_t users;      /* operations that got it; the caller takes away who has done with it */
-    uint16_t flags;      /* engine */
-    uint8_t phase : 4;   /* enum snib__phase */
-    uint8_t reason : 4;  /* enum snib_reason */
-    uint8_t options : 4; /* SNIB_LOCK_* */
-    uint8_t tell : 4;    /* caller's: wants the lost event */
-    uint8_t replicas;    /* durability: so many had the grant when it was made */
+    /* Spans are 24 hours at most. */
+    uint32_t lease_ms : 28;    /* 0: renewed with the client's lease */
+    uint32_t options : 4;      /* SNIB_LOCK_* */
+    uint32_t max_hold_ms : 28; /* 0: none */
+    uint32_t tell : 4;         /* caller's: wants the lost event */
+    uint32_t timer_at;         /* place in the heap, 0 = not in it */
+    uint32_t count;            /* re-entries: releases to come */
+    uint32_t users;     /* operations that got it; the caller takes away who has done with it */
+    uint16_t flags;     /* engine */
+    uint8_t phase : 4;  /* enum snib__phase */
+    uint8_t reason : 4; /* enum snib_reason */
+    uint8_t replicas;   /* durability: so many had the grant when it was made */
     /* the caller's */
     void *handle;
     void *sink;
@@ -11509,15 +11512,21 @@ struct snib__gate {
         struct snib__hold *peers;  /* others: all of ours, by peer_next */
     };
     struct snib__wait *wait;
-    uint32_t trying; /* others: attempts on their way */
-    uint32_t hash;
+    struct snib__link *lane; /* on which its requests are on their way, and the next one too */
+    uint32_t unanswered;     /* how many they are */
+    uint32_t trying;         /* others: attempts on their way */
     uint32_t refs;
     uint16_t name_len;
-    uint16_t slot;           /* in a cluster */
-    uint32_t unanswered;     /* requests of it that are on their way */
-    struct snib__link *lane; /* ... on this link, and the next one too */
+    uint16_t slot; /* in a cluster */
     char name[];
 };
+
+/* There is one for each lock that is held, and its name begins in what would be padding. */
+static inline size_t snib__gate_size(size_t name_len)
+{
+    size_t size = offsetof(struct snib__gate, name) + name_len;
+    return size < sizeof(struct snib__gate) ? sizeof(struct snib__gate) : size;
+}
 
 static inline bool snib__gate_sole(const struct snib__gate *gate)
 {
@@ -11642,13 +11651,13 @@ struct snib__paused {
     snib__time until;
 };
 
+enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
+/* There is room for one of each hold. */
 struct snib__timer {
     snib__time when;
-    void *subject;
-    uint32_t *at; /* the subject's place in the heap */
-    int what;     /* enum snib__timer_what */
+    uintptr_t
+        where; /* of what the subject has of its place in the heap; in its last bits what the subject is */
 };
-enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
 
 #define SNIB__RECORDS_MAX 16
 struct snib__record {
@@ -11710,8 +11719,13 @@ struct snib__engine {
 /* timer.c */
 /* Room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
-void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at,
+/* at: the subject's `timer_at`. */
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
+enum snib__timer_what snib__timer_what(struct snib__timer timer);
+uint32_t *snib__timer_at(struct snib__timer timer);
+/* What the timer is of; the heap need not have it any more. */
+void *snib__timer_subject(struct snib__timer timer);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
 /* op.c */
@@ -18683,13 +18697,14 @@ void snib__engine_tick(struct snib__engine *e, snib__time now)
 {
     while (e->heap_n > 0 && e->heap[1].when <= now) {
         struct snib__timer timer = e->heap[1];
-        snib__timer_cancel(e, timer.at);
-        if (timer.what == SNIB__TIMER_OP)
-            snib__op_expired(e, timer.subject, now);
-        else if (timer.what == SNIB__TIMER_HOLD)
-            snib__hold_expired(e, timer.subject, now);
+        void *subject = snib__timer_subject(timer);
+        snib__timer_cancel(e, snib__timer_at(timer));
+        if (snib__timer_what(timer) == SNIB__TIMER_OP)
+            snib__op_expired(e, subject, now);
+        else if (snib__timer_what(timer) == SNIB__TIMER_HOLD)
+            snib__hold_expired(e, subject, now);
         else
-            snib__wait_expired(e, timer.subject, now);
+            snib__wait_expired(e, subject, now);
     }
     snib__watchdog_tick(e, now);
     snib__pause_tick(e, now);
@@ -18863,6 +18878,12 @@ void snib__engine_forget_sink(struct snib__engine *e, const void *sink)
 
 /* ---- the table of gates ---- */
 
+/* Asked for again rather than kept: there are many gates, and few of one bucket. */
+static uint32_t gate_hash(int32_t kind, const char *name, size_t n)
+{
+    return snib__hash(name, n) ^ (uint32_t)kind;
+}
+
 static int gate_grow(struct snib__engine *e)
 {
     uint32_t cap = e->gates_cap ? e->gates_cap * 2 : 64;
@@ -18872,8 +18893,9 @@ static int gate_grow(struct snib__engine *e)
     for (uint32_t i = 0; i < e->gates_cap; i++)
         for (struct snib__gate *gate = e->gates[i], *next; gate; gate = next) {
             next = gate->next;
-            gate->next = gates[gate->hash & (cap - 1)];
-            gates[gate->hash & (cap - 1)] = gate;
+            uint32_t at = gate_hash(gate->kind->kind, gate->name, gate->name_len) & (cap - 1);
+            gate->next = gates[at];
+            gates[at] = gate;
         }
     e->memory += (cap - e->gates_cap) * sizeof *gates;
     free(e->gates);
@@ -18885,11 +18907,10 @@ static int gate_grow(struct snib__engine *e)
 struct snib__gate *snib__gate_find(const struct snib__engine *e, int32_t kind, const char *name,
                                    size_t n)
 {
-    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    uint32_t hash = gate_hash(kind, name, n);
     for (struct snib__gate *gate = e->gates_cap ? e->gates[hash & (e->gates_cap - 1)] : NULL; gate;
          gate = gate->next)
-        if (gate->hash == hash && gate->name_len == n && gate->kind->kind == kind &&
-            memcmp(gate->name, name, n) == 0)
+        if (gate->name_len == n && gate->kind->kind == kind && memcmp(gate->name, name, n) == 0)
             return gate;
     return NULL;
 }
@@ -18906,7 +18927,7 @@ static void gate_join_slot(struct snib__engine *e, struct snib__gate *gate, uint
 
 struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const char *name, size_t n)
 {
-    uint32_t hash = snib__hash(name, n) ^ (uint32_t)kind;
+    uint32_t hash = gate_hash(kind, name, n);
     struct snib__gate *known = snib__gate_find(e, kind, name, n);
     if (known) {
         known->refs++;
@@ -18914,7 +18935,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     }
     if (e->gates_n == e->gates_cap && gate_grow(e) < 0)
         return NULL;
-    struct snib__gate *gate = malloc(sizeof *gate + n);
+    struct snib__gate *gate = malloc(snib__gate_size(n));
     if (!gate)
         return NULL;
     /* The members of a multi lock that is one gate are served by one node, that of the first. */
@@ -18924,7 +18945,6 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
         (struct snib__gate){.kind = snib__kind_of(kind),
                             .node = kind == SNIB__OUTER ? e->home : e->route->serves(e, key, key_n),
                             .home = e->config.home,
-                            .hash = hash,
                             .refs = 1,
                             .name_len = (uint16_t)n};
     memcpy(gate->name, name, n);
@@ -18933,7 +18953,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     if (e->slots && kind != SNIB__OUTER)
         gate_join_slot(e, gate, snib__slot(key, key_n));
     e->gates_n++;
-    e->memory += sizeof *gate + n;
+    e->memory += snib__gate_size(n);
     return gate;
 }
 
@@ -18962,7 +18982,8 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
 {
     if (--gate->refs > 0)
         return;
-    struct snib__gate **at = &e->gates[gate->hash & (e->gates_cap - 1)];
+    uint32_t hash = gate_hash(gate->kind->kind, gate->name, gate->name_len);
+    struct snib__gate **at = &e->gates[hash & (e->gates_cap - 1)];
     while (*at != gate)
         at = &(*at)->next;
     *at = gate->next;
@@ -18972,7 +18993,7 @@ void snib__gate_put(struct snib__engine *e, struct snib__gate *gate)
             gate->slot_next->slot_at = gate->slot_at;
     }
     e->gates_n--;
-    e->memory -= sizeof *gate + gate->name_len;
+    e->memory -= snib__gate_size(gate->name_len);
     free(gate);
 }
 
@@ -19133,8 +19154,8 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
         hold->flags |= SNIB__LENT;
     }
     hold->owner = how->owner;
-    hold->lease_ms = (uint32_t)(how->lease / SNIB__MS);
-    hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS);
+    hold->lease_ms = (uint32_t)(how->lease / SNIB__MS) & SNIB__SPAN_MAX;
+    hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS) & SNIB__SPAN_MAX;
     if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
         e->next_number += hold->permits - 1; /* a number for each */
@@ -19364,11 +19385,11 @@ struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
     uint32_t identity; /* of the server that answered */
-    uint32_t lease_ms;
+    uint32_t lease_ms : 28;
+    uint32_t options : 4;
     uint64_t number;
     snib__time until; /* the lease has ended, or it is forgotten */
     int64_t fencing;  /* or its permits */
-    uint8_t options : 4;
 };
 
 static bool given_counts(const struct snib__engine *e, const struct snib__hold *hold)
@@ -19528,7 +19549,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
     if (ends == SNIB__NEVER)
         snib__timer_cancel(e, &hold->timer_at);
     else
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, ends);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
 /* A hold under the watchdog gets a fixed lease from now on. */
@@ -19538,7 +19559,7 @@ void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time 
     if (hold->phase != SNIB__HELD || snib__hold_over(e, hold, now))
         return;
     snib__hold_stop(e, hold);
-    hold->lease_ms = (uint32_t)(lease / SNIB__MS);
+    hold->lease_ms = (uint32_t)(lease / SNIB__MS) & SNIB__SPAN_MAX;
     hold->flags |= SNIB__FIRST; /* until it is confirmed */
     if (snib__lease_end(now, lease) < hold->deadline)
         hold->deadline = snib__lease_end(now, lease);
@@ -21634,7 +21655,7 @@ void snib__op_arm(struct snib__engine *e, struct snib__op *op)
     if (op->timer == SNIB__NEVER)
         snib__timer_cancel(e, &op->timer_at);
     else
-        snib__timer_set(e, SNIB__TIMER_OP, op, &op->timer_at, op->timer);
+        snib__timer_set(e, SNIB__TIMER_OP, &op->timer_at, op->timer);
 }
 
 /* Its wait is over.  That somebody holds the lock may only be said while the server answers. */
@@ -21830,7 +21851,7 @@ void snib__outer_ended(struct snib__engine *e, struct snib__outer *outer, int32_
 void snib__outer_wake(struct snib__engine *e, struct snib__outer *outer, snib__time when)
 {
     if (!outer->ended && outer->hold->phase == SNIB__TRYING)
-        snib__timer_set(e, SNIB__TIMER_HOLD, outer->hold, &outer->hold->timer_at, when);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &outer->hold->timer_at, when);
 }
 
 /* ---- engine/pause.c ---------------------------------------------------------------------------*/
@@ -22320,7 +22341,7 @@ static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, s
 {
     if (hold->op)
         snib__gate_end_op(e, hold->op, SNIB_ENOMEM);
-    snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+    snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
 }
 
 void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
@@ -22495,7 +22516,7 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             snib__gate_put(e, gate);
             return;
         }
-        snib__timer_set(e, SNIB__TIMER_HOLD, hold, &hold->timer_at, now + RELEASE_RETRY);
+        snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }
     /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
@@ -24050,10 +24071,32 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
 
 #include <stdlib.h>
 
+#define TIMER_WHAT ((uintptr_t) _Alignof(uint32_t) - 1)
+
+enum snib__timer_what snib__timer_what(struct snib__timer timer)
+{
+    return (enum snib__timer_what)(timer.where & TIMER_WHAT);
+}
+
+uint32_t *snib__timer_at(struct snib__timer timer)
+{
+    return (uint32_t *)(timer.where & ~TIMER_WHAT);
+}
+
+void *snib__timer_subject(struct snib__timer timer)
+{
+    static const size_t offsets[] = {
+        [SNIB__TIMER_OP] = offsetof(struct snib__op, timer_at),
+        [SNIB__TIMER_HOLD] = offsetof(struct snib__hold, timer_at),
+        [SNIB__TIMER_WAIT] = offsetof(struct snib__wait, timer_at),
+    };
+    return (char *)snib__timer_at(timer) - offsets[snib__timer_what(timer)];
+}
+
 static void timer_place(struct snib__engine *e, uint32_t i, struct snib__timer timer)
 {
     e->heap[i] = timer;
-    *timer.at = i;
+    *snib__timer_at(timer) = i;
 }
 
 static void timer_settle(struct snib__engine *e, uint32_t i, struct snib__timer timer)
@@ -24093,9 +24136,10 @@ int snib__timer_reserve(struct snib__engine *e, uint32_t n)
     return 0;
 }
 
-void snib__timer_set(struct snib__engine *e, int what, void *subject, uint32_t *at, snib__time when)
+void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
+                     snib__time when)
 {
-    struct snib__timer timer = {.when = when, .subject = subject, .at = at, .what = what};
+    struct snib__timer timer = {.when = when, .where = (uintptr_t)at | what};
     if (*at == 0)
         *at = ++e->heap_n;
     timer_settle(e, *at, timer);
@@ -24233,7 +24277,7 @@ void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     wait->waited_out = true;
-    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, wait->offered_until);
+    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
 }
 
 /* An attempt was refused: somebody has taken the turn. */
@@ -24520,7 +24564,7 @@ void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t l
     if (wait->chan)
         snib__chan_subscribe(e, wait->chan, now);
     snib__time sleep = wait_duration(e, wait, left_ms, foreign);
-    snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + sleep);
+    snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + sleep);
 }
 
 void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__time now)
@@ -24528,7 +24572,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
     if (!wait->head || snib__gate_active(wait->gate) || wait->gate->trying || wait->incoming)
         return;
     if (!snib__node_ready(wait->gate->node)) {
-        snib__timer_set(e, SNIB__TIMER_WAIT, wait, &wait->timer_at, now + e->config.recheck);
+        snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, now + e->config.recheck);
         return;
     }
     if (!wait->waited_out) {
