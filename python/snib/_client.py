@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from . import _core, _credentials, _kept, _log
+from . import _core, _credentials, _kept, _log, _native
 from ._options import Options
 from ._stays import stays
 
@@ -163,7 +163,7 @@ def _close_all() -> None:
 
 
 def _know_main_thread() -> None:
-    _core.set_main_thread(threading.main_thread().ident or 0)
+    _core.set_main_thread(_native.main_thread())
 
 
 def _drop_all() -> None:

@@ -8,11 +8,10 @@ and has another one call the program's function, which may take its time.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from . import _core
+from . import _core, _native
 from ._error import Error
 from ._log import logger
 from ._reader import Reader
@@ -68,9 +67,7 @@ def _deliver(client: BaseClient) -> None:
 
 def _start(client: BaseClient, number: int) -> None:
     try:
-        threading.Thread(
-            target=_answer, args=(client, number), name="snib credentials", daemon=True
-        ).start()
+        _native.start(_answer, (client, number), "snib credentials")
     except RuntimeError as error:  # no more threads
         _refuse(client, number, error)
 

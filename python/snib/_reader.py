@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import _core
+from . import _core, _native
 
 if TYPE_CHECKING:
     from ._client import BaseClient
@@ -33,12 +33,11 @@ class Reader:
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
 
     def _start(self) -> select.epoll:
-        epoll = select.epoll()  # which forgets what is closed
+        epoll = _native.epoll()  # which forgets what is closed
         # Signals are for the program's threads, whatever those let through.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            run = threading.Thread(target=self._run, args=(epoll,), name=self._name, daemon=True)
-            run.start()
+            _native.start(self._run, (epoll,), self._name)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return epoll
