@@ -115,4 +115,11 @@ MUTANTS = [
         "",
         "unit_astray",
     ),
+    Mutant(
+        "a reply that waits for replicas is overdue like others",
+        "engine/link.c",
+        "(snib__durable_is(link) ? e->config.durability_timeout : 0)",
+        "(snib__durable_is(link) ? 0 : 0)",
+        "unit_durable",
+    ),
 ]

@@ -319,4 +319,25 @@ MUTANTS = [
         "(void)0;",
         "unit_links",
     ),
+    Mutant(
+        "what is sent once is asked again after a broken link",
+        "engine/node.c",
+        "if (snib__sent_once(request) || snib__node_send",
+        "if (snib__node_send",
+        "unit_doubt",
+    ),
+    Mutant(
+        "a server that only lets us in is waited for with new patience",
+        "engine/node.c",
+        "if (since > node->dull_since) since = node->dull_since;",
+        "",
+        "unit_links",
+    ),
+    Mutant(
+        "a new operation waits out the back-off",
+        "engine/link.c",
+        "if (link->next_try > now + LINK_EAGER) link->next_try = now + LINK_EAGER;",
+        "",
+        "unit_links",
+    ),
 ]

@@ -496,4 +496,25 @@ MUTANTS = [
         "else if (false)",
         "live/misfits",
     ),
+    Mutant(
+        "the last replica is not kept",
+        "engine/map.c",
+        "for (uint32_t i = 1; i < nodes; i++) {",
+        "for (uint32_t i = 1; i + 1 < nodes; i++) {",
+        "unit_cluster",
+    ),
+    Mutant(
+        "a cluster made anew is not believed",
+        "engine/map.c",
+        "if (epoch < c->epoch && now < c->epoch_at + MAP_EPOCH)",
+        "if (epoch < c->epoch)",
+        "unit_cluster",
+    ),
+    Mutant(
+        "a sentinel's epoch is read and forgotten",
+        "engine/sentinel.c",
+        "one->has_epoch = true;",
+        "one->has_epoch = false;",
+        "unit_sentinel",
+    ),
 ]

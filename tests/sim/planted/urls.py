@@ -101,4 +101,18 @@ MUTANTS = [
         "if (url->tls_ca && o->tls_insecure != 0)",
         "unit_options",
     ),
+    Mutant(
+        "an hour has six minutes",
+        "api/options.c",
+        "{\"h\", 3600000}",
+        "{\"h\", 360000}",
+        "unit_options",
+    ),
+    Mutant(
+        "33 hosts are taken",
+        "api/url.c",
+        "if (commas >= SNIB__URL_ADDRESSES_MAX)",
+        "if (commas > SNIB__URL_ADDRESSES_MAX)",
+        "unit_url",
+    ),
 ]
