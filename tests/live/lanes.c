@@ -105,6 +105,28 @@ static int connections(struct server *server, long long *ids, int room)
     return n;
 }
 
+static int all_connections(struct server *server)
+{
+    redisReply *reply = server_command(server, "CLIENT LIST");
+    int n = 0;
+    for (const char *at = reply->str; (at = strchr(at, '\n')); at++)
+        n++;
+    freeReplyObject(reply);
+    return n;
+}
+
+/* Those that are not answered, too. */
+static long long connections_so_far(struct server *server)
+{
+    static const char word[] = "total_connections_received:";
+    redisReply *reply = server_command(server, "INFO stats");
+    const char *at = strstr(reply->str, word);
+    assert_non_null(at);
+    long long n = strtoll(at + sizeof word - 1, NULL, 10);
+    freeReplyObject(reply);
+    return n;
+}
+
 static void one_thread_has_one_connection(void **state)
 {
     struct server *server = *state;
@@ -206,9 +228,10 @@ static void late_request_is_not_done(void **state)
         proxy_let_go(proxy);
     }
     crew_stop(&crew, THREADS);
-    nap_us(100000);
-    assert_true(server_is_empty(server));
     snib_client_free(client);
+    AWAIT(all_connections(server) == 1,
+          20000); /* this one: of the others everything has been read */
+    assert_true(server_is_empty(server));
     proxy_stop(proxy);
 }
 
@@ -225,8 +248,9 @@ static void stall_is_left(void **state)
     crew_note(&crew, since);
     AWAIT(crew_went_on(&crew, since, 100), 20000);
     uint64_t connects = must_stats(client).connects;
+    long long before = connections_so_far(server);
     proxy_stall(proxy, TO_CLIENT, true);
-    nap_us(1000000);
+    AWAIT(connections_so_far(server) > before, 20000);
     proxy_stall(proxy, TO_CLIENT, false);
     crew_note(&crew, since);
     AWAIT(crew_went_on(&crew, since, 20), 20000);

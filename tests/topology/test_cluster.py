@@ -25,7 +25,7 @@ def test_moved_slots(tmp_path: Path, kind: str) -> None:
             slot = slot_of(NAMES[i % len(NAMES)])
             owner = cluster.owner(slot)
             cluster.move(slot, next(node for node in cluster.masters if node != owner))
-            time.sleep(0.05)
+            load.await_grant(now_ns(), names=[NAMES[i % len(NAMES)]])
         since = now_ns()
         load.await_back(since)
         history = load.end()
