@@ -25,7 +25,9 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 /* The exceptions belong to the interpreter that set them. */
 %init %{
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(PyExc_ImportError, "snib cannot be used in a sub-interpreter");
+        PyErr_SetString(PyExc_ImportError,
+                        "snib cannot be used in a sub-interpreter; use the main one (with mod_wsgi: "
+                        "WSGIApplicationGroup %{GLOBAL})");
         return -1;
     }
     if (PyModule_AddFunctions(m, snib__py_calls) ||

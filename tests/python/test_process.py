@@ -592,6 +592,21 @@ def test_crash_leaves_the_lease(new_server: NewServer) -> None:
     eventually(server.clean)
 
 
+def test_sub_interpreters_are_refused() -> None:
+    """One sentence, and the main interpreter is not affected."""
+    pytest.importorskip("_testcapi")
+    source = (
+        "import _testcapi, snib\n"
+        "code = 'try:\\n import snib\\nexcept ImportError as e: print(e, flush=True)'\n"
+        "assert _testcapi.run_in_subinterp(code) == 0\nprint(snib.__version__)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "snib cannot be used in a sub-interpreter; use the main one (with mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
+        snib.__version__,
+    ], done.stderr
+
+
 def test_free_threaded_pythons_are_refused() -> None:
     """One sentence, before anything could go wrong."""
     source = "import sys; sys.abiflags += 't'; import snib"
