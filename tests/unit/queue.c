@@ -187,6 +187,38 @@ static void freed_with_the_log(void **state)
     assert_null(queue->client->log_queue);
 }
 
+/* Whatever happens at the client until it is answered. */
+static void question_is_told_once(void **state)
+{
+    (void)state;
+    snib_client_options o;
+    snib_client *asking;
+    snib_queue *asked;
+    snib_event event = {.size = sizeof event};
+    int32_t code;
+    snib_client_options_init(&o, sizeof o);
+    o.ask_credentials = 1;
+    assert_int_equal(snib_client_open("unix:///nowhere", &o, &asking, NULL), SNIB_OK);
+    assert_int_equal(snib_queue_new(asking, &asked, NULL), SNIB_OK);
+    assert_int_equal(snib_client_credentials(asking, asked, NULL), SNIB_OK);
+    struct snib__driver *driver = &snib__client_enter(asking, NULL, &code)->driver;
+    snib__driver_enter(driver);
+    struct snib__question *question = snib__login_ask(&driver->logins);
+    snib__driver_leave(driver);
+    assert_int_equal(snib_queue_drain(asked, &event, 1, NULL), 1);
+    assert_int_equal(event.kind, SNIB_EVENT_CREDENTIALS);
+    assert_int_equal(event.token, 1);
+    snib__driver_enter(driver);
+    snib__driver_leave(driver);
+    assert_int_equal(snib_queue_drain(asked, &event, 1, NULL), 0);
+    snib__driver_enter(driver);
+    snib__login_drop(&driver->logins, &question);
+    snib__driver_leave(driver);
+    snib__handle_put(asking);
+    snib_queue_free(asked);
+    snib_client_free(asking);
+}
+
 /* A question that it was to be asked has no answer then: who waits for one must not wait longer. */
 static void freed_with_the_question(void **state)
 {
@@ -227,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(descriptor, start, stop),
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
+        cmocka_unit_test(question_is_told_once),
         cmocka_unit_test(freed_with_the_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,22 @@ static void no_sentinel_answers(void **state)
     snib__engine_free(engine);
 }
 
+/* Rounds without help are followed by longer and longer pauses, which a new operation does not wait for. */
+static void new_operation_shortens_the_pause(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(1);
+    peer("s0")->state = DOWN;
+    for (int i = 0; i < 8; i++) {
+        acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, 4 * SECOND);
+        const int connects = peer("s0")->connects;
+        acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        PASS_UNTIL(engine, peer("s0")->connects > connects, 150 * SNIB__MS);
+    }
+    snib__engine_free(engine);
+}
+
 static void what_will_not_change_is_told_at_once(void **state)
 {
     (void)state;
@@ -515,6 +531,7 @@ int main(void)
         cmocka_unit_test(idle_client_is_silent),
         cmocka_unit_test(dead_and_dumb_sentinels_are_passed_over),
         cmocka_unit_test(no_sentinel_answers),
+        cmocka_unit_test(new_operation_shortens_the_pause),
         cmocka_unit_test(what_will_not_change_is_told_at_once),
         cmocka_unit_test(server_that_is_something_else),
         cmocka_unit_test(failover_is_followed),

@@ -358,4 +358,11 @@ MUTANTS = [
         "static void members_leave(struct member *members, uint32_t n) { for (uint32_t i = 1; i < n; i++)",
         "unit_references",
     ),
+    Mutant(
+        "a question is told again and again",
+        "api/credentials.c",
+        "driver->logins.untold = false;",
+        "",
+        "unit_queue",
+    ),
 ]

@@ -326,4 +326,11 @@ MUTANTS = [
         "} else if (current) {",
         "unit_carrier",
     ),
+    Mutant(
+        "the member in the way is taken for the time left",
+        "locks/multi.c",
+        "verdict->left_ms = reply[2].integer;",
+        "verdict->left_ms = reply[1].integer;",
+        "unit_multi",
+    ),
 ]

@@ -517,4 +517,32 @@ MUTANTS = [
         "one->has_epoch = false;",
         "unit_sentinel",
     ),
+    Mutant(
+        "a new operation does not shorten the sentinels' pause",
+        "engine/sentinel.c",
+        "if (node == e->home && map->next > soon)",
+        "if (node == e->home && map->pause == 0 && map->next > soon)",
+        "unit_sentinel",
+    ),
+    Mutant(
+        "a multi lock is asked for where its slot goes",
+        "engine/cluster.c",
+        "return kind == SNIB_READ || kind == SNIB_WRITE || kind == SNIB__MULTI;",
+        "return kind == SNIB_READ || kind == SNIB_WRITE;",
+        "unit_astray",
+    ),
+    Mutant(
+        "a MOVED is remembered for three microseconds",
+        "engine/map.c",
+        "(struct snib__recent){slot, now + MAP_RECENT};",
+        "(struct snib__recent){slot, now + MAP_RECENT / SNIB__MS};",
+        "unit_cluster",
+    ),
+    Mutant(
+        "the first who may know is connected to every time",
+        "engine/cluster.c",
+        "*cluster_candidate(e, c->turn++ % all)",
+        "*cluster_candidate(e, tries % all)",
+        "unit_redirects",
+    ),
 ]

@@ -115,4 +115,18 @@ MUTANTS = [
         "if (commas > SNIB__URL_ADDRESSES_MAX)",
         "unit_url",
     ),
+    Mutant(
+        "an option that is there twice is taken",
+        "api/options.c",
+        "if (option_get(option, given) != 0) return snib__fail(err, SNIB_EURL",
+        "if (option_get(option, given) < 0) return snib__fail(err, SNIB_EURL",
+        "unit_url",
+    ),
+    Mutant(
+        "a child has the first of its hosts",
+        "api/url.c",
+        "size_t bytes = from->addresses_n * sizeof *from->addresses; bool",
+        "size_t bytes = sizeof *from->addresses; out->addresses_n = 1; bool",
+        "unit_url",
+    ),
 ]
