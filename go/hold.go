@@ -43,11 +43,16 @@ func (h *Hold) dropped() {
 	abandonHold(h.handle)
 }
 
+// unmade is for a Hold that no lock has made, such as new(Hold).
+func unmade() *Error { return makeError(ErrNotHeld, "the hold was not made by a lock", 0) }
+
 // over returns what ended the hold, as far as this side knows: its loss or its Unlock.
 func (h *Hold) over() *Error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case h.lock == nil:
+		return unmade()
 	case h.why != nil:
 		return h.why
 	case h.unlocked:
@@ -169,6 +174,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 func (h *Hold) leave() (*watch, *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.lock == nil {
+		return nil, unmade()
+	}
 	if !h.unlocked {
 		h.unlocked = true
 		return h.watch, nil

@@ -179,3 +179,33 @@ func rounds(n int) int {
 	}
 	return n
 }
+
+// A hold, a lock and a client that nobody made answer with errors.
+func TestUnmade(t *testing.T) {
+	var hold snib.Hold
+	if _, err := hold.Downgrade(background); !errors.Is(err, snib.ErrNotHeld) {
+		t.Error(err)
+	}
+	for _, err := range []error{hold.Check(), hold.Unlock(background)} {
+		if !errors.Is(err, snib.ErrNotHeld) || err.Error() != "snib: the hold was not made by a lock" {
+			t.Error(err)
+		}
+	}
+	if state, _ := hold.State(); state != snib.StateReleased {
+		t.Error(state)
+	}
+	if hold.Remaining() != 0 || hold.Token() != 0 || hold.Replicas() != 0 || hold.Owner() != "" {
+		t.Error("it says something of itself")
+	}
+	if ctx := hold.Context(background); ctx.Err() == nil {
+		t.Error("its context has not ended")
+	}
+	var mutex snib.Mutex
+	if _, err := mutex.Lock(background); !errors.Is(err, snib.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	var client snib.Client
+	if _, err := client.Mutex("x").Lock(background); !errors.Is(err, snib.ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -71,6 +71,9 @@ func (rw *RW) write(ctx context.Context, wait int64) (*Hold, error) {
 // It unlocks the write hold, whose Context ends. After an error the write hold is unchanged, unless it is lost:
 // then nothing is held any more.
 func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
+	if h.lock == nil {
+		return nil, unmade()
+	}
 	reader := h.lock.reader
 	if reader == nil {
 		return nil, h.lock.about(makeError(ErrNotSupported, "only the write hold of a read/write lock can be downgraded", 0))

@@ -32,7 +32,7 @@ func (h *Hold) watched() *watch {
 	switch {
 	case h.why != nil:
 		w.end(h.why)
-	case h.unlocked:
+	case h.unlocked, h.lock == nil:
 		w.end(nil)
 	default:
 		h.lock.client.watch(h.handle, w)
