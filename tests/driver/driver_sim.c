@@ -897,6 +897,102 @@ static void many_wakes(void *argument)
     expect_nothing_left();
 }
 
+/* The server ends a connection on which nothing is under way: that is noticed in a nap, not when the next renewal is
+ * due. */
+static void end_while_idle(void *argument)
+{
+    (void)argument;
+    open_client(60000, 0);
+    drivers[0]->nap = 500 * SNIB__MS;
+    connect_client();
+    snib_lock *lock = lock_named("kept", 0, 0);
+    snib_hold *hold;
+    MUST(snib_lock_acquire(lock, 0, -1, &hold, err), SNIB_OK);
+    for (int round = 0; round < 3; round++) {
+        world_sleep(1000 * SNIB__MS);
+        const int connects = world.connects;
+        world_cut();
+        world_sleep(1000 * SNIB__MS);
+        if (world.connects == connects)
+            world_fail("nobody has noticed that the connection has ended");
+    }
+    MUST(snib_hold_release(hold, err), SNIB_OK);
+    snib_hold_free(hold);
+    snib_lock_free(lock);
+    MUST(snib_client_close(clients[0], -1, err), SNIB_OK);
+    free_client();
+    expect_nothing_left();
+}
+
+static void begin_all(snib_lock **locks, snib_op **ops, int n)
+{
+    snib_hold *hold;
+    for (int i = 0; i < n; i++)
+        MUST(snib_lock_acquire_begin(locks[i], 0, -1, 1, NULL, 1, &hold, &ops[i], err), SNIB_AGAIN);
+}
+
+/* Between two calls nobody but the thread, in its sleep, uses a connection; else it would never be closed. */
+static uint32_t expect_unused(void)
+{
+    uint32_t open = 0;
+    for (const struct snib__link *link = snib__engine_links(drivers[0]->engine); link;
+         link = snib__link_next(link)) {
+        const struct snib__sock *sock = snib__link_carrier(link);
+        open += sock && sock->open;
+        if (sock && sock->users > 1)
+            world_fail("%u use a connection, and nobody is there", (unsigned)sock->users);
+    }
+    return open;
+}
+
+/* Answers on all connections of a server, and a message, at once: more than the thread has room for. */
+static void answers_together(void *argument)
+{
+    enum { REQUESTS = 7, ROUNDS = 20 };
+    snib_lock *locks[REQUESTS], *ours, *theirs;
+    snib_hold *hold, *none;
+    snib_op *ops[REQUESTS + 1];
+    snib_event event = {.size = sizeof event};
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        open_client(60000, 0);
+        connect_client();
+    }
+    drivers[0]->engine->config.scatter = true;
+    ours = lock_of(0, "told", 0, 0);
+    theirs = lock_of(1, "told", 0, 0);
+    for (int i = 0; i < REQUESTS; i++)
+        locks[i] = lock_of(0, "many", i, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        MUST(snib_lock_acquire(theirs, 0, -1, &hold, err), SNIB_OK);
+        MUST(snib_lock_acquire_begin(ours, 0, -1, 50, NULL, 1, &none, &ops[REQUESTS], err),
+             SNIB_AGAIN);
+        world.silent = true;
+        begin_all(locks, ops, REQUESTS);
+        world_freeze("snib", 100 * SNIB__MS);
+        world.silent = false;
+        MUST(snib_hold_release(hold, err), SNIB_OK);
+        snib_hold_free(hold);
+        world_sleep(300 * SNIB__MS);
+        for (int i = 0; i <= REQUESTS; i++) {
+            MUST(snib_op_wait(ops[i], 1000, &event, err), SNIB_OK);
+            MUST(event.code, SNIB_OK);
+            snib_hold_free(event.hold);
+        }
+        world_sleep(100 * SNIB__MS);
+    }
+    const uint32_t open = expect_unused();
+    if (open != 1 + SNIB__LANES_MAX)
+        world_fail("%u connections", open);
+    for (int i = 0; i < REQUESTS; i++)
+        snib_lock_free(locks[i]);
+    snib_lock_free(theirs);
+    snib_lock_free(ours);
+    while (clients_n > 0)
+        close_client();
+    expect_nothing_left();
+}
+
 /* ---- All of it ------------------------------------------------------------------------------------ */
 
 static const struct story {
@@ -932,6 +1028,8 @@ static const struct story {
     {"queues", random_queues, 2},
     {"queue_rules", queue_rules, 50},
     {"many_wakes", many_wakes, 200},
+    {"end_while_idle", end_while_idle, 50},
+    {"answers_together", answers_together, 50},
 };
 
 static uint64_t live(const struct story *story, uint64_t number)

@@ -240,6 +240,52 @@ static void grants_and_losses(snib_queue *queue, snib_queue *other)
     snib_lock_free(lock);
 }
 
+/* An owner that came again by another queue hears of the loss there too, also if its grant is fetched after that. */
+static void late_witness(snib_queue *queue, snib_queue *other)
+{
+    snib_lock *lock = lock_of(0, "witnessed", 0, 1000);
+    snib_event first, again, event;
+    MUST(snib_lock_acquire_submit(lock, 5, -1, queue, 1, NULL, err), SNIB_OK);
+    next_event(queue, &first);
+    MUST(snib_lock_acquire_submit(lock, 5, -1, other, 2, NULL, err), SNIB_OK);
+    world_sleep(1500 * SNIB__MS);
+    MUST(drained(queue, &event), 1);
+    if (event.kind != SNIB_EVENT_LOST || event.token != 1)
+        world_fail("the first queue is not told of the loss");
+    MUST(drained(other, &again), 1);
+    if (again.kind != SNIB_EVENT_DONE || again.code != SNIB_OK || again.hold != first.hold)
+        world_fail("the second queue has no grant");
+    MUST(drained(other, &event), 1);
+    if (event.kind != SNIB_EVENT_LOST || event.token != 2)
+        world_fail("the second queue is not told of the loss");
+    MUST(drained(other, &event), 0);
+    snib_hold_free(first.hold);
+    snib_hold_free(again.hold);
+    snib_lock_free(lock);
+}
+
+/* Whoever is done with a hold whose loss was told takes nothing else along that is still to be told. */
+static void two_losses(snib_queue *queue)
+{
+    snib_lock *locks[2];
+    snib_event event;
+    for (int i = 0; i < 2; i++) {
+        locks[i] = lock_of(0, "two", i, 1000);
+        MUST(snib_lock_acquire_submit(locks[i], 0, -1, queue, 1, NULL, err), SNIB_OK);
+        next_event(queue, &event);
+        MUST(snib_hold_check(event.hold, err), SNIB_OK);
+    }
+    world_sleep(1500 * SNIB__MS);
+    for (int i = 0; i < 2; i++) {
+        MUST(drained(queue, &event), 1);
+        if (event.kind != SNIB_EVENT_LOST)
+            world_fail("event %d in place of a loss", event.kind);
+        snib_hold_free(event.hold);
+        snib_lock_free(locks[i]);
+    }
+    MUST(drained(queue, &event), 0);
+}
+
 /* The reason of a loss, whoever notices it. */
 static void reasons(void)
 {
@@ -472,6 +518,14 @@ static void freed_operations(void)
     }
     MUST(snib_hold_release(hold, err), SNIB_OK);
     snib_hold_free(hold);
+    /* What it was granted goes back with it, if nobody has asked. */
+    MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &other, &op, err), SNIB_AGAIN);
+    world_sleep(50 * SNIB__MS);
+    MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_BUSY);
+    snib_op_free(op);
+    world_sleep(50 * SNIB__MS);
+    MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_OK);
+    snib_hold_free(hold);
     snib_lock_free(lock);
 }
 
@@ -512,6 +566,8 @@ void queue_rules(void *argument)
     MUST(snib_queue_new(clients[0], &other, err), SNIB_OK);
     MUST(snib_queue_new(clients[1], &strange, err), SNIB_OK);
     grants_and_losses(queue, other);
+    two_losses(queue);
+    late_witness(queue, other);
     reasons();
     corks(queue);
     many_events(queue);

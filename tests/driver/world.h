@@ -71,6 +71,7 @@ void world_sleep(snib__time span);
 void world_stay(bool (*ready)(void *), void *on); /* until a condition holds */
 bool world_readable(int fd, snib__time span);     /* poll() on one descriptor */
 void world_suspend(snib__time span);              /* now, the whole machine */
+void world_cut(void);                             /* the server ends all connections */
 int world_descriptors(void);
 
 #endif

@@ -165,6 +165,13 @@ static void cut(struct link *link)
     push(&link->to_client, NULL, 0, true);
 }
 
+void world_cut(void)
+{
+    for (struct link *link = links; link; link = link->next)
+        if (link->open)
+            cut(link);
+}
+
 static bool is_held_back(const struct link *link)
 {
     return (world.held_back >> link->node & 1) != 0;

@@ -3,6 +3,9 @@
 
 #include "api/objects.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 enum { LIMIT_MS = 5000, OWN_MS = 700 };
 
 static void limit_of_the_client(void **state)
@@ -43,8 +46,61 @@ static void limit_of_the_client(void **state)
     }
 }
 
+/* Permits that have no lease are nobody's to take back: the client's limit is not for them. */
+static void no_limit_without_a_lease(void **state)
+{
+    (void)state;
+    snib_client_options options;
+    snib_client *client = NULL;
+    snib_lock *handle = NULL;
+    int32_t code;
+    snib_client_options_init(&options, sizeof options);
+    options.max_hold_ms = LIMIT_MS;
+    assert_int_equal(snib_client_open("unix:///nowhere", &options, &client, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_SEMAPHORE, "s", 1, NULL, &handle, NULL), SNIB_OK);
+    const struct snib__lock *lock = snib__lock_enter(handle, NULL, &code);
+    assert_non_null(lock);
+    assert_int_equal(lock->max_hold_ms, 0);
+    snib__handle_put(handle);
+    snib_lock_free(handle);
+    snib_client_free(client);
+}
+
+/* What the child of a fork goes on with has the options that it was made with. */
+static void limits_in_a_child(void **state)
+{
+    (void)state;
+    snib_lock_options options;
+    snib_client *client = NULL;
+    snib_lock *handle = NULL;
+    snib_lock_options_init(&options, sizeof options);
+    options.flags = SNIB_LOCK_FENCED;
+    options.lease_ms = 2 * OWN_MS;
+    options.max_hold_ms = OWN_MS;
+    assert_int_equal(snib_client_open("unix:///nowhere", NULL, &client, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_new(client, SNIB_FAIR, "f", 1, &options, &handle, NULL), SNIB_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        int32_t code;
+        const struct snib__lock *heir = snib__lock_enter(handle, NULL, &code);
+        _exit(heir && heir->kind == SNIB_FAIR && heir->flags == SNIB_LOCK_FENCED &&
+                      heir->lease_ms == 2 * OWN_MS && heir->max_hold_ms == OWN_MS
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    snib_lock_free(handle);
+    snib_client_free(client);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(limit_of_the_client)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limit_of_the_client),
+        cmocka_unit_test(no_limit_without_a_lease),
+        cmocka_unit_test(limits_in_a_child),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

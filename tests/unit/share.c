@@ -113,12 +113,43 @@ static void one_number(void **state)
     snib__engine_free(engine);
 }
 
+/* A message that came while an attempt was on its way is news for that one's next attempt, whoever is sent and refused
+ * meanwhile: that one may want more than there is. */
+static void news_beside_who_wants_more(void **state)
+{
+    (void)state;
+    const struct snib__acquire one = {.wait = SNIB__NEVER, .permits = 1};
+    const struct snib__acquire many = {.wait = 0, .permits = 5};
+    struct snib__engine *engine = begin();
+    struct snib__gate *permits = gate(engine, SNIB_PERMITS, "p");
+    int32_t code;
+    struct snib__op *waiter = snib__engine_acquire(engine, permits, &one, now, &code);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":20000\r\n");
+    connect_pubsub(engine);
+    say_on_channel(engine, permits, NULL);
+    assert_int_equal(on_the_way(engine), 1);
+    say_on_channel(engine, permits, "1");
+    struct snib__op *greedy = snib__engine_acquire(engine, permits, &many, now, &code);
+    assert_int_equal(on_the_way(engine), 2);
+    answer(engine, ":20000\r\n"); /* was answered before the release */
+    answer(engine, ":20000\r\n");
+    assert_int_equal(greedy->code, SNIB_BUSY);
+    assert_int_equal(on_the_way(engine), 1);
+    answer(engine, "$-1\r\n");
+    assert_int_equal(waiter->code, SNIB_OK);
+    assert_true(waiter->done);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts),
         cmocka_unit_test(refused_together),
         cmocka_unit_test(one_number),
+        cmocka_unit_test(news_beside_who_wants_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,4 +267,18 @@ MUTANTS = [
         "tls->established = false;",
         "unit_tls",
     ),
+    Mutant(
+        "what does not fit into two receptions is kept in use",
+        "driver/thread.c",
+        "while (to < watch->n) {",
+        "if (to < watch->n) {",
+        "sim/driver",
+    ),
+    Mutant(
+        "the end of a connection that nobody reads is not seen",
+        "driver/thread.c",
+        "sock->reader == SNIB__READER_NOBODY && (in_flight > 0 || sock->ended))",
+        "sock->reader == SNIB__READER_NOBODY && in_flight > 0)",
+        "sim/driver",
+    ),
 ]

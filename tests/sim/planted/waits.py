@@ -313,4 +313,18 @@ MUTANTS = [
         "(asked && false))",
         "unit_place",
     ),
+    Mutant(
+        "one try without an answer says that the lock is held",
+        "engine/op.c",
+        "return snib__op_in_flight(op) ? SNIB_EUNREACHABLE : SNIB_BUSY;",
+        "return SNIB_BUSY;",
+        "unit_patience",
+    ),
+    Mutant(
+        "who wants more takes the news from who wants less",
+        "engine/share.c",
+        "if (gate->wait && gate->trying == 0) gate->wait->hint = false;",
+        "if (gate->wait) gate->wait->hint = false;",
+        "unit_share",
+    ),
 ]
