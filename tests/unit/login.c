@@ -1,5 +1,5 @@
 /* login.c - passwords that pass through: where they are, when they go, and when they are asked for again. */
-#include "unit.h"
+#include "fed.h"
 
 #include "driver/login.h"
 #include "net/conn.h"
@@ -104,6 +104,28 @@ static void second_login(void **state)
     snib__conn_free(&conn);
 }
 
+/* One that listens cannot log in a second time, for it takes no such command: it is made anew. */
+static void listener_logs_in_anew(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = begin();
+    engine->config.asks = true;
+    acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":86400000\r\n"); /* held by somebody else */
+    connect_pubsub(engine);
+    struct snib__link *ear = &engine->home->links[SNIB__PUBSUB];
+    assert_int_equal(snib__engine_relogin(engine, "app", PASSWORD, now), 2);
+    assert_int_equal(conn_of(engine)->state, SNIB__CONN_READY);
+    assert_int_equal(conn_of(engine)->relogin, SNIB__RELOGIN_ASKED);
+    assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CLOSE);
+    now += SECOND;
+    snib__engine_tick(engine, now);
+    assert_int_equal(snib__engine_take_wish(engine, ear), SNIB__WISH_CONNECT);
+    snib__engine_free(engine);
+}
+
 /* A server that does not know AUTH repeats it.  However the answer is cut, no reader gets to see it. */
 static void repeated_password_is_masked(void **state)
 {
@@ -179,8 +201,11 @@ static void token_of_15_minutes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_is_wiped),     cmocka_unit_test(copy_goes_with_the_handshake),
-        cmocka_unit_test(second_login),        cmocka_unit_test(repeated_password_is_masked),
+        cmocka_unit_test(output_is_wiped),
+        cmocka_unit_test(copy_goes_with_the_handshake),
+        cmocka_unit_test(second_login),
+        cmocka_unit_test(listener_logs_in_anew),
+        cmocka_unit_test(repeated_password_is_masked),
         cmocka_unit_test(token_of_15_minutes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

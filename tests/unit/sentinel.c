@@ -259,6 +259,22 @@ static void sentinel_that_comes_back(void **state)
     snib__engine_free(engine);
 }
 
+/* How long the old master was tried in vain is nothing to the new one, which may be a moment late. */
+static void new_master_is_tried_afresh(void **state)
+{
+    (void)state;
+    struct snib__engine *engine = world(3);
+    held(engine, "m", 0);
+    crash(engine, "m1");
+    pass(engine, 15 * SECOND);
+    tell_all(3, "m2", 2);
+    peer("m2")->state = DOWN;
+    PASS_UNTIL(engine, peer("m2")->connects == 1, 5 * SECOND);
+    peer("m2")->state = UP;
+    PASS_UNTIL(engine, at(engine, "m2"), 100 * SNIB__MS);
+    snib__engine_free(engine);
+}
+
 /* One answer, and all is forgotten: also of one that was shunned, and asked only because the master had gone. */
 static void shunned_sentinel_helps(void **state)
 {
@@ -538,6 +554,7 @@ int main(void)
         cmocka_unit_test(confirmed_hold_is_lost_for_another_reason),
         cmocka_unit_test(release_that_waits_for_a_master),
         cmocka_unit_test(sentinel_that_comes_back),
+        cmocka_unit_test(new_master_is_tried_afresh),
         cmocka_unit_test(shunned_sentinel_helps),
         cmocka_unit_test(old_reason_is_not_told),
         cmocka_unit_test(what_was_given_back_is_given_back_again),

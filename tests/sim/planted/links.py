@@ -340,4 +340,11 @@ MUTANTS = [
         "",
         "unit_links",
     ),
+    Mutant(
+        "who listens keeps an old login",
+        "engine/link.c",
+        "if (link->kind == SNIB__PUBSUB) snib__link_close(e, link, SNIB_EUNREACHABLE, now);",
+        "if (link->kind == SNIB__PUBSUB) continue;",
+        "unit_login",
+    ),
 ]

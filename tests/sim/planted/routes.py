@@ -545,4 +545,11 @@ MUTANTS = [
         "*cluster_candidate(e, tries % all)",
         "unit_redirects",
     ),
+    Mutant(
+        "the old master's back-off is the new one's",
+        "engine/node.c",
+        "link->backoff = 0; link->next_try = now; link->connect",
+        "link->connect",
+        "unit_sentinel",
+    ),
 ]
