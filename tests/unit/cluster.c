@@ -391,6 +391,23 @@ static void list_goes_on_elsewhere(void **state)
     snib__engine_free(engine);
 }
 
+/* The URL names servers that are none of a cluster's: one of them is left for the other, all are told of at once. */
+static void servers_that_are_no_cluster(void **state)
+{
+    (void)state;
+    for (int singles = 1; singles <= 2; singles++) {
+        struct snib__engine *engine = begin_cluster("b:0-16383");
+        peers[0].single = true;
+        peers[1].single = singles == 2;
+        struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "m"), 0);
+        pass(engine, now + 500 * SNIB__MS);
+        assert_true(op->done);
+        assert_int_equal(op->code, singles == 2 ? SNIB_ETOPOLOGY : SNIB_OK);
+        assert_true(singles == 1 || strstr(op->words, "is no node of a cluster: take redis://"));
+        snib__engine_free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +427,7 @@ int main(void)
         cmocka_unit_test(moved_brings_a_node_back),
         cmocka_unit_test(empty_map_takes_nothing),
         cmocka_unit_test(maps_have_their_own_epochs),
+        cmocka_unit_test(servers_that_are_no_cluster),
         cmocka_unit_test(list_goes_on_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct peer {
     char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
+    bool single; /* it is no node of a cluster */
     bool hangs;  /* whoever connects to it waits */
     bool silent; /* what it is asked waits */
     const char
@@ -102,8 +103,8 @@ static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
     } else if (strcmp(words[0], "WAIT") == 0) {
         sprintf(out, ":1\r\n");
     } else if (strcmp(words[0], "INFO") == 0) {
-        sprintf(text, "run_id:%c\r\nredis_mode:cluster\r\nconnected_slaves:1\r\n",
-                'a' + (int)(one - peers));
+        sprintf(text, "run_id:%c\r\nredis_mode:%s\r\nconnected_slaves:1\r\n",
+                'a' + (int)(one - peers), one->single ? "standalone" : "cluster");
         sprintf(out, "$%d\r\n%s\r\n", (int)strlen(text), text);
     } else {
         sprintf(out, "+OK\r\n");

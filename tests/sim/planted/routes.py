@@ -552,4 +552,18 @@ MUTANTS = [
         "link->connect",
         "unit_sentinel",
     ),
+    Mutant(
+        "servers that are no cluster are waited for",
+        "engine/cluster.c",
+        "(code == SNIB_ETOPOLOGY && cluster_is_none(e))",
+        "false",
+        "unit_cluster",
+    ),
+    Mutant(
+        "one server that is no cluster's is told of all",
+        "engine/cluster.c",
+        "(code == SNIB_ETOPOLOGY && cluster_is_none(e))",
+        "code == SNIB_ETOPOLOGY",
+        "unit_cluster",
+    ),
 ]
