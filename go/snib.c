@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "96a4021f29600893"
+#define SNIB_BUILD_ID "3dafa73b908b4d03"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -17833,6 +17833,18 @@ static int cluster_encode(struct snib__engine *e, struct snib__buf *out, struct 
                : SNIB__NO_SCRIPT;
 }
 
+/* All that the URL names is something else than nodes of a cluster. */
+static bool cluster_is_none(const struct snib__engine *e)
+{
+    const struct snib__cluster *c = e->map;
+    uint32_t others = 0;
+    for (uint32_t seed = 0; seed < e->config.seeds_n; seed++)
+        for (uint32_t i = 1; i < c->n; i++)
+            others += snib__address_equal(&c->member[i].node->address, &e->config.seeds[seed]) &&
+                      c->member[i].node->failure == SNIB_ETOPOLOGY;
+    return others == e->config.seeds_n;
+}
+
 /* Nobody of those who were asked can tell whose the slots are, and no more will. */
 static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
                              const char *text, uint32_t n, snib__time now)
@@ -17845,7 +17857,7 @@ static void cluster_hopeless(struct snib__engine *e, const struct snib__node *no
     if (text)
         snib__words(nobody->words, sizeof nobody->words, text, n, e->config.login.password);
     if (!c->known && (code == SNIB_EAUTH || code == SNIB_EPERM || code == SNIB_ENOTSUP ||
-                      code == SNIB_EPROTOCOL))
+                      code == SNIB_EPROTOCOL || (code == SNIB_ETOPOLOGY && cluster_is_none(e))))
         snib__node_fail_ops(e, nobody, now);
 }
 
