@@ -187,6 +187,36 @@ static void freed_with_the_log(void **state)
     assert_null(queue->client->log_queue);
 }
 
+/* However much room the caller has: so many at a time as the queue has for what is to be freed. */
+static void large_drain(void **state)
+{
+    (void)state;
+    enum { OPS = 300, ROOM = 400 };
+    static snib_op *ops[OPS];
+    static snib_event events[ROOM];
+    snib_lock *lock;
+    assert_int_equal(snib_client_log(client_handle, queue_handle, SNIB_LOG_NONE, NULL), SNIB_OK);
+    assert_int_equal(snib_lock_new(client_handle, SNIB_MUTEX, "n", 1, NULL, &lock, NULL), SNIB_OK);
+    for (int i = 0; i < OPS; i++)
+        assert_int_equal(
+            snib_lock_acquire_submit(lock, 0, -1, queue_handle, (uint64_t)i, &ops[i], NULL),
+            SNIB_OK);
+    for (int i = 0; i < OPS; i++)
+        assert_int_equal(snib_op_cancel(ops[i]), SNIB_OK);
+    for (int n = 0, got; n < OPS; n += got) {
+        for (int i = 0; i < ROOM; i++)
+            events[i].size = sizeof events[i];
+        got = snib_queue_drain(queue_handle, events, ROOM, NULL);
+        assert_in_range(got, 1, 64);
+        for (int i = 0; i < got; i++) {
+            assert_int_equal(events[i].token, n + i);
+            assert_int_equal(events[i].code, SNIB_CANCELLED);
+            assert_int_equal(snib_op_cancel(ops[n + i]), SNIB_EHANDLE);
+        }
+    }
+    snib_lock_free(lock);
+}
+
 /* Whatever happens at the client until it is answered. */
 static void question_is_told_once(void **state)
 {
@@ -259,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(descriptor, start, stop),
         cmocka_unit_test_setup_teardown(many_bells, start, stop),
         cmocka_unit_test_setup_teardown(freed_with_the_log, start, stop),
+        cmocka_unit_test_setup_teardown(large_drain, start, stop),
         cmocka_unit_test(question_is_told_once),
         cmocka_unit_test(freed_with_the_question),
     };

@@ -400,4 +400,11 @@ MUTANTS = [
         "",
         "unit_exit",
     ),
+    Mutant(
+        "a large drain has no limit",
+        "api/queue.c",
+        "if (cap > QUEUE_ENDED_MAX) cap = QUEUE_ENDED_MAX;",
+        "if (cap > 4096) cap = 4096;",
+        "unit_queue",
+    ),
 ]

@@ -333,4 +333,18 @@ MUTANTS = [
         "verdict->left_ms = reply[1].integer;",
         "unit_multi",
     ),
+    Mutant(
+        "two services of the same sentinels are one server",
+        "api/members.c",
+        "a->topology != b->topology || (a->service && strcmp(a->service, b->service) != 0)",
+        "a->topology != b->topology",
+        "unit_members",
+    ),
+    Mutant(
+        "a vote is remembered for the first client's lease",
+        "api/members.c",
+        "o->lease_ms ? o->lease_ms : members_longest_lease(members, n);",
+        "o->lease_ms ? o->lease_ms : members_longest_lease(members, 1);",
+        "unit_members",
+    ),
 ]
