@@ -302,6 +302,15 @@ static void reasons(void)
     if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_EXPIRED)
         world_fail("a release after the end tells reason %d", (int)why.reason);
     snib_hold_free(hold);
+    /* Whoever waits for it is told by the clock, and may be the first to see it. */
+    int32_t reason = SNIB_REASON_NONE;
+    MUST(snib_lock_acquire(brief, 0, -1, &hold, err), SNIB_OK);
+    world_freeze("snib", 3000 * SNIB__MS);
+    MUST(snib_hold_wait(hold, LONG_MS, &reason, err), SNIB_LOST);
+    if (reason != SNIB_REASON_EXPIRED)
+        world_fail("whoever waits for the end is told reason %d", (int)reason);
+    snib_hold_free(hold);
+    world_sleep(3000 * SNIB__MS);
     snib_lock_free(lock);
     snib_lock_free(brief);
 }

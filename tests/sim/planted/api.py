@@ -407,4 +407,11 @@ MUTANTS = [
         "if (cap > 4096) cap = 4096;",
         "unit_queue",
     ),
+    Mutant(
+        "whoever sees the end first is told no reason",
+        "api/held.c",
+        "*out_reason = snib__hold_reason(hold, snib__now()); code = held_told",
+        "*out_reason = hold->reason; code = held_told",
+        "sim/driver",
+    ),
 ]
