@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "3dafa73b908b4d03"
+#define SNIB_BUILD_ID "78d1b4c6a6b9e9ec"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -939,6 +939,13 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
  *       first. */
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* The same for SNIB_EINVAL and what is wrong in the same way in many functions; argument is its name in snib.h. */
+int snib__fail_null(snib_error *err, const char *argument);
+int snib__fail_wait(snib_error *err, const char *argument);
+int snib__fail_size(snib_error *err);   /* of a structure to be filled */
+int snib__fail_queue(snib_error *err);  /* another client's */
+int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
@@ -2885,7 +2892,7 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     snib_client_options o;
     struct snib__url where;
     if (!out_client)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_client");
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
@@ -3008,7 +3015,7 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
     if (!client)
         return code;
     if (!snib__wait_ns(timeout_ms, &timeout))
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = snib__fail_wait(err, "timeout_ms");
     else
         code = client_close(client, timeout == SNIB__NEVER ? client->patience : timeout, err);
     snib__handle_put(handle);
@@ -3052,7 +3059,7 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     if (out)
         memcpy(out, client->uuid, sizeof client->uuid);
     snib__handle_put(handle);
-    return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
 int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
@@ -3063,7 +3070,7 @@ int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_
         return code;
     if (!out || out->size < 8 || out->size > sizeof *out) {
         snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     }
     snib_client_options options = client->options;
     options.size = out->size;
@@ -3080,7 +3087,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
         return code;
     if (!out || out->size < 8 || out->size > sizeof *out) {
         snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     }
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
@@ -3124,9 +3131,12 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) ||
-        (!slice && !queue && !out_op)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!snib__wait_ns(wait_ms, &wait)) {
+        code = snib__fail_wait(err, "wait_ms");
+    } else if (queue && queue->client != client) {
+        code = snib__fail_queue(err);
+    } else if (!slice && !queue && !out_op) {
+        code = snib__fail_silent(err);
     } else {
         snib__driver_enter(&client->driver);
         struct snib__op *op = NULL;
@@ -3200,8 +3210,10 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
         return code;
     }
     code = SNIB_OK;
-    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO || (queue && queue->client != client)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO) {
+        code = snib__fail(err, SNIB_EINVAL, 0, "there is no such level of log records");
+    } else if (queue && queue->client != client) {
+        code = snib__fail_queue(err);
     } else {
         snib__driver_enter(&client->driver);
         if (queue && !queue->log && !(queue->log = calloc(SNIB__LOG_MAX, sizeof *queue->log)))
@@ -3505,6 +3517,12 @@ void snib__client_unask(struct snib__client *client, const struct snib__queue *q
     snib__login_answer(logins, snib__login_open(logins), NULL);
 }
 
+static int credentials_unasked(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "the client does not ask for credentials; open it with ask_credentials");
+}
+
 int snib_client_credentials(snib_client *handle, snib_queue *queue_handle, snib_error *err)
 {
     int32_t code;
@@ -3518,8 +3536,12 @@ int snib_client_credentials(snib_client *handle, snib_queue *queue_handle, snib_
     }
     struct snib__logins *logins = &client->driver.logins;
     code = SNIB_OK;
-    if (!queue || queue->client != client || logins->source != SNIB__LOGIN_QUEUE) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!queue) {
+        code = snib__fail_null(err, "queue");
+    } else if (queue->client != client) {
+        code = snib__fail_queue(err);
+    } else if (logins->source != SNIB__LOGIN_QUEUE) {
+        code = credentials_unasked(err);
     } else {
         snib__driver_enter(&client->driver);
         client->login_queue = queue;
@@ -3549,8 +3571,11 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
         return code;
     struct snib__logins *logins = &client->driver.logins;
     code = SNIB_OK;
-    if (logins->source != SNIB__LOGIN_QUEUE || (answer && !credentials_end(answer))) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (logins->source != SNIB__LOGIN_QUEUE) {
+        code = credentials_unasked(err);
+    } else if (answer && !credentials_end(answer)) {
+        code = snib__fail(err, SNIB_EINVAL, 0,
+                          "the credentials have no size, no reserved 0, or a text without an end");
     } else {
         snib__driver_enter(&client->driver);
         snib__login_answer(logins, token, answer);
@@ -3623,6 +3648,36 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     err->os_error = os_error;
     err->reason = SNIB_REASON_NONE;
     return code;
+}
+
+int snib__fail_null(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
+}
+
+int snib__fail_wait(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "%s is out of range; take -1 for no limit, or 0 to 86400000 ms", argument);
+}
+
+int snib__fail_size(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+}
+
+int snib__fail_queue(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
+}
+
+int snib__fail_silent(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "there is neither a queue nor out_op, so the result would reach nobody; give one");
 }
 
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
@@ -5054,7 +5109,7 @@ int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
     struct snib__client *client;
     int32_t code;
     if (!out)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out");
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (!hold)
         return code;
@@ -5069,7 +5124,7 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     snib__time timeout;
     int32_t code;
     if (!snib__wait_ns(timeout_ms, &timeout))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_wait(err, "timeout_ms");
     snib__time until = snib__until(timeout);
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (!hold)
@@ -5116,7 +5171,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (hold && queue && queue->client != client) {
         held_leave(client, handle);
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = snib__fail_queue(err);
     } else if (hold) {
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         snib__engine_call(client->driver.engine, slice > 0);
@@ -5141,8 +5196,10 @@ int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue
                             snib_op **out_op, snib_error *err)
 {
     snib__time slice;
-    if (!out_op || !snib__wait_ns(slice_ms, &slice))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &slice))
+        return snib__fail_wait(err, "slice_ms");
     return held_release(hold, slice, true, queue, token, out_op, err);
 }
 
@@ -5235,7 +5292,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
 {
     snib_lock_options o;
     if (!out_lock || (!name && name_len > 0))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
@@ -5364,8 +5421,10 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     struct snib__client *client = lock->client;
     snib__time wait;
     int32_t code = SNIB_OK;
-    if (!snib__wait_ns(call->wait_ms, &wait) || (queue && queue->client != client))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!snib__wait_ns(call->wait_ms, &wait))
+        return snib__fail_wait(err, "wait_ms");
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {
@@ -5424,8 +5483,10 @@ static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call ca
                               int64_t slice_ms, snib_hold **out_hold, snib_error *err)
 {
     snib_event event;
-    if (!call.out_op || !snib__wait_ns(slice_ms, &call.slice))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!call.out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &call.slice))
+        return snib__fail_wait(err, "slice_ms");
     call.interruptible = true;
     call.out_event = &event;
     int code = lock_acquire(lock, kind, &call, err);
@@ -5438,7 +5499,7 @@ static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_
                                snib_error *err)
 {
     if (!call->queue && !call->out_op)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_silent(err);
     int code = lock_acquire(lock, kind, call, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
@@ -5447,7 +5508,7 @@ int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hol
                       snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(lock, 0, owner, 1, wait_ms, out_hold, err);
 }
 
@@ -5458,7 +5519,7 @@ int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, in
     struct lock_call call = {
         .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_begin(lock, 0, call, slice_ms, out_hold, err);
 }
 
@@ -5479,7 +5540,7 @@ static int lock_permits_begin(snib_lock *lock, int32_t kind, uint32_t count, int
     struct lock_call call = {
         .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_begin(lock, kind, call, slice_ms, out_hold, err);
 }
 
@@ -5495,7 +5556,7 @@ int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms, sn
                          snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(permits, SNIB_PERMITS, 0, count, wait_ms, out_hold, err);
 }
 
@@ -5518,7 +5579,7 @@ int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms
                            snib_hold **out_hold, snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(semaphore, SNIB_SEMAPHORE, 0, count, wait_ms, out_hold, err);
 }
 
@@ -5874,7 +5935,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     snib_lock_options o;
     int32_t code = SNIB_OK;
     if (!locks || !out_lock)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, locks ? "out_lock" : "locks");
     if (quorum && (n < MEMBERS_QUORUM_MIN || n > MEMBERS_QUORUM_MAX))
         return snib__fail(err, SNIB_EINVAL, 0, "a quorum takes %d to %d members",
                           MEMBERS_QUORUM_MIN, MEMBERS_QUORUM_MAX);
@@ -6448,6 +6509,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 
 #define QUESTION_COUNT_MAX INT32_MAX
 #define QUESTION_TEXTS_BYTES 65536
+#define QUESTION_PATTERN_MAX 1024
 
 /* One question, by all ways to ask it. */
 struct question {
@@ -6477,8 +6539,10 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
 {
     struct snib__client *client = lock->client;
     int32_t code = SNIB_OK;
-    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
+    if (q->slice == 0 && !queue && !q->out_op)
+        return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
@@ -6525,7 +6589,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
         known = latch;
         break;
     default:
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to do with a count");
     }
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
@@ -6563,7 +6627,7 @@ int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
     snib_event event;
     struct question q = {.op = SNIB__OP_INFO, .slice = SNIB__NEVER, .out_event = &event};
     if (!out || out->size < 8 || out->size > sizeof *out)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     int code = question_ask(lock, 0, &q, err);
     if (code != SNIB_OK)
         return code;
@@ -6695,8 +6759,10 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
                               const struct question_texts *q, snib_error *err)
 {
     int32_t code = SNIB_OK;
-    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
+    if (q->slice == 0 && !queue && !q->out_op)
+        return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
@@ -6709,8 +6775,11 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if (q->list && ((!q->text && q->n) || q->n > 1024))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (q->list && !q->text && q->n)
+        return snib__fail_null(err, "pattern");
+    if (q->list && q->n > QUESTION_PATTERN_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; %d are the limit", q->n,
+                          QUESTION_PATTERN_MAX);
     if (!q->list && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
@@ -6730,8 +6799,13 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
                          size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     snib_event event;
-    if (!buffer || q->cap < QUESTION_TEXTS_BYTES || !out_used || !out_count || (!q->text && q->n))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!buffer || !out_used || !out_count)
+        return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
+    if (!q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : "name");
+    if (q->cap < QUESTION_TEXTS_BYTES)
+        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it takes %d", q->cap,
+                          (int)QUESTION_TEXTS_BYTES);
     q->slice = SNIB__NEVER;
     q->out_event = &event;
     int code = question_client(handle, q, err);
@@ -6750,7 +6824,7 @@ int snib_client_list(snib_client *client, const char *pattern, size_t pattern_le
                      snib_error *err)
 {
     if (!cursor)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "cursor");
     struct question_texts q = {
         .list = true, .text = pattern, .n = pattern_len, .cap = cap, .cursor = *cursor};
     int code = question_here(client, &q, buffer, out_used, out_count, err);
@@ -6797,7 +6871,7 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to ask a server");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
 }
@@ -6835,7 +6909,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 {
     int32_t code;
     if (!out_queue)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_queue");
     struct snib__client *client = snib__client_enter(client_handle, err, &code);
     if (!client)
         return code;
@@ -7053,6 +7127,12 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
     return free;
 }
 
+static int queue_no_room(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "events is NULL or cap is 0, so there is room for no event");
+}
+
 int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)
 {
     int32_t code;
@@ -7060,7 +7140,7 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     if (!queue)
         return code;
     if (!events || cap == 0)
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = queue_no_room(err);
     else if (queue->busy)
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     else
@@ -7091,8 +7171,10 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    if (!events || cap == 0 || !snib__wait_ns(timeout_ms, &timeout)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!events || cap == 0) {
+        code = queue_no_room(err);
+    } else if (!snib__wait_ns(timeout_ms, &timeout)) {
+        code = snib__fail_wait(err, "timeout_ms");
     } else if (!queue_claim(queue, true)) {
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     } else {
@@ -7391,8 +7473,10 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
     struct snib__client *client;
     snib__time timeout;
     int32_t code;
-    if (!out_event || !snib__wait_ns(timeout_ms, &timeout))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!out_event)
+        return snib__fail_null(err, "out_event");
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail_wait(err, "timeout_ms");
     struct snib__op *op = snib__op_enter(handle, &client, err, &code);
     if (!op)
         return code;

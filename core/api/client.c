@@ -288,7 +288,7 @@ int snib_client_open(const char *url, const snib_client_options *options, snib_c
     snib_client_options o;
     struct snib__url where;
     if (!out_client)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_client");
     int32_t code = client_settle_options(url, options, &o, &where, err);
     if (code)
         return code;
@@ -411,7 +411,7 @@ int snib_client_close(snib_client *handle, int64_t timeout_ms, snib_error *err)
     if (!client)
         return code;
     if (!snib__wait_ns(timeout_ms, &timeout))
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = snib__fail_wait(err, "timeout_ms");
     else
         code = client_close(client, timeout == SNIB__NEVER ? client->patience : timeout, err);
     snib__handle_put(handle);
@@ -455,7 +455,7 @@ int snib_client_id(snib_client *handle, char out[37], snib_error *err)
     if (out)
         memcpy(out, client->uuid, sizeof client->uuid);
     snib__handle_put(handle);
-    return out ? SNIB_OK : snib__fail(err, SNIB_EINVAL, 0, NULL);
+    return out ? SNIB_OK : snib__fail_null(err, "out");
 }
 
 int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_error *err)
@@ -466,7 +466,7 @@ int snib_client_get_options(snib_client *handle, snib_client_options *out, snib_
         return code;
     if (!out || out->size < 8 || out->size > sizeof *out) {
         snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     }
     snib_client_options options = client->options;
     options.size = out->size;
@@ -483,7 +483,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
         return code;
     if (!out || out->size < 8 || out->size > sizeof *out) {
         snib__handle_put(handle);
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     }
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
@@ -527,9 +527,12 @@ static int client_ping(snib_client *handle, int64_t wait_ms, snib__time slice,
         snib__handle_put(handle);
         return code;
     }
-    if (!snib__wait_ns(wait_ms, &wait) || (queue && queue->client != client) ||
-        (!slice && !queue && !out_op)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!snib__wait_ns(wait_ms, &wait)) {
+        code = snib__fail_wait(err, "wait_ms");
+    } else if (queue && queue->client != client) {
+        code = snib__fail_queue(err);
+    } else if (!slice && !queue && !out_op) {
+        code = snib__fail_silent(err);
     } else {
         snib__driver_enter(&client->driver);
         struct snib__op *op = NULL;
@@ -573,8 +576,10 @@ int snib_client_log(snib_client *handle, snib_queue *queue_handle, int32_t level
         return code;
     }
     code = SNIB_OK;
-    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO || (queue && queue->client != client)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (level < SNIB_LOG_NONE || level > SNIB_LOG_INFO) {
+        code = snib__fail(err, SNIB_EINVAL, 0, "there is no such level of log records");
+    } else if (queue && queue->client != client) {
+        code = snib__fail_queue(err);
     } else {
         snib__driver_enter(&client->driver);
         if (queue && !queue->log && !(queue->log = calloc(SNIB__LOG_MAX, sizeof *queue->log)))

@@ -30,6 +30,12 @@ void snib__client_unask(struct snib__client *client, const struct snib__queue *q
     snib__login_answer(logins, snib__login_open(logins), NULL);
 }
 
+static int credentials_unasked(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "the client does not ask for credentials; open it with ask_credentials");
+}
+
 int snib_client_credentials(snib_client *handle, snib_queue *queue_handle, snib_error *err)
 {
     int32_t code;
@@ -43,8 +49,12 @@ int snib_client_credentials(snib_client *handle, snib_queue *queue_handle, snib_
     }
     struct snib__logins *logins = &client->driver.logins;
     code = SNIB_OK;
-    if (!queue || queue->client != client || logins->source != SNIB__LOGIN_QUEUE) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!queue) {
+        code = snib__fail_null(err, "queue");
+    } else if (queue->client != client) {
+        code = snib__fail_queue(err);
+    } else if (logins->source != SNIB__LOGIN_QUEUE) {
+        code = credentials_unasked(err);
     } else {
         snib__driver_enter(&client->driver);
         client->login_queue = queue;
@@ -74,8 +84,11 @@ int snib_client_login(snib_client *handle, uint64_t token, const snib_credential
         return code;
     struct snib__logins *logins = &client->driver.logins;
     code = SNIB_OK;
-    if (logins->source != SNIB__LOGIN_QUEUE || (answer && !credentials_end(answer))) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (logins->source != SNIB__LOGIN_QUEUE) {
+        code = credentials_unasked(err);
+    } else if (answer && !credentials_end(answer)) {
+        code = snib__fail(err, SNIB_EINVAL, 0,
+                          "the credentials have no size, no reserved 0, or a text without an end");
     } else {
         snib__driver_enter(&client->driver);
         snib__login_answer(logins, token, answer);

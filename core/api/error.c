@@ -28,6 +28,36 @@ int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...
     return code;
 }
 
+int snib__fail_null(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "%s must not be NULL", argument);
+}
+
+int snib__fail_wait(snib_error *err, const char *argument)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "%s is out of range; take -1 for no limit, or 0 to 86400000 ms", argument);
+}
+
+int snib__fail_size(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "out is NULL or has no size; assign sizeof *out to out->size before the call");
+}
+
+int snib__fail_queue(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0, "the queue belongs to another client");
+}
+
+int snib__fail_silent(snib_error *err)
+{
+    return snib__fail(
+        err, SNIB_EINVAL, 0,
+        "there is neither a queue nor out_op, so the result would reach nobody; give one");
+}
+
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 {
     static const char hex[] = "0123456789abcdef";

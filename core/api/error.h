@@ -13,6 +13,13 @@
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The same for SNIB_EINVAL and what is wrong in the same way in many functions; argument is its name in snib.h. */
+int snib__fail_null(snib_error *err, const char *argument);
+int snib__fail_wait(snib_error *err, const char *argument);
+int snib__fail_size(snib_error *err);   /* of a structure to be filled */
+int snib__fail_queue(snib_error *err);  /* another client's */
+int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
+
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
  * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not

@@ -155,7 +155,7 @@ int snib_hold_owner(snib_hold *handle, char out[128], snib_error *err)
     struct snib__client *client;
     int32_t code;
     if (!out)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out");
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (!hold)
         return code;
@@ -170,7 +170,7 @@ int snib_hold_wait(snib_hold *handle, int64_t timeout_ms, int32_t *out_reason, s
     snib__time timeout;
     int32_t code;
     if (!snib__wait_ns(timeout_ms, &timeout))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_wait(err, "timeout_ms");
     snib__time until = snib__until(timeout);
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (!hold)
@@ -217,7 +217,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
     struct snib__hold *hold = snib__hold_enter(handle, &client, err, &code);
     if (hold && queue && queue->client != client) {
         held_leave(client, handle);
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = snib__fail_queue(err);
     } else if (hold) {
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         snib__engine_call(client->driver.engine, slice > 0);
@@ -242,8 +242,10 @@ int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue
                             snib_op **out_op, snib_error *err)
 {
     snib__time slice;
-    if (!out_op || !snib__wait_ns(slice_ms, &slice))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &slice))
+        return snib__fail_wait(err, "slice_ms");
     return held_release(hold, slice, true, queue, token, out_op, err);
 }
 

@@ -82,7 +82,7 @@ static int lock_new(struct snib__client *client, int32_t kind, const char *name,
 {
     snib_lock_options o;
     if (!out_lock || (!name && name_len > 0))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, out_lock ? "name" : "out_lock");
     if (kind < SNIB_MUTEX || kind > SNIB_LATCH)
         return snib__fail(err, SNIB_ENOTSUP, 0, "this build knows no such kind of lock");
     int code = snib__name_check(name ? name : "", name_len, err);
@@ -211,8 +211,10 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     struct snib__client *client = lock->client;
     snib__time wait;
     int32_t code = SNIB_OK;
-    if (!snib__wait_ns(call->wait_ms, &wait) || (queue && queue->client != client))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!snib__wait_ns(call->wait_ms, &wait))
+        return snib__fail_wait(err, "wait_ms");
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     if (error) {
@@ -271,8 +273,10 @@ static int lock_acquire_begin(snib_lock *lock, int32_t kind, struct lock_call ca
                               int64_t slice_ms, snib_hold **out_hold, snib_error *err)
 {
     snib_event event;
-    if (!call.out_op || !snib__wait_ns(slice_ms, &call.slice))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!call.out_op)
+        return snib__fail_null(err, "out_op");
+    if (!snib__wait_ns(slice_ms, &call.slice))
+        return snib__fail_wait(err, "slice_ms");
     call.interruptible = true;
     call.out_event = &event;
     int code = lock_acquire(lock, kind, &call, err);
@@ -285,7 +289,7 @@ static int lock_acquire_submit(snib_lock *lock, int32_t kind, const struct lock_
                                snib_error *err)
 {
     if (!call->queue && !call->out_op)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_silent(err);
     int code = lock_acquire(lock, kind, call, err);
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
@@ -294,7 +298,7 @@ int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms, snib_hol
                       snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(lock, 0, owner, 1, wait_ms, out_hold, err);
 }
 
@@ -305,7 +309,7 @@ int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms, in
     struct lock_call call = {
         .owner = owner, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_begin(lock, 0, call, slice_ms, out_hold, err);
 }
 
@@ -326,7 +330,7 @@ static int lock_permits_begin(snib_lock *lock, int32_t kind, uint32_t count, int
     struct lock_call call = {
         .permits = count, .wait_ms = wait_ms, .queue = queue, .token = token, .out_op = out_op};
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_begin(lock, kind, call, slice_ms, out_hold, err);
 }
 
@@ -342,7 +346,7 @@ int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms, sn
                          snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(permits, SNIB_PERMITS, 0, count, wait_ms, out_hold, err);
 }
 
@@ -365,7 +369,7 @@ int snib_semaphore_acquire(snib_lock *semaphore, uint32_t count, int64_t wait_ms
                            snib_hold **out_hold, snib_error *err)
 {
     if (!out_hold)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_hold");
     return lock_acquire_sync(semaphore, SNIB_SEMAPHORE, 0, count, wait_ms, out_hold, err);
 }
 

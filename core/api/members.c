@@ -300,7 +300,7 @@ static int members_new(snib_lock *const *locks, uint32_t n, const snib_lock_opti
     snib_lock_options o;
     int32_t code = SNIB_OK;
     if (!locks || !out_lock)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, locks ? "out_lock" : "locks");
     if (quorum && (n < MEMBERS_QUORUM_MIN || n > MEMBERS_QUORUM_MAX))
         return snib__fail(err, SNIB_EINVAL, 0, "a quorum takes %d to %d members",
                           MEMBERS_QUORUM_MIN, MEMBERS_QUORUM_MAX);

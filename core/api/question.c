@@ -9,6 +9,7 @@
 
 #define QUESTION_COUNT_MAX INT32_MAX
 #define QUESTION_TEXTS_BYTES 65536
+#define QUESTION_PATTERN_MAX 1024
 
 /* One question, by all ways to ask it. */
 struct question {
@@ -38,8 +39,10 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
 {
     struct snib__client *client = lock->client;
     int32_t code = SNIB_OK;
-    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
+    if (q->slice == 0 && !queue && !q->out_op)
+        return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, lock->gate, 0};
@@ -86,7 +89,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
         known = latch;
         break;
     default:
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to do with a count");
     }
     if (!known)
         return snib__fail(err, SNIB_ENOTSUP, 0, NULL);
@@ -124,7 +127,7 @@ int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err)
     snib_event event;
     struct question q = {.op = SNIB__OP_INFO, .slice = SNIB__NEVER, .out_event = &event};
     if (!out || out->size < 8 || out->size > sizeof *out)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_size(err);
     int code = question_ask(lock, 0, &q, err);
     if (code != SNIB_OK)
         return code;
@@ -256,8 +259,10 @@ static int question_texts_run(struct snib__client *client, struct snib__queue *q
                               const struct question_texts *q, snib_error *err)
 {
     int32_t code = SNIB_OK;
-    if ((queue && queue->client != client) || (q->slice == 0 && !queue && !q->out_op))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (queue && queue->client != client)
+        return snib__fail_queue(err);
+    if (q->slice == 0 && !queue && !q->out_op)
+        return snib__fail_silent(err);
     snib__driver_enter(&client->driver);
     int error = client->stopped ? 0 : snib__driver_start(&client->driver);
     struct snib__run run = {client, queue, q->token, q->slice, false, q->out_op, NULL, 0};
@@ -270,8 +275,11 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
 {
     int32_t code;
     struct snib__queue *queue = NULL;
-    if (q->list && ((!q->text && q->n) || q->n > 1024))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (q->list && !q->text && q->n)
+        return snib__fail_null(err, "pattern");
+    if (q->list && q->n > QUESTION_PATTERN_MAX)
+        return snib__fail(err, SNIB_EINVAL, 0, "the pattern has %zu bytes; %d are the limit", q->n,
+                          QUESTION_PATTERN_MAX);
     if (!q->list && !q->server &&
         (code = snib__name_check(q->text ? q->text : "", q->n, err)) != SNIB_OK)
         return code;
@@ -291,8 +299,13 @@ static int question_here(snib_client *handle, struct question_texts *q, char *bu
                          size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     snib_event event;
-    if (!buffer || q->cap < QUESTION_TEXTS_BYTES || !out_used || !out_count || (!q->text && q->n))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!buffer || !out_used || !out_count)
+        return snib__fail_null(err, !buffer ? "buffer" : out_used ? "out_count" : "out_used");
+    if (!q->text && q->n)
+        return snib__fail_null(err, q->list ? "pattern" : "name");
+    if (q->cap < QUESTION_TEXTS_BYTES)
+        return snib__fail(err, SNIB_EINVAL, 0, "the buffer has %zu bytes; it takes %d", q->cap,
+                          (int)QUESTION_TEXTS_BYTES);
     q->slice = SNIB__NEVER;
     q->out_event = &event;
     int code = question_client(handle, q, err);
@@ -311,7 +324,7 @@ int snib_client_list(snib_client *client, const char *pattern, size_t pattern_le
                      snib_error *err)
 {
     if (!cursor)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "cursor");
     struct question_texts q = {
         .list = true, .text = pattern, .n = pattern_len, .cap = cap, .cursor = *cursor};
     int code = question_here(client, &q, buffer, out_used, out_count, err);
@@ -358,7 +371,7 @@ int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t c
                        size_t *out_used, uint32_t *out_count, snib_error *err)
 {
     if (what < SNIB_SERVER_INFO || what > SNIB_SERVER_LOAD)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail(err, SNIB_EINVAL, 0, "there is no such thing to ask a server");
     struct question_texts q = {.server = what, .cap = cap};
     return question_here(client, &q, buffer, out_used, out_count, err);
 }

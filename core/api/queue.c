@@ -25,7 +25,7 @@ int snib_queue_new(snib_client *client_handle, snib_queue **out_queue, snib_erro
 {
     int32_t code;
     if (!out_queue)
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+        return snib__fail_null(err, "out_queue");
     struct snib__client *client = snib__client_enter(client_handle, err, &code);
     if (!client)
         return code;
@@ -243,6 +243,12 @@ static bool queue_claim(struct snib__queue *queue, bool claim)
     return free;
 }
 
+static int queue_no_room(snib_error *err)
+{
+    return snib__fail(err, SNIB_EINVAL, 0,
+                      "events is NULL or cap is 0, so there is room for no event");
+}
+
 int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_error *err)
 {
     int32_t code;
@@ -250,7 +256,7 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     if (!queue)
         return code;
     if (!events || cap == 0)
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+        code = queue_no_room(err);
     else if (queue->busy)
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     else
@@ -281,8 +287,10 @@ int snib_queue_wait(snib_queue *handle, snib_event *events, uint32_t cap, int64_
     struct snib__queue *queue = snib__queue_enter(handle, err, &code);
     if (!queue)
         return code;
-    if (!events || cap == 0 || !snib__wait_ns(timeout_ms, &timeout)) {
-        code = snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!events || cap == 0) {
+        code = queue_no_room(err);
+    } else if (!snib__wait_ns(timeout_ms, &timeout)) {
+        code = snib__fail_wait(err, "timeout_ms");
     } else if (!queue_claim(queue, true)) {
         code = snib__fail(err, SNIB_EINUSE, 0, NULL);
     } else {

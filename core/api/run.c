@@ -168,8 +168,10 @@ int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, sni
     struct snib__client *client;
     snib__time timeout;
     int32_t code;
-    if (!out_event || !snib__wait_ns(timeout_ms, &timeout))
-        return snib__fail(err, SNIB_EINVAL, 0, NULL);
+    if (!out_event)
+        return snib__fail_null(err, "out_event");
+    if (!snib__wait_ns(timeout_ms, &timeout))
+        return snib__fail_wait(err, "timeout_ms");
     struct snib__op *op = snib__op_enter(handle, &client, err, &code);
     if (!op)
         return code;

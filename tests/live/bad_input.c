@@ -32,6 +32,8 @@ static void refused(int got, int want, const snib_error *error, const char *what
         fail_msg("%s: %s instead of %s (%s)", what, snib_code_name(got), snib_code_name(want),
                  error->text);
     assert_int_equal(error->code, want);
+    if (want == SNIB_EINVAL && strcmp(error->text, snib_code_text(want)) == 0)
+        fail_msg("%s: it does not say which argument", what);
     if (strlen(error->text) < 10)
         fail_msg("%s: no sentence: \"%s\"", what, error->text);
     for (const char *p = error->text; *p; p++)
