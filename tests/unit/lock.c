@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "api/objects.h"
+#include "engine/internal.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,31 @@ static void no_limit_without_a_lease(void **state)
     snib_client_free(client);
 }
 
+/* While replicas are waited for the lease runs: most of it has to be left. */
+static void replicas_and_the_lease(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t lease_ms, asked_ms, want_ms;
+    } cases[] = {{3000, 5000, 1000}, {3000, 1000, 1000}, {3000, 200, 200}, {60000, 5000, 5000}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        snib_client_options options;
+        snib_client *handle = NULL;
+        int32_t code;
+        snib_client_options_init(&options, sizeof options);
+        options.durability = 1;
+        options.lease_ms = cases[i].lease_ms;
+        options.durability_timeout_ms = cases[i].asked_ms;
+        assert_int_equal(snib_client_open("unix:///nowhere", &options, &handle, NULL), SNIB_OK);
+        const struct snib__client *client = snib__client_enter(handle, NULL, &code);
+        assert_non_null(client);
+        assert_true(client->driver.engine->config.durability_timeout ==
+                    (snib__time)cases[i].want_ms * SNIB__MS);
+        snib__handle_put(handle);
+        snib_client_free(handle);
+    }
+}
+
 /* What the child of a fork goes on with has the options that it was made with. */
 static void limits_in_a_child(void **state)
 {
@@ -101,6 +127,7 @@ int main(void)
         cmocka_unit_test(limit_of_the_client),
         cmocka_unit_test(no_limit_without_a_lease),
         cmocka_unit_test(limits_in_a_child),
+        cmocka_unit_test(replicas_and_the_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,4 +122,11 @@ MUTANTS = [
         "(snib__durable_is(link) ? 0 : 0)",
         "unit_durable",
     ),
+    Mutant(
+        "replicas are waited for longer than the lease lasts",
+        "api/client.c",
+        "o->durability_timeout_ms < most ?",
+        "o->durability_timeout_ms > most ?",
+        "unit_lock",
+    ),
 ]
