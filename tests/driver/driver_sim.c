@@ -396,6 +396,22 @@ static void two_addresses(void *argument)
     close_client();
 }
 
+/* A network without a way for one family: the first address of the other is the second to be tried. */
+static void two_families(void *argument)
+{
+    (void)argument;
+    world.addresses = 5;
+    world.sixes = 4;
+    for (int i = 1; i <= world.sixes; i++)
+        world.peers[i] = WORLD_SWALLOWS;
+    open_client(LEASE_MS, 5000);
+    snib__time since = world.now;
+    MUST(snib_client_ping(clients[0], -1, err), SNIB_OK);
+    if (world.now - since > 400 * SNIB__MS)
+        world_fail("the other family took %.3f s", (double)(world.now - since) / 1e9);
+    close_client();
+}
+
 static void no_address(void *argument)
 {
     (void)argument;
@@ -1002,6 +1018,7 @@ static const struct story {
 } stories[] = {
     {"random", random_main, 1},
     {"two_addresses", two_addresses, 20},
+    {"two_families", two_families, 50},
     {"no_address", no_address, 50},
     {"hanging_lookup", hanging_lookup, 50},
     {"slow_lookup", slow_lookup, 50},

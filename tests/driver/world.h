@@ -40,6 +40,7 @@ extern struct world {
     struct model *server;
     enum world_peer peers[8];
     int addresses;           /* of every name: 10.0.0.1 and on; 0: it does not resolve */
+    int sixes;               /* so many of them, the first ones, are said to be of IPv6 */
     snib__time lookup_takes; /* SNIB__NEVER: for ever */
     int lookups, lookups_running;
     char host[64];               /* of the last lookup */

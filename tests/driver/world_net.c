@@ -486,7 +486,7 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
         answer->addresses[i] =
             (struct sockaddr_in){.sin_family = AF_INET,
                                  .sin_addr.s_addr = htonl(0x0a000001u + (node << 8) + (uint32_t)i)};
-        answer->info[i] = (struct addrinfo){.ai_family = AF_INET,
+        answer->info[i] = (struct addrinfo){.ai_family = i < world.sixes ? AF_INET6 : AF_INET,
                                             .ai_socktype = SOCK_STREAM,
                                             .ai_addr = (struct sockaddr *)&answer->addresses[i],
                                             .ai_addrlen = sizeof answer->addresses[i],

@@ -281,4 +281,11 @@ MUTANTS = [
         "sock->reader == SNIB__READER_NOBODY && in_flight > 0)",
         "sim/driver",
     ),
+    Mutant(
+        "all addresses of one family come first",
+        "driver/sock.c",
+        "last ? at->ai_family != last->ai_family : sock_worked",
+        "last ? at->ai_family == last->ai_family : sock_worked",
+        "sim/driver",
+    ),
 ]
