@@ -67,7 +67,6 @@ static int open_signals(struct run *run)
             sigaddset(&mask, handled[i]);
     }
     signal(SIGCHLD, SIG_DFL);
-    sigaddset(&mask, SIGCHLD);
     blocked = mask;
     sigaddset(&blocked, SIGTTOU); /* or tcsetpgrp() would stop us */
     if (sigprocmask(SIG_BLOCK, &blocked, &run->old_mask) != 0)

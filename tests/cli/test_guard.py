@@ -119,6 +119,22 @@ class Guard(CommandCase):
         self.go()
         wait_for(lambda: not alive("ignored"), "the command to end")
 
+    def test_children_of_a_shell_that_became_snib(self):
+        """They end while it waits, as in a container's entry point, and it goes on waiting."""
+        holder = self.hold("busy", script=f"echo ready; {self.until_go()}")
+        shell = f'(read line <{self.folder.name}/pipe) & exec {SNIB} run busy -- echo went'
+        os.mkfifo(f"{self.folder.name}/pipe")
+        waiter = subprocess.Popen(["sh", "-c", shell], env=self.env, text=True, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.started.append(waiter)
+        wait_for(lambda: self.server("PUBSUB", "CHANNELS"), "the waiter")
+        child = min(children(waiter.pid)) # the older one
+        with open(f"{self.folder.name}/pipe", "w"):
+            pass
+        wait_for(lambda: not os.path.exists(f"/proc/{child}") or state(child) == "Z", "the child's end")
+        self.go()
+        self.assertEqual(((0, "went\n"), (0, "")), (self.end(waiter), self.end(holder)))
+
     def test_killed_guardian(self):
         process = self.family("guardian")
         os.kill(children(process.pid)[0], signal.SIGKILL)
@@ -261,12 +277,12 @@ class Guard(CommandCase):
 
     # ---- every step of starting ------------------------------------------------------------------
 
-    def preloaded(self, name, *options, **variables):
+    def preloaded(self, name, *options,
+                  script="sleep 1000 & setsid sleep 1000 & exec sleep 1000", **variables):
         if not STOPS:
             self.skipTest("SNIB_STOPS names no library to preload (a sanitized build has none)")
         process = subprocess.Popen(
-            [SNIB, "run", name, *options, "--", "sh", "-c",
-             "sleep 1000 & setsid sleep 1000 & exec sleep 1000"],
+            [SNIB, "run", name, *options, "--", "sh", "-c", script],
             env={**self.env, "LD_PRELOAD": STOPS, **variables}, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0) \
             if sys.version_info >= (3, 11) else self.skipTest("needs Python 3.11")
@@ -360,6 +376,23 @@ class Guard(CommandCase):
 
     def test_stopped_at_each_step(self):
         self.steps(signal.SIGSTOP)
+
+    def test_the_guardian_stands_still_at_each_step(self):
+        """What it says of COMMAND's end is heard, also when it has ended and left something unread."""
+        def one(n):
+            name = f"still-{n}"
+            mark = f"{self.folder.name}/{name}"
+            process = self.preloaded(name, "--lease", LEASE, script="exit 7",
+                                     SNIB_STOP=f"1:{n}:{signal.SIGSTOP:d}:{mark}")
+            self.assertEqual((n, process.wait(120)), (n, 7))
+            return os.path.exists(mark)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            n, more = 1, True
+            while more:
+                more = all(list(pool.map(one, range(n, n + 8))))
+                n += 8
+        self.assertGreater(n, 20)
 
     def test_suspended_at_each_step(self):
         self.steps(signal.SIGTSTP)
