@@ -372,8 +372,8 @@ void guard_tell(const struct guard *guard, const struct guard_message *message)
 int guard_hear(const struct guard *guard, struct guard_message *out)
 {
     ssize_t n = recv(guard->link, out, sizeof *out, MSG_DONTWAIT);
-    if (n < 0 &&
-        errno == ECONNRESET) /* it left something unread as it ended; what it said is there */
+    /* It left something unread as it ended; what it had said is still there. */
+    if (n < 0 && errno == ECONNRESET)
         n = recv(guard->link, out, sizeof *out, MSG_DONTWAIT);
     return n == sizeof *out ? 1 : n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
