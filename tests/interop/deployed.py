@@ -144,13 +144,9 @@ class Deployed:
     def snib_waits(self, lock: Any, name: str, **options: Any) -> None:
         """Snib's program waits, and listens on the kind of channel that is right here."""
         lock.submit(**options)
-        assert lock.agent(f"waiting {lock.client} {self.operations(lock.kind)}") == "ok"
+        assert lock.agent(f"waiting {lock.client} 1") == "ok"
         if lock.kind != "spin":
             self._heard_of(name)
-
-    def operations(self, kind: str) -> int:
-        """How many operations wait when one call does: a lock over several slots has another one at a member."""
-        return 2 if kind == "multi" and self.mode.shape == "cluster" else 1
 
     def java_waits(self, thing: JavaObject, name: str, *call: object) -> Call:
         waiting = java_waits(self, name, thing, *call)

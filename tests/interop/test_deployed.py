@@ -199,7 +199,7 @@ def test_renewal(
     held = [names(kind, f"{lock}{kind}{side}") for kind in kinds for side in "oj"]
     lifted(there, [one.partition(",")[0] for one in held], 2)
     assert all(waiter.waits for waiter in waiters)
-    assert agent(f"waiting slow {sum(map(there.operations, kinds))}") == "ok"
+    assert agent(f"waiting slow {len(kinds)}") == "ok"
     for mine, wants, waiter in zip(ours, wanting, waiters, strict=True):
         assert mine.of_hold("check") == mine.release() == "ok"
         assert waiter.get(LIMIT_MS / 1000) == "done"
