@@ -33,6 +33,8 @@
 #include <unistd.h>
 
 #define MS 1000000ULL
+/* Scripts copy what remains of a lease from key to key, each time later by a lag. */
+#define LAG_COPIES 4
 #define LAG_MAX (15 * MS) /* a call that takes longer may have seen another set of keys */
 
 enum plant { PLANT_NONE, PLANT_CLOCK, PLANT_OOM, PLANT_RELEASE, PLANT_MESSAGE, PLANT_COUNT };
@@ -393,7 +395,7 @@ static uint64_t settle(void)
     model_time(world.m, since);
     for (size_t i = 0; model_key_at(world.m, i, &key); i++) {
         uint64_t now = clock_ns();
-        uint64_t slack = world.lag + 2 * MS;
+        uint64_t slack = LAG_COPIES * world.lag + 2 * MS;
         if (key.expires_ns < now + LAG_MAX + slack) {
             nap(key.expires_ns + slack > now ? key.expires_ns + slack - now : 0);
             since = clock_ns();
