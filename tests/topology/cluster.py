@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,7 @@ class Cluster(Deployment):
             low, high = SLOTS * i // masters, SLOTS * (i + 1) // masters - 1
             node.command("CLUSTER", "ADDSLOTSRANGE", low, high)
         # Each meets each: gossip would do the same, some rounds later.
-        for a, b in itertools.combinations(self.nodes, 2):
-            self._meet(a, b)
+        self._introduce(list(itertools.combinations(self.nodes, 2)))
         for i, node in enumerate(self.nodes[masters:]):
             self._replicate(node, first[i % masters])
         self.await_settled()
@@ -84,9 +84,24 @@ class Cluster(Deployment):
             lines.append("tls-cluster yes")
         return self._node(f"node{next(self._count)}", lines)
 
-    @staticmethod
-    def _meet(a: Node, b: Node) -> None:
-        a.command("CLUSTER", "MEET", b.host, b.port)
+    def _introduce(self, pairs: list[tuple[Node, Node]]) -> None:
+        """A meeting that takes longer than the node timeout, as on a slow machine, is forgotten: it is repeated."""
+        again = 0.0
+
+        def done() -> bool:
+            nonlocal again
+            strangers = [
+                (a, b)
+                for a, b in pairs
+                if self.id(a) not in self.view(b) or self.id(b) not in self.view(a)
+            ]
+            if strangers and time.monotonic() > again:
+                again = time.monotonic() + 2 * self._timeout_ms / 1000
+                for a, b in strangers:
+                    a.command("CLUSTER", "MEET", b.host, b.port)
+            return not strangers
+
+        eventually(done)
 
     def _replicate(self, replica: Node, master: Node) -> None:
         identity = self.id(master)
@@ -243,9 +258,7 @@ class Cluster(Deployment):
         node = self._server()
         node.start()
         self.id(node)
-        for other in self.nodes[:-1]:
-            if other.running:
-                self._meet(node, other)
+        self._introduce([(node, other) for other in self.nodes[:-1] if other.running])
         if master is not None:
             self._replicate(node, master)
         self.await_settled()

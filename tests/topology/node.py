@@ -20,7 +20,7 @@ from typing import Any
 from wire import Link, ReplyError
 
 # How long what must come is waited for: long, since a machine may be slow or busy.
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def eventually(condition: Callable[[], Any], seconds: float = PATIENCE, nap: float = 0.005) -> Any:
