@@ -465,7 +465,12 @@ static void failover_is_followed(const char *how)
     struct node *master = cluster_owner(&cluster, 0), *other = other_master(master);
     char names[HELD][64], elsewhere[64], waited[64];
     snib_client *ours = must_open_lease(cluster.url, ELECTION_LEASE_MS);
-    snib_client *theirs = must_open(cluster.url);
+    snib_client_options
+        patient; /* the election of a slow machine may take longer than usual patience */
+    snib_client *theirs = NULL;
+    snib_client_options_init(&patient, sizeof patient);
+    patient.patience_ms = LONG_MS;
+    EXPECT(snib_client_open(cluster.url, &patient, &theirs, err), SNIB_OK);
     snib_hold *holds[HELD], *calm, *none;
     for (int i = 0; i < HELD; i++) {
         fresh_at(master, names[i]);

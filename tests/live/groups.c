@@ -412,7 +412,7 @@ static void must_force(struct world *world, struct team *team, int member)
     if (team->is->of[member].kind == SNIB_PERMITS)
         server_do(server, "DEL {%s}:timeout", name);
     else /* a quorum's last member may come a moment later */
-        AWAIT(server_integer(server, "DEL %s", name) == 1, PROMPT_MS);
+        AWAIT(server_integer(server, "DEL %s", name) == 1, 6 * PROMPT_MS);
 }
 
 /* Somebody has the quorum's lock on this server, from one moment to the next. */

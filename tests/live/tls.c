@@ -187,7 +187,7 @@ static void renewed_on_disk(void **state)
     snprintf(command, sizeof command, "cp %s/strange.crt %s/trusted.crt", c, c);
     assert_int_equal(system(command), 0);
     refused(url_with("tls_ca=%s/trusted.crt"), SNIB_ETLS, "not signed by");
-    snib_client *client = open_with(url_with("tls_ca=%s/trusted.crt"), 300);
+    snib_client *client = open_with(url_with("tls_ca=%s/trusted.crt"), LONG_MS);
     snib_lock *lock = must_lock(client, "x");
     snib_hold *hold = NULL;
     EXPECT(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_ETLS);
@@ -359,10 +359,13 @@ static void mute_peer(void **state)
     snib_hold *hold = NULL;
     snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), 1500);
     way.fault = MUTE;
-    int64_t start = now_ms();
-    assert_int_equal(snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error),
-                     SNIB_ECONNECT);
-    assert_true(now_ms() - start < patient_ms(1500 + 1000));
+    /* On a slow machine the time may be over before the connection is there: then once more. */
+    for (int i = 0; i < 20 && !strstr(error.text, "does not answer in TLS"); i++) {
+        int64_t start = now_ms();
+        assert_int_equal(snib_lock_acquire(must_lock(client, "x"), 0, -1, &hold, &error),
+                         SNIB_ECONNECT);
+        assert_true(now_ms() - start < patient_ms(1500 + 1000));
+    }
     print_message("          %s\n", error.text);
     assert_non_null(strstr(error.text, "does not answer in TLS"));
     assert_true(snib_code_is(error.code, SNIB_IS_RETRYABLE));
@@ -408,10 +411,13 @@ static void stalled(void **state)
     snib_client *client = open_with(url_at(way.port, "tls_ca=%s/ca.crt"), LONG_MS);
     snib_hold *hold = must_acquire(must_lock(client, "x"), 0);
     uint64_t before = must_stats(client).connects;
-    way.fault = STALL;
-    nap_us(1500000); /* a renewal, and as long as its answer may take */
-    way.fault = NONE;
-    must_release(must_acquire(must_lock(client, "y"), LONG_MS));
+    for (int i = 0; i < 20 && must_stats(client).connects == before; i++) {
+        way.fault = STALL;
+        nap_us(
+            1500000); /* a renewal, and as long as its answer may take; on a slow machine again */
+        way.fault = NONE;
+        must_release(must_acquire(must_lock(client, "y"), LONG_MS));
+    }
     assert_true(must_stats(client).connects > before);
     if (snib_hold_check(hold, NULL) == SNIB_OK)
         must_release(hold);
