@@ -222,6 +222,16 @@ static bool ask_shares(const struct snib__gate *gate)
     return hold != NULL;
 }
 
+/* Somebody of this process waits for it; its attempt may be on its way. */
+static bool ask_waits(const struct snib__gate *gate)
+{
+    for (const struct snib__hold *hold = snib__gate_first(gate); hold;
+         hold = snib__gate_next(gate, hold))
+        if (hold->phase == SNIB__TRYING && hold->op && hold->op->waited)
+            return true;
+    return snib__chan_wanted(gate->wait->chan);
+}
+
 static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
                         const struct snib__value *reply, uint32_t n, const struct snib__resp *resp)
 {
@@ -238,7 +248,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->fencing = snib__reply_number(e, &reply[5]);
     /* Our own subscription does not wait while nobody of us does. */
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
-        snib__chan_on(op->gate->wait) && !snib__chan_wanted(op->gate->wait->chan))
+        snib__chan_on(op->gate->wait) && !ask_waits(op->gate))
         answer->waiting--;
     snib__text_show(answer->text, sizeof answer->text, owner, length);
     answer->mine =

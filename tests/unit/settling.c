@@ -281,6 +281,31 @@ static void a_call_waits_once(void **state)
     snib__engine_free(engine);
 }
 
+/* Nor does it cease to wait while it tries again, whose answer may come after that to a question. */
+static void an_attempt_waits(void **state)
+{
+    (void)state;
+    int32_t code;
+    struct snib__engine *engine = begin();
+    struct snib__gate *of = gate(engine, SNIB_MUTEX, "m");
+    acquire(engine, of, 0);
+    connect_link(engine);
+    answer_own(engine);
+    answer(engine, ":20000\r\n");
+    connect_pubsub(engine);
+    struct snib__op *asked = snib__engine_info(engine, of, now, &code);
+    assert_non_null(asked);
+    say_on_channel(engine, of, NULL);
+    assert_int_equal(on_the_way(engine), 2); /* a release may not have been heard */
+    answer_own(engine);
+    answer(engine, "*5\r\n:20000\r\n$3\r\nx:1\r\n:1\r\n:1\r\n$-1\r\n");
+    assert_true(asked->done);
+    assert_int_equal(asked->answer->waiting, 1);
+    while (snib__engine_take_done(engine) == asked)
+        snib__op_free(engine, asked);
+    snib__engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +313,7 @@ int main(void)
         cmocka_unit_test(writers_read),           cmocka_unit_test(what_is_known_is_said),
         cmocka_unit_test(attempt_ends_in_doubt),  cmocka_unit_test(grant_is_nobodys),
         cmocka_unit_test(grant_is_the_next_ones), cmocka_unit_test(a_call_waits_once),
+        cmocka_unit_test(an_attempt_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
