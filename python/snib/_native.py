@@ -5,6 +5,7 @@ What waits inside the core for as long as the program lives would stop every gre
 
 from __future__ import annotations
 
+import _thread
 import importlib
 import os
 import select
@@ -15,13 +16,13 @@ from typing import Any
 
 
 def _patched() -> bool:
-    return not hasattr(select, "epoll")  # which both take away, because it would block
+    return _original("_thread", "start_new_thread") is not _thread.start_new_thread
 
 
 def _original(module: str, name: str) -> Any:
     gevent: Any = sys.modules.get("gevent.monkey")
     eventlet: Any = sys.modules.get("eventlet.patcher")
-    if gevent is not None and gevent.is_module_patched("select"):
+    if gevent is not None:
         return gevent.get_original(module, name)
     if eventlet is not None:
         return getattr(eventlet.original(module), name)

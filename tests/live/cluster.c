@@ -465,8 +465,8 @@ static void failover_is_followed(const char *how)
     struct node *master = cluster_owner(&cluster, 0), *other = other_master(master);
     char names[HELD][64], elsewhere[64], waited[64];
     snib_client *ours = must_open_lease(cluster.url, ELECTION_LEASE_MS);
-    snib_client_options
-        patient; /* the election of a slow machine may take longer than usual patience */
+    /* The election of a slow machine may take longer than the usual patience. */
+    snib_client_options patient;
     snib_client *theirs = NULL;
     snib_client_options_init(&patient, sizeof patient);
     patient.patience_ms = LONG_MS;

@@ -11,6 +11,7 @@ import snib
 from support import Program, Server, eventually
 
 PATCH = {
+    "gevent, not select": "from gevent import monkey; monkey.patch_all(select=False)\n",
     "gevent": "from gevent import monkey; monkey.patch_all()\n",
     "eventlet": "import warnings; warnings.simplefilter('ignore')\n"  # it is no longer developed
     "import eventlet; eventlet.monkey_patch()\nwarnings.simplefilter('default')\n",
@@ -27,7 +28,7 @@ SPAWN = {
 
 def program(kind: str, source: str, server: Server) -> Program:
     class Patched(Program):
-        PRELUDE = PATCH[kind] + Program.PRELUDE + SPAWN[kind]
+        PRELUDE = PATCH[kind] + Program.PRELUDE + SPAWN[kind.partition(",")[0]]
 
     return Patched(source, server.url)
 

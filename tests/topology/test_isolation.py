@@ -102,7 +102,7 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
     note(test="black-holed shard", **figures)
     assert during
     # A busy machine is slow now and then; a client that waited for the dead shard would take 300 ms and more.
-    assert quantile(during, 0.5) < 3 * quantile(before, 0.5) + 150
+    assert quantile(during, 0.5) < max(3 * quantile(before, 0.5) + 20, 150)
     assert worked_during / seconds < worked_before / seconds + 0.5
 
 
