@@ -4,28 +4,29 @@
  * sole.c      locks with one holder: trying, the local queue, hand-over
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
- * release.c   giving back, and requests without an answer
+ * release.c   releases, and requests that were never answered
  * wait.c      sleeping until a message, a re-check or a deadline
  * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
- * clock.c     the server's clock against ours
- * outer.c     holds that are carried outside: of locks of locks of several clients
- * doubt.c     what a missing or doubtful answer lets us conclude
+ * clock.c     the server's clock compared with the local one
+ * outer.c     holds carried outside the engine, for locks made of several clients' locks
+ * doubt.c     what a missing or doubtful reply allows the engine to conclude
+ * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
- * op.c        operations: birth, completion, patience
- * node.c      one server: what it answers, its identity
- * send.c      requests on their way to it
- * lane.c      its further connections, for threads that call at once
- * durable.c   grants that count only when replicas have them
- * link.c      one connection to it: connect, back-off, silence
+ * op.c        operations: start, completion, patience
+ * node.c      one server: its replies, its identity
+ * send.c      requests on their way to a node
+ * lane.c      extra command connections, for threads that call at the same time
+ * durable.c   grants that count only once replicas have them
+ * link.c      one connection to a node: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
- * move.c      names whose node changes, and their holds
- * pause.c     requests that nobody could serve, until they are sent again
- * map.c       a cluster's slots, as its nodes tell
- * timer.c     one heap for deadlines that come in no order
- * engine.c    the whole: time, close, statistics
+ * move.c      names that move to another node, and their holds
+ * pause.c     requests that no node can serve yet, kept for a retry
+ * map.c       a cluster's slot map, as reported by its nodes
+ * timer.c     one heap for deadlines that arrive in no order
+ * engine.c    the engine as a whole: time, close, statistics
  */
 #ifndef SNIB__INTERNAL_H
 #define SNIB__INTERNAL_H
@@ -35,30 +36,28 @@
 #include "net/words.h"
 
 #define SNIB__BATCH_MAX 100
-#define SNIB__BATCH_FEW 4 /* in a cluster most have one hold, for each slot has its own */
+#define SNIB__BATCH_FEW 4 /* in a cluster most batches hold one lock: each slot has its own */
 #define SNIB__MARGIN                                                                               \
-    (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
+    (5 * SNIB__MS) /* safety margin of a deadline, besides 1 % of the lease for clock drift */
 
 /* hold->flags */
 enum {
     SNIB__HANDED = 1,     /* the caller has it */
     SNIB__LISTED = 2,     /* in the watchdog's list */
-    SNIB__UNTOLD = 4,     /* in the list of the lost */
-    SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
+    SNIB__UNTOLD = 4,     /* in the engine's list of unreported losses */
+    SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32,   /* the release's own message is expected */
-    SNIB__INHERITED = 64, /* its name was moved to another server, which has not confirmed it yet */
+    SNIB__COUNTED = 32,   /* wait->own_messages counts the messages of its release */
+    SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
-    SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
-    SNIB__FIRST =
-        512, /* fair: held by the short first lease that the granter gave; to be confirmed */
-    SNIB__LISTENS =
-        1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
+    SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
+    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter; to be confirmed */
+    SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,     /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192,       /* read: its number is that of the write hold of the same owner */
-    SNIB__ABANDONED = 16384, /* one of its users has forgotten it: it must not be released */
-    SNIB__ASKED = 32768      /* whether the server that it was moved to has it is asked already */
+    SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
+    SNIB__LENT = 8192,       /* read: it shares the number of the same owner's write hold */
+    SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
+    SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
 /* op->place */
@@ -66,8 +65,8 @@ enum snib__place {
     SNIB__PLACE_NONE,
     SNIB__PLACE_QUEUE, /* in its gate's queue */
     SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
-    SNIB__PLACE_OUTER, /* carried outside */
-    SNIB__PLACE_ASK    /* a question of its own is sent or to be sent */
+    SNIB__PLACE_OUTER, /* carried outside the engine */
+    SNIB__PLACE_ASK    /* its own request is in flight or pending */
 };
 
 /* request.kind */
@@ -97,70 +96,70 @@ enum snib__channel_state {
 
 struct snib__chan {           /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;  /* bucket of the table */
-    struct snib__wait *waits; /* by chan_next */
-    snib__time one_at;        /* when the last message 1 came */
+    struct snib__wait *waits; /* linked by chan_next */
+    snib__time one_at;        /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
-    struct snib__node *node; /* which tells about it */
+    struct snib__node *node; /* the node whose link carries the subscription */
     char text[];
 };
 
-/* What a gate needs only while somebody waits, and for a short time after. */
+/* The part of a gate that is needed only while operations wait, and for a short time after. */
 struct snib__wait {
     struct snib__gate *gate;                  /* a reference */
     struct snib__chan *chan;                  /* NULL for kinds that poll */
-    struct snib__wait *chan_prev, *chan_next; /* others of the channel */
+    struct snib__wait *chan_prev, *chan_next; /* other waits on the channel */
     struct snib__wait *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
-    struct snib__hold *incoming;  /* the target of a transfer on its way */
+    struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
-    snib__time chain_since;       /* first hand-over of the running chain */
-    snib__time settling_since;    /* sole.c: if the gate's hold is on its way back: since when */
+    snib__time chain_since;       /* first hand-over of the current chain */
+    snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
-    uint32_t own_messages; /* messages of our own releases still to come: no news in them */
-    uint32_t blocker;      /* multi: the member whose channel it is */
+    uint32_t own_messages; /* own release messages yet to come: no news */
+    uint32_t blocker;      /* multi: the member whose channel the gate waits on */
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
-    bool hint;             /* a message came while an attempt was on its way */
-    uint32_t queued;       /* how many wait */
-    uint32_t chain_most;   /* hand-overs of the running chain, at most */
-    /* turn.c: of other clients that listen */
-    uint32_t strangers; /* how many were told of our last release */
-    uint32_t absent;    /* of them, did not come when it was their turn */
-    uint32_t owed;      /* turns of theirs before ours */
-    uint32_t early;     /* turns of theirs that were heard of before our release's reply came */
-    uint8_t misses;     /* chances in a row that somebody let pass */
-    uint8_t uses;       /* ... that everybody used */
-    bool came;          /* one of them had a turn since our last release */
-    bool waited_out;    /* our first waiter has given way since the release */
-    snib__time offered_at, offered_until; /* whose turn it is tries within this time */
-    snib__time patience;                  /* how long that is for one */
-    snib__time absent_until;              /* then they get another chance */
+    bool hint;             /* a message arrived while an attempt was in flight */
+    uint32_t queued;       /* waiting operations */
+    uint32_t chain_most;   /* limit on hand-overs in the current chain */
+    /* turn.c: about other clients that listen */
+    uint32_t strangers; /* foreign subscribers that received the last release message */
+    uint32_t absent;    /* those of them that did not come when it was their turn */
+    uint32_t owed;      /* turns of strangers that come before this client's */
+    uint32_t early;     /* strangers' turns heard of before the reply to this client's release */
+    uint8_t misses;     /* consecutive chances that a stranger did not use */
+    uint8_t uses;       /* ... that all strangers used */
+    bool came;          /* a stranger had a turn since this client's last release */
+    bool waited_out;    /* the first waiter has given way since the release */
+    snib__time offered_at, offered_until; /* the stranger whose turn it is tries within this time */
+    snib__time patience;                  /* the length of one stranger's chance */
+    snib__time absent_until;              /* after this the absent get another chance */
 };
 
 struct snib__gate {
     struct snib__gate *next;                 /* bucket of the gate table */
-    struct snib__gate *slot_next, **slot_at; /* in a cluster: the others of its slot */
+    struct snib__gate *slot_next, **slot_at; /* in a cluster: other gates of the slot */
     const struct snib__lock_kind *kind;
-    struct snib__node *node; /* the server of its name */
+    struct snib__node *node; /* the server of the name */
     void *home;              /* the caller's, for all gates of the engine */
     union {
-        struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
-        struct snib__hold *peers;  /* others: all of ours, by peer_next */
+        struct snib__hold *active; /* EXCLUSIVE: the hold that tries, holds or releases; NULL */
+        struct snib__hold *peers;  /* others: all holds of the gate, by peer_next */
     };
     struct snib__wait *wait;
-    struct snib__link *lane; /* on which its requests are on their way, and the next one too */
-    uint32_t unanswered;     /* how many they are */
-    uint32_t trying;         /* others: attempts on their way */
+    struct snib__link *lane; /* carries the gate's requests in flight, and the next one too */
+    uint32_t unanswered;     /* requests in flight */
+    uint32_t trying;         /* others: attempts in flight */
     uint32_t refs;
     uint16_t name_len;
     uint16_t slot; /* in a cluster */
     char name[];
 };
 
-/* There is one for each lock that is held, and its name begins in what would be padding. */
+/* One exists for each held lock, so the name starts in what would be padding. */
 static inline size_t snib__gate_size(size_t name_len)
 {
     size_t size = offsetof(struct snib__gate, name) + name_len;
@@ -192,11 +191,11 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
-    struct snib__node *node;  /* to which it was sent */
-    int64_t lease_ms;         /* 0: only ask */
-    int32_t kind;             /* of all of them */
-    bool narrow;              /* only the locks' own keys: the others need not be where they are */
-    bool large;               /* there is room for SNIB__BATCH_MAX, else for SNIB__BATCH_FEW */
+    struct snib__node *node;  /* the node it was sent to */
+    int64_t lease_ms;         /* 0: query only */
+    int32_t kind;             /* of all holds in it */
+    bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
+    bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
     struct {
         struct snib__hold *hold;
@@ -206,80 +205,81 @@ struct snib__batch {
 
 struct snib__link { /* one connection to a node */
     struct snib__conn conn;
-    struct snib__link *next; /* all of the engine */
+    struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
     void *carrier;       /* the driver's */
     uint8_t kind;        /* enum snib__link_kind */
-    bool wanted;         /* somebody needs it */
+    bool wanted;         /* it is needed */
     bool connect;        /* wish */
     bool close;          /* wish */
-    bool connecting;     /* the driver is at it */
-    bool proven;         /* since it was ready something has been answered: it is of use */
+    bool connecting;     /* the driver is connecting it */
+    bool proven;         /* a request was answered since it became ready: the connection works */
     snib__time next_try; /* while down */
     snib__time backoff;
-    snib__time used_at; /* a further lane: when anything was sent by it last */
-    uint32_t called;    /* COMMAND: requests under way that threads wait for */
+    snib__time used_at; /* a further lane: when it was last used to send */
+    uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* PUBSUB, while it is ready: */
-    bool
-        soiled; /* it has a subscription that nobody wants and that could not be ended: to be made anew */
-    snib__time
-        heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
-    uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */
-    uint32_t ping_in; /* so many answers come before the ping's, and its own; 0: none is asked */
+    bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
+    /* when data last arrived, or a request was sent with none owed; NEVER: just now */
+    snib__time heard_at;
+    uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
+    uint32_t ping_in; /* the ping's reply is this many replies away; 0: no ping is pending */
 };
 
-/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
+/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor have a
+ * renewal in flight. */
 struct snib__renewals {
     struct snib__hold *head, *tail, *cursor;
     uint64_t n;
     snib__time retry, last;
-    bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
+    bool alone; /* renew one hold per command, once: a batch got SNIB_EPERM */
 };
 
-/* How far the server's clock is ahead of ours, at least and at most, by an answer to a question sent then. */
+/* Bounds on how far the server's clock is ahead of the local one, from a reply to a request sent at
+ * `sent`. */
 struct snib__clock {
     int64_t low, high; /* ns */
     snib__time sent;
-    snib__time next; /* question */
+    snib__time next; /* when to ask next */
     bool known;
-    bool refused; /* the server tells no time */
+    bool refused; /* the server does not answer TIME */
 };
 
 struct snib__node { /* one server */
     struct snib__node *next;
     struct snib__link links[2];               /* by kind */
-    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last: for durable.c */
-    struct snib__durable *durable;            /* NULL: nothing was asked for */
-    uint32_t met;                             /* threads have met on its lanes, so often since: */
+    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last is for durable.c */
+    struct snib__durable *durable;            /* NULL: not configured */
+    uint32_t met;                             /* times threads met on its lanes, since met_since */
     snib__time met_since;
-    bool alone; /* its address leads to several servers: no lanes */
+    bool alone; /* its address leads to several servers: no further lanes */
     struct snib__address address;
-    bool addressed; /* it has one */
-    bool inherited; /* it was given names with holds that it is to be asked for */
-    bool idle;      /* it serves nothing any more: it is not to be connected again */
+    bool addressed; /* `address` is set */
+    bool inherited; /* it took over names with holds: ask it about them */
+    bool idle;      /* it serves nothing any more: do not reconnect */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
-    char where[SNIB__ADDRESS_TEXT +
-               16]; /* its address, for people, and what it is unless it is a server */
-    const struct snib__node *blamed; /* which could not say where this one is; NULL: nobody */
-    snib__time failed_over_at;       /* another server took its part; 0: never */
-    struct snib__request *todo;      /* waiting for the command link; without a subject: a gap */
+    /* the address for messages, with the node's role unless it is a server */
+    char where[SNIB__ADDRESS_TEXT + 16];
+    const struct snib__node *blamed; /* the node that could not say where this one is; NULL: none */
+    snib__time failed_over_at;       /* another server took over from it; 0: never */
+    struct snib__request *todo;      /* requests waiting for the command link; no subject: a gap */
     uint32_t todo_n, todo_cap;
-    uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
-    snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
-    snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
+    uint32_t todo_first, todo_gaps; /* only gaps before this index; number of gaps in total */
+    snib__time down_since;          /* when the command link went down; SNIB__NEVER if ready */
+    snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
-    snib__time moved_at; /* the server's clock was found to have moved; 0: never */
+    snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     struct snib__clock clock;
     bool ever_ready;
-    uint32_t identity; /* changes with the server that it is */
-    bool failed;       /* since it was ready last */
+    uint32_t identity; /* changes when another server answers for the node */
+    bool failed;       /* a connection failed since it was last ready */
     int32_t failure;   /* why it is down */
     int os_error;
-    int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
+    int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
-    char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
+    char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
 };
@@ -291,11 +291,11 @@ struct snib__paused {
 };
 
 enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
-/* There is room for one of each hold. */
+/* Each subject has room reserved for one. */
 struct snib__timer {
     snib__time when;
-    uintptr_t
-        where; /* of what the subject has of its place in the heap; in its last bits what the subject is */
+    /* the address of the subject's `timer_at`; its low bits hold enum snib__timer_what */
+    uintptr_t where;
 };
 
 #define SNIB__RECORDS_MAX 16
@@ -304,17 +304,16 @@ struct snib__record {
     char text[248];
 };
 
-struct
-    snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
+struct snib__slab; /* op.c: memory kept for reuse, so that a stale pointer can be recognised */
 
 struct snib__engine {
     struct snib__config config;
     const struct snib__route *route;
     void *map; /* the route's */
     struct snib__node *nodes;
-    struct snib__node *home;       /* the one that serves every name */
+    struct snib__node *home;       /* the node that serves names without one of their own */
     struct snib__link *links;      /* of all nodes */
-    const struct snib__resp *resp; /* whose reply is being handled */
+    const struct snib__resp *resp; /* the parser of the reply being handled */
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
@@ -323,30 +322,30 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    uint8_t publish;           /* enum snib__publish: how releases are told */
-    bool publishes;            /* ... and that has been decided */
+    uint8_t publish;           /* enum snib__publish: how releases are published */
+    bool publishes;            /* ... and whether that is decided */
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
-    struct snib__given *given; /* given.c; NULL: nothing yet */
+    struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
-    struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
+    struct snib__wait *idle_head, *idle_tail; /* unused waits, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
-    uint8_t told_unended; /* 1: that connections cannot be ended; 2: that one was not */
-    bool refused;         /* a second login, see snib__engine_take_refusal() */
+    uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
+    bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
-    struct snib__outer *outers; /* to be told */
+    struct snib__outer *outers; /* to be reported to their carriers */
     uint32_t releasing;         /* holds in phase RELEASING */
-    uint64_t moves;             /* steps of holds towards their end */
+    uint64_t moves;             /* counts holds lost, released or given up */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
-    uint32_t heap_owed;               /* subjects that may want a timer */
-    struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
+    uint32_t heap_owed;               /* subjects with room reserved in the heap */
+    struct snib__hold *free_holds[2]; /* of gates with one hold at a time; of others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches[2]; /* small, large */
     struct snib__slab *slabs;
@@ -356,14 +355,14 @@ struct snib__engine {
 };
 
 /* timer.c */
-/* Room for n more subjects.  0, or -1 when out of memory. */
+/* Reserve room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
 /* at: the subject's `timer_at`. */
 void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
 enum snib__timer_what snib__timer_what(struct snib__timer timer);
 uint32_t *snib__timer_at(struct snib__timer timer);
-/* What the timer is of; the heap need not have it any more. */
+/* The timer's subject; the timer may already have left the heap. */
 void *snib__timer_subject(struct snib__timer timer);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
@@ -379,26 +378,26 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-void snib__op_empty(struct snib__op *op); /* of what it has been told */
+void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
-/* A connection that broke cannot be ended at the server.  left: and there were requests on it. */
+/* A broken connection cannot be ended at the server. left: with requests still on it. */
 void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-/* Send again, where its name is served now, what a server has not done. */
+/* Resend a request that a server did not carry out to the node that serves its name now. */
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
-/* Send it to this node, wherever its name is served. */
+/* Send to this node, whichever node serves the name. */
 int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
 struct snib__op *snib__request_op(const struct snib__request *request);
-/* Nobody will take the answer for this subject. */
+/* Discard any reply for this subject. */
 void snib__node_forget(struct snib__engine *e, void *subject);
-/* A subject whose request waits and was not sent: it waits no longer.  False: it was sent, or there is none. */
+/* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */
 bool snib__node_unsend(struct snib__engine *e, void *subject);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
@@ -424,7 +423,7 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
 void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
 
-/* Requests that the node asks for itself, and anew on each connection. */
+/* Requests of the node itself, made again on each connection. */
 static inline bool snib__request_own(const struct snib__request *request)
 {
     return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
@@ -435,7 +434,7 @@ static inline bool snib__request_own(const struct snib__request *request)
 struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
 struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now);
-bool snib__lane_rest(const struct snib__node *node); /* none of the further ones is there */
+bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
 void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
 void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request);
@@ -448,11 +447,11 @@ void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32
                           snib__time now);
 void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
 snib__time snib__lane_deadline(const struct snib__link *link);
-/* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
+/* When the oldest unanswered request was sent, on any lane; SNIB__NEVER. */
 snib__time snib__node_oldest(const struct snib__node *node);
-/* The same of the further lanes alone. */
+/* The same for the further lanes alone. */
 snib__time snib__lane_oldest(const struct snib__node *node);
-/* A request whose connection has ended: it is sent again, or ends. */
+/* A request lost with its connection: resend it or end it. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
 
@@ -467,7 +466,7 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
 bool snib__durable_unsend(struct snib__node *node, const void *subject);
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* True: the grant is kept until it is known where it is. */
+/* True: the grant is withheld until replicas have it. */
 bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now);
@@ -495,19 +494,19 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
 
-/* cluster.c: the cursor of a list, with the node that it goes on at */
+/* cluster.c: the cursor of a list, combined with the node to continue on */
 uint64_t snib__cluster_cursor_in(uint64_t cursor);
 uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
 
 /* given.c */
-/* A release has been confirmed.  And: a node is another server, or names have another node. */
+/* note: a release was confirmed. redo: a node became another server, or names moved. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
-/* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */
+/* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 bool snib__pause_drop(struct snib__engine *e, const void *subject);
@@ -522,7 +521,7 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
-/* It is down, and nobody is to connect it. */
+/* It is down, and no connect is wanted. */
 bool snib__link_rests(const struct snib__link *link);
 void snib__link_free(struct snib__engine *e, struct snib__link *link);
 void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -540,7 +539,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now);
-/* The rest of it, for an answer that is no error. */
+/* The rest of answer_acquire, for a reply without an error. */
 void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -551,7 +550,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-/* It was granted, and nobody wants it any more, or may have it any more. */
+/* Return a grant that no operation wants any more, or that came too late. */
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -576,8 +575,8 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
 void snib__sole_settles(struct snib__gate *gate, snib__time now);
-/* What stands between an operation that waits and the lock is an earlier use of it by this process, of whose end
- * the server has told nothing for as long as a round trip may take. */
+/* A waiting operation is blocked by this process's own earlier use of the lock, and the server has
+ * not confirmed its end within the time a round trip may take. */
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
@@ -641,7 +640,7 @@ void snib__turn_refused(struct snib__wait *wait);
 void snib__turn_granted(struct snib__wait *wait, snib__time now);
 
 /* chan.c */
-/* The subscription of a gate is confirmed. */
+/* The gate's subscription is confirmed. */
 bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
@@ -649,11 +648,11 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
-/* Begin and end to listen to a channel there, in the ways in which releases are told. */
+/* Subscribe to and leave a channel there, in every way in which releases are published. */
 int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
 int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
                      size_t n);
-/* of the silence of the link */
+/* when the link counts as silent */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
@@ -675,14 +674,14 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
-                       struct snib__hold *hold); /* free it if nobody wants it */
+                       struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
 
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
-/* A list in order of deadline, linked by next, into the list of their node and kind. */
+/* Merge a chain in order of deadline, linked by next, into the list of its node and kind. */
 void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
@@ -691,8 +690,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
-/* Send it again, without the holds that have gone since.  split: one by one, and of each what is sure to be
- * there, for the keys of its slot are on their way. */
+/* Resend a batch, without the holds that have gone since. split: one hold per command, and only the
+ * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
@@ -700,8 +699,8 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
                                 snib__time now);
 
 /* clock.c */
-/* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
- * it has not. */
+/* Take in a reply.  Returns by how much the server's clock has moved at least, beyond what drift
+ * explains; 0: it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
 void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
@@ -713,8 +712,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-bool snib__doubtful(int32_t error); /* whether what was refused may have been done */
-bool snib__sent_once(const struct snib__request *request); /* with a subject */
+bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);
@@ -723,12 +722,12 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
 
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
-                     struct snib__op *op); /* script, -1, -2 none */
+                     struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
-/* Something is held, waited for, asked or given back: an idle client is silent. */
+/* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
 bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
