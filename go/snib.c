@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "617a2d01a223b9e4"
+#define SNIB_BUILD_ID "a3ef9a2eef55e4c3"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1860,16 +1860,17 @@ void snib__sock_unuse(struct snib__sock *sock); /* users-- */
 /* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
  *
  * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
- * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.  The
- * caller serialises all calls; the thread driver does so with the client's mutex, the simulator by
- * having one thread.
+ * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.
+ * The caller serialises all calls: the thread driver with the client's mutex, the simulator by
+ * having only one thread.
  *
  *     driver:  take_wish -> connect or close;  link_up, link_down;  input;  output;  tick, deadline
  *     api:     gate_get, acquire, release, ask, cancel, hold_*;  then take_done and take_lost
  *
- * Links: a client has nodes, which are servers, and a node has links, which are connections.  The driver goes
- * through them with engine_links() and link_next(); none comes or goes but inside engine_tick(), engine_input(),
- * engine_link_up() and engine_link_down(), and none goes before its wish to be closed was taken.
+ * Links: a client has nodes, which are servers, and a node has links, which are connections.  The
+ * driver walks them with engine_links() and link_next().  Links appear and disappear only inside
+ * engine_tick(), engine_input(), engine_link_up() and engine_link_down(), and a link never
+ * disappears before its wish to be closed has been taken.
  */
 #ifndef SNIB__ENGINE_H
 #define SNIB__ENGINE_H
@@ -1892,28 +1893,29 @@ enum snib__wish { SNIB__WISH_NOTHING = 0, SNIB__WISH_CONNECT = 1, SNIB__WISH_CLO
 
 struct snib__config {
     int topology;             /* enum snib__topology */
-    struct snib__login login; /* the strings stay the caller's and must outlive the engine */
-    struct snib__login sentinel_login; /* SENTINEL: the same, to the sentinels */
-    bool
-        asks; /* the driver brings the login of each connection to a server, see snib__engine_link_up_as() */
-    /* The server, the sentinels, or nodes of the cluster: the caller's, too.  0: the driver knows the one there is. */
+    struct snib__login login; /* the strings belong to the caller and must outlive the engine */
+    struct snib__login sentinel_login; /* SENTINEL: the same, for the sentinels */
+    /* the driver supplies each connection's login, see snib__engine_link_up_as() */
+    bool asks;
+    /* The server, the sentinels, or nodes of the cluster; owned by the caller like the strings.  0:
+     * the driver knows the only server. */
     const struct snib__address *seeds;
     uint32_t seeds_n;
-    const char *service;   /* SENTINEL: the name that the sentinels know */
-    const char *where;     /* the server's address, for people; the same; NULL: not said */
+    const char *service;   /* SENTINEL: the service name known to the sentinels */
+    const char *where;     /* the server's address for messages; same ownership; NULL: unknown */
     char uuid[37];         /* the client id */
     uint64_t seed;         /* for jitter */
     uint64_t first_number; /* of the first owner */
     snib__time lease, reply_timeout, patience, try_timeout, recheck;
-    int32_t publish;      /* SNIB_PUBLISH_*: in a cluster */
+    int32_t publish;      /* SNIB_PUBLISH_*: for a cluster */
     int32_t handover_max; /* 0: none */
     int32_t ops_max;
-    int32_t lanes;             /* connections for commands to each node; 0: one */
+    int32_t lanes;             /* command connections to each node; 0: one */
     int32_t durability;        /* replicas that must have a grant, or SNIB_DURABILITY_*; 0: none */
     int32_t durability_policy; /* SNIB_DURABILITY_* */
-    snib__time durability_timeout; /* less than a lease */
-    bool scatter;                  /* all are opened and taken in no order: for tests */
-    bool insecure;                 /* certificates are not verified: to be said once */
+    snib__time durability_timeout; /* shorter than a lease */
+    bool scatter;                  /* for tests: open all lanes, choose among them at random */
+    bool insecure;                 /* certificates are not verified: log it once */
     void *home;                    /* the caller's, see snib__gate_home() */
 };
 
@@ -1926,63 +1928,66 @@ void snib__engine_free(struct snib__engine *engine);
 struct snib__link *snib__engine_links(const struct snib__engine *engine);
 struct snib__link *snib__link_next(const struct snib__link *link);
 int snib__link_kind(const struct snib__link *link); /* enum snib__link_kind */
-/* A command link, and not the first of its node. */
+/* A command link other than the first of its node. */
 bool snib__lane_is(const struct snib__link *link);
-/* Where it goes, until its next wish to connect; NULL: the engine was not told. */
+/* Where it connects to, constant until its next wish to connect; NULL: known to the driver only. */
 const struct snib__address *snib__link_address(const struct snib__link *link);
-/* A pointer that the driver keeps with the link's node: the way to it; kept until the engine is freed. */
+/* A pointer that the driver keeps with the link's node (how to reach it) until engine_free(). */
 void **snib__link_way(struct snib__link *link);
-/* A pointer that the driver keeps with the link: its socket. */
+/* A pointer that the driver keeps with the link (its socket). */
 void *snib__link_carrier(const struct snib__link *link);
 void snib__link_set_carrier(struct snib__link *link, void *carrier);
-/* The first link of that kind to the only server there is. */
+/* The first link of that kind to the only server. */
 struct snib__link *snib__engine_link(const struct snib__engine *engine, int kind);
-/* What should be done with a link; a wish is taken once and stands until link_up or link_down answers it. */
+/* What the driver should do with a link.  A wish is taken once and stands until link_up or
+ * link_down answers it. */
 int snib__engine_take_wish(struct snib__engine *engine, struct snib__link *link);
 void snib__engine_link_up(struct snib__engine *engine, struct snib__link *link, snib__time now);
-/* The same, where the config asks: by these texts, which are the caller's.  NULL: none. */
+/* The same where config.asks is set: log in with these texts, which
+ * the caller owns.  NULL: none. */
 void snib__engine_link_up_as(struct snib__engine *engine, struct snib__link *link,
                              const char *username, const char *password, snib__time now);
-/* Whether it goes to a server that is to be logged in to as the driver says; sentinels have a login of their own. */
+/* Whether the driver supplies this link's login; sentinels have a login of their own. */
 bool snib__link_asks(const struct snib__engine *engine, const struct snib__link *link);
-/* What the links have logged in with is about to end: log in anew on all that are ready.  A connection with
- * subscriptions takes no login, so it is made anew.  Returns how many links there were. */
+/* The credentials used so far are about to expire: log in again on all ready links.  A connection
+ * with subscriptions accepts no login, so it is remade.  Returns the number of these links. */
 uint32_t snib__engine_relogin(struct snib__engine *engine, const char *username,
                               const char *password, snib__time now);
-/* Whether a server has refused that since the last call. */
+/* Whether a server has refused a renewed login since the last call. */
 bool snib__engine_take_refusal(struct snib__engine *engine);
-/* There is nothing to do that with, now. */
+/* No credentials are available for a renewed login. */
 void snib__engine_no_relogin(struct snib__engine *engine, const char *why);
-/* What came on a link, before snib__engine_input(): a password that a server repeats is overwritten. */
+/* Overwrite a password repeated by the server.  Call before
+ * snib__engine_input(), with its bytes. */
 void snib__link_mask(struct snib__link *link, char *bytes, size_t n);
-/* Before link_down: a sentence that says why.  SNIB_ETLS with an os_error may be over at the next attempt,
+/* Call before link_down: a sentence with the reason.  SNIB_ETLS with an os_error may be temporary;
  * without one it is final. */
 void snib__link_explain(struct snib__link *link, const char *sentence);
-/* The transport is gone or could not be made.  code and os_error say why, as in snib_error. */
+/* The transport has ended or could not be opened.  code and os_error say why, as in snib_error. */
 void snib__engine_link_down(struct snib__engine *engine, struct snib__link *link, int32_t code,
                             int os_error, snib__time now);
 void snib__engine_input(struct snib__engine *engine, struct snib__link *link, const char *bytes,
                         size_t n, snib__time now);
-/* Bytes to be sent: take from the front with snib__buf_consume() what was handed to the transport. */
+/* Bytes to send; remove what the transport has taken from the front with snib__buf_consume(). */
 struct snib__buf *snib__link_output(struct snib__link *link);
 uint32_t snib__link_in_flight(const struct snib__link *link); /* commands without a reply */
-uint64_t snib__link_appended(const struct snib__link *link);  /* commands so far */
+uint64_t snib__link_appended(const struct snib__link *link);  /* commands appended so far */
 void snib__engine_tick(struct snib__engine *engine, snib__time now);
 snib__time snib__engine_deadline(const struct snib__engine *engine);
 
-/* Whether what is started from now on has a thread that will read its answer itself. */
+/* Whether operations started from now on have a thread that will read their reply itself. */
 void snib__engine_call(struct snib__engine *engine, bool calling);
 
 /* ---- operations ---- */
 
-/* hold->phase: its way */
+/* hold->phase */
 enum snib__phase {
-    SNIB__NEW,    /* nothing sent, or refused: the server has nothing of it */
-    SNIB__TRYING, /* an acquire or transfer to it is on its way, or its reply is missing */
-    SNIB__PLACED, /* fair: the server has a place of it */
+    SNIB__NEW,    /* nothing sent, or refused: the server has no trace of it */
+    SNIB__TRYING, /* an acquire, or a transfer to it, is in flight or its reply is missing */
+    SNIB__PLACED, /* fair: it has a place at the server */
     SNIB__HELD,
-    SNIB__RELEASING, /* a release is on its way, or has to be repeated */
-    SNIB__LOST,      /* the holder was or will be told; the key may still be there */
+    SNIB__RELEASING, /* a release is in flight or must be repeated */
+    SNIB__LOST,      /* the holder was or will be told; the key may still exist */
     SNIB__GONE       /* released */
 };
 
@@ -2001,83 +2006,84 @@ enum snib__op_kind {
 /* An operation belongs to the engine while it runs and to the caller from take_done() to op_free().
  * The engine never looks at the caller's fields. */
 struct snib__op {
-    void *
-        home; /* config.home; never changes, so it may be read without serialisation, even afterwards */
+    /* config.home; constant, so it may be read without serialisation, even afterwards */
+    void *home;
     struct snib__op *next, *prev;           /* engine: the gate's queue; then the caller's */
     struct snib__op *live_next, *live_prev; /* engine: all running operations */
     struct snib__gate *gate;                /* a reference, or NULL */
-    struct snib__node *node;                /* engine: of a question without a gate */
-    snib__time refused_since;               /* engine: nobody could serve it; 0: not */
-    struct snib__link *link;                /* engine: on which its request is; NULL: on none yet */
+    struct snib__node *node;                /* engine: for a request without a gate */
+    snib__time refused_since; /* engine: since when servers refuse its request; 0: they do not */
+    struct snib__link *link;  /* engine: the link that carries its request; NULL: none yet */
     struct snib__hold *hold;
     snib__time started;
     uint64_t serial;     /* in order of start */
-    snib__time deadline; /* of the wait; SNIB__NEVER */
-    snib__time timer;    /* when in the heap */
+    snib__time deadline; /* the end of its wait; SNIB__NEVER */
+    snib__time timer;    /* its time in the heap */
     uint32_t timer_at;   /* place in the heap, 0 = not in it */
     int32_t code;
     int32_t os_error;
-    int32_t cause; /* why there is no connection; 0 unknown */
+    int32_t cause; /* why there is no connection; 0: unknown */
     uint8_t kind;  /* enum snib__op_kind */
     uint8_t place; /* engine: where it is, see gate.c */
-    bool once;     /* one try */
+    bool once;     /* try only once */
     bool waited;
     bool done;
-    bool within;      /* set by the caller: it is part of another one here, which counts for both */
-    bool unconfirmed; /* it ended behind a release of ours of which nobody knows what became */
-    uint8_t reason;   /* of SNIB_LOST: enum snib_reason */
+    bool within;      /* set by the caller: part of another operation, which counts for both */
+    bool unconfirmed; /* it ended behind this client's own release, whose outcome is unknown */
+    uint8_t reason;   /* for SNIB_LOST: enum snib_reason */
     uint64_t owner;
     struct {                         /* fair: what is known of its place */
         int64_t queued_ms;           /* when it was last seen waiting, by the server's clock */
-        int64_t token, first_ms, ms; /* a grant that came while a request was on its way */
+        int64_t token, first_ms, ms; /* a grant that arrived while a request was in flight */
     } fair;
-    snib_event *answer; /* INFO, COUNT; NULL else */
-    char *words;        /* the server's, of an error; NULL: it has not spoken, or no memory */
-    char *where;        /* of an error: the node's address, for people; NULL: that of the engine */
+    snib_event *answer; /* INFO, COUNT; otherwise NULL */
+    char *words;        /* the server's error message; NULL: none, or out of memory */
+    char *where;        /* on error: the node's address for messages; NULL: the engine's */
     struct snib__asked *asked;
-    /* the caller's */
+    /* the caller's fields */
     void *handle;
     void *sink;
-    void *tells; /* acquire: who is to hear of a loss */
+    void *tells; /* acquire: receives the loss event */
     uint64_t token;
-    uint32_t member; /* from 1: of a group, which is the sink; 0: none */
+    uint32_t member; /* number in a group (the sink), from 1; 0: none */
     _Atomic uint32_t word;
-    bool awaited; /* a thread waits, or will, for it */
+    bool awaited; /* a thread waits for it or will do so */
     bool busy;    /* a thread is waiting for it now */
 };
 
 struct snib__acquire {
-    uint64_t owner;            /* 0 fresh */
-    snib__time wait;           /* SNIB__NEVER no limit, 0 one try */
-    snib__time lease;          /* 0: renewed */
+    uint64_t owner;            /* 0: a fresh one */
+    snib__time wait;           /* SNIB__NEVER: no limit; 0: one try */
+    snib__time lease;          /* 0: the client's lease, renewed */
     snib__time max_hold;       /* 0: none */
-    struct snib__outer *outer; /* of a gate of kind SNIB__OUTER: who carries it */
+    struct snib__outer *outer; /* for a gate of kind SNIB__OUTER: the carrier's part */
     uint32_t permits;          /* PERMITS, SEMAPHORE: how many */
-    uint32_t
-        vote_ms;     /* member of a quorum: how long a node without memory must not vote; 0: none */
+    /* member of a quorum: how long a node that lost its memory must not vote; 0: none */
+    uint32_t vote_ms;
     uint8_t options; /* SNIB_LOCK_* */
-    bool patient;    /* one try that endures an unreachable server like a longer wait */
+    bool patient;    /* a single try that waits for an unreachable server as a longer wait does */
 };
 
 /* The gate of a lock name, with a reference; NULL when out of memory. */
 struct snib__gate *snib__gate_get(struct snib__engine *engine, int32_t kind, const char *name,
                                   size_t n);
-void *snib__gate_home(const struct snib__gate *gate); /* config.home; needs no serialisation */
-/* Its name, not ended by a NUL; constant. */
+/* config.home; may be read without serialisation */
+void *snib__gate_home(const struct snib__gate *gate);
+/* The lock name, not NUL-terminated; constant. */
 const char *snib__gate_name(const struct snib__gate *gate, size_t *out_len);
 int32_t snib__gate_kind(const struct snib__gate *gate); /* constant */
 void snib__gate_ref(struct snib__gate *gate);
 void snib__gate_put(struct snib__engine *engine, struct snib__gate *gate);
 
-/* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and nothing was
- * started.  It may be done at once: see op->done. */
+/* Start an operation.  NULL: *out_code says why (SNIB_ENOMEM, SNIB_ELIMIT, SNIB_ECLOSED, ...) and
+ * nothing was started.  The operation may already be done: see op->done. */
 struct snib__op *snib__engine_acquire(struct snib__engine *engine, struct snib__gate *gate,
                                       const struct snib__acquire *how, snib__time now,
                                       int32_t *out_code);
-/* release: *out_code is SNIB_OK without an operation when only a re-entry was undone. */
+/* release: *out_code is SNIB_OK without an operation if only a re-entry was undone. */
 struct snib__op *snib__engine_release(struct snib__engine *engine, struct snib__hold *hold,
                                       snib__time now, int32_t *out_code);
-/* An operation that is done with SNIB_OK: for who was promised an event of what needed no command. */
+/* An operation done with SNIB_OK, for a promised event where no command was needed. */
 struct snib__op *snib__engine_nothing(struct snib__engine *engine, snib__time now,
                                       int32_t *out_code);
 struct snib__op *snib__engine_info(struct snib__engine *engine, struct snib__gate *gate,
@@ -2086,10 +2092,11 @@ struct snib__op *snib__engine_force(struct snib__engine *engine, struct snib__ga
                                     snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_ping(struct snib__engine *engine, snib__time wait, snib__time now,
                                    int32_t *out_code);
-/* count: op->answer->count has the answer. */
+/* count: the result is op->answer->count. */
 struct snib__op *snib__engine_count(struct snib__engine *engine, struct snib__gate *gate,
                                     int32_t what, int64_t n, snib__time now, int32_t *out_code);
-/* describe, server, list: op->asked->texts has the answer, of at most cap bytes; the operation frees it. */
+/* describe, server, list: the result is op->asked->texts, at most cap
+ * bytes, freed with the operation. */
 struct snib__op *snib__engine_describe(struct snib__engine *engine, const char *name, size_t n,
                                        size_t cap, snib__time now, int32_t *out_code);
 struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, size_t cap,
@@ -2097,23 +2104,23 @@ struct snib__op *snib__engine_server(struct snib__engine *engine, int32_t what, 
 struct snib__op *snib__engine_list(struct snib__engine *engine, uint64_t cursor,
                                    const char *pattern, size_t n, size_t cap, snib__time now,
                                    int32_t *out_code);
-/* cancel: true: it is done now with SNIB_CANCELLED; false: it was done before. */
+/* cancel: true: the operation is now done with SNIB_CANCELLED; false: it was done before. */
 bool snib__engine_cancel(struct snib__engine *engine, struct snib__op *op, snib__time now);
 
-/* The next operation that has ended, in order of completion. */
+/* The next finished operation, in order of completion. */
 struct snib__op *snib__engine_take_done(struct snib__engine *engine);
-/* The operation's result as an event without hold, token and the sentence of an error. */
+/* The operation's result as an event, without the hold, the token and the error text. */
 void snib__op_event(const struct snib__op *op, snib_event *out);
 /* The running operations, linked by live_next. */
 struct snib__op *snib__engine_live(const struct snib__engine *engine);
-/* Nobody will look at the operation again.  A granted hold in it must have been taken or dropped. */
+/* The caller is finished with the operation and must have taken or dropped a hold granted to it. */
 void snib__op_free(struct snib__engine *engine, struct snib__op *op);
-/* Whether a sync caller may read for it: one of its own commands is on its way, or to be sent. */
+/* Whether a synchronous caller may read for it: a command of its own is in flight or pending. */
 bool snib__op_in_flight(const struct snib__op *op);
-/* The link on which it is, or will be. */
+/* The link that carries its request, or will carry it. */
 struct snib__link *snib__op_link(const struct snib__op *op);
 struct snib__resp;
-/* For texts of the reply that is being handled. */
+/* For texts of the reply being handled. */
 const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 
 /* ---- holds ---- */
@@ -2123,18 +2130,18 @@ const struct snib__resp *snib__engine_resp(const struct snib__engine *engine);
 /* A granted hold belongs to the caller from the operation's completion to hold_drop(). */
 struct snib__hold {
     struct snib__gate *gate;
-    struct snib__hold *prev,
-        *next;           /* the watchdog's list, the list of the lost, or the free list */
-    struct snib__op *op; /* acquiring or releasing it; NULL */
+    /* the watchdog's list, the list of unreported losses, or the free list */
+    struct snib__hold *prev, *next;
+    struct snib__op *op; /* the operation that acquires or releases it; NULL */
     uint64_t number;     /* the owner's number on the wire, unique */
     uint64_t owner;      /* explicit owner or 0 */
-    snib__time deadline; /* V: no longer safe from here on; 0 before the grant */
+    snib__time deadline; /* V: not safe from here on; 0 before the grant */
     snib__time acquired_at;
     union {
-        int64_t fencing; /* kinds with tokens: 0 none; see snib__hold_fencing() */
+        int64_t fencing; /* kinds with tokens; 0: none; see snib__hold_fencing() */
         struct {
-            uint32_t
-                permits; /* PERMITS, SEMAPHORE: ids are made of `number` and those that follow it */
+            /* PERMITS, SEMAPHORE: the ids are `number` and the numbers after it */
+            uint32_t permits;
             uint32_t vote_ms; /* MUTEX: as in snib__acquire */
         };
         struct snib__outer *outer; /* SNIB__OUTER */
@@ -2143,92 +2150,94 @@ struct snib__hold {
     uint32_t lease_ms : 28;    /* 0: renewed with the client's lease */
     uint32_t options : 4;      /* SNIB_LOCK_* */
     uint32_t max_hold_ms : 28; /* 0: none */
-    uint32_t tell : 4;         /* caller's: wants the lost event */
+    uint32_t tell : 4;         /* the caller's: report the loss as an event */
     uint32_t timer_at;         /* place in the heap, 0 = not in it */
-    uint32_t count;            /* re-entries: releases to come */
-    uint32_t users;     /* operations that got it; the caller takes away who has done with it */
+    uint32_t count;            /* re-entries: releases still to come */
+    uint32_t users;     /* operations that received it; the caller subtracts the finished ones */
     uint16_t flags;     /* engine */
     uint8_t phase : 4;  /* enum snib__phase */
     uint8_t reason : 4; /* enum snib_reason */
-    uint8_t replicas;   /* durability: so many had the grant when it was made */
-    /* the caller's */
+    uint8_t replicas;   /* durability: replicas that had the grant when it was made */
+    /* the caller's fields */
     void *handle;
     void *sink;
     uint64_t token;
-    /* Last, for holds of gates with one at a time are allocated without them (op.c). */
+    /* Last, because holds of gates with one hold at a time are allocated without them (op.c). */
     struct snib__hold *peer_prev, *peer_next; /* other holds of the gate */
 };
 
-/* Drop the caller's interest; a hold that is still held, or lost and may be at the server, is released in the
- * background, or, if it was abandoned, left to its lease. */
+/* Drop the caller's interest.  A hold that is still held, or lost and possibly still at the server,
+ * is released in the background or, if it was abandoned, left to its lease. */
 void snib__hold_drop(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
-/* One of its users has forgotten it without giving it back, and it must not be free before its lease has ended.
- * Without further users (hold->users) it ends here: no renewal, no loss, and for those who want the lock it is a
- * stranger's. */
+/* One of its users dropped the hold without releasing it, so the lock must not become free before
+ * the lease ends.  Without further users (hold->users) the hold ends here: it is not renewed, no
+ * loss is reported, and to waiters it looks like a foreign hold. */
 void snib__hold_abandon(struct snib__engine *engine, struct snib__hold *hold, snib__time now);
 int64_t snib__hold_fencing(const struct snib__hold *hold); /* 0 none */
 int snib__hold_state(const struct snib__engine *engine, const struct snib__hold *hold,
                      snib__time now);
-/* How long it is safe as things stand; SNIB__NEVER: without end (semaphore). */
+/* How long it stays safe as things stand; SNIB__NEVER: without limit (semaphore). */
 snib__time snib__hold_left(const struct snib__hold *hold, snib__time now);
-/* When it stops being safe by the clock: its deadline, or max_hold. */
+/* When the clock ends its safety: its deadline, or max_hold. */
 snib__time snib__hold_end(const struct snib__hold *hold);
-/* Why it is lost, whether that has been noticed or only the clock says so. */
+/* Why it is lost, whether the engine has noticed it or only the clock shows it. */
 int snib__hold_reason(const struct snib__hold *hold, snib__time now);
-/* A hold that was renewed has a fixed lease from now on. */
+/* Give a renewed hold a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *engine, struct snib__hold *hold, snib__time lease,
                     snib__time now);
 /* "<uuid>:<number>" and its length; out has room for 64. */
 size_t snib__hold_owner(const struct snib__engine *engine, const struct snib__hold *hold,
                         char *out);
-/* The holds that were to tell this sink of their loss tell nobody. */
+/* Holds that would report their loss to this sink report it nowhere. */
 void snib__engine_forget_sink(struct snib__engine *engine, const void *sink);
-/* The next hold that became lost and wants it told (hold->tell), once each. */
+/* The next lost hold that wants its loss reported (hold->tell), once each. */
 struct snib__hold *snib__engine_take_lost(struct snib__engine *engine);
 
-/* ---- locks of locks of several clients: outer.c ---- */
+/* ---- locks made of several clients' locks: outer.c ---- */
 
-/* Part of whoever carries such a hold. */
+/* The carrier's part of a hold that it carries. */
 struct snib__outer {
     struct snib__outer *next;
-    struct snib__hold *hold; /* while not ended */
-    snib__time span;         /* the longest it was safe for, ahead */
+    struct snib__hold *hold; /* until `ended` */
+    snib__time span;         /* the longest remaining safe time it ever had */
     int32_t reason;          /* of its loss */
     bool listed;
-    bool ended;     /* the hold is not his any more: lost, abandoned, or ended by himself */
-    bool abandoned; /* and its members go the same way */
+    /* the carrier no longer has the hold: lost, abandoned or released */
+    bool ended;
+    bool abandoned; /* and its members must be abandoned, too */
 };
 
-/* The next carrier to whose hold something has happened: acquired for, left, timed, released, lost. */
+/* The next carrier whose hold needs attention: wanted, cancelled, timed, released or lost. */
 struct snib__outer *snib__engine_take_outer(struct snib__engine *engine);
-bool snib__outer_wanted(const struct snib__outer *outer);    /* somebody waits for it */
-bool snib__outer_releasing(const struct snib__outer *outer); /* he is to release it */
-/* granted: false: nobody wants it any more, or it is too late. */
+bool snib__outer_wanted(const struct snib__outer *outer);    /* an operation waits for it */
+bool snib__outer_releasing(const struct snib__outer *outer); /* the carrier must release it */
+/* granted: false: no operation wants it any more, or it is too late. */
 bool snib__outer_granted(struct snib__engine *engine, struct snib__outer *outer,
                          snib__time deadline, snib__time now);
-/* It is safe until another time than was said before. */
+/* The carrier's new time until which it is safe. */
 void snib__outer_timed(struct snib__engine *engine, struct snib__outer *outer, snib__time deadline,
                        snib__time now);
 void snib__outer_lost(struct snib__engine *engine, struct snib__outer *outer, int32_t reason,
                       snib__time now);
-/* refused, or released: with that result */
+/* Refused or released, with that result. */
 void snib__outer_ended(struct snib__engine *engine, struct snib__outer *outer, int32_t code,
                        snib__time now);
-/* To be told again at a time, while acquiring. */
+/* Look at it again at a given time, while acquiring. */
 void snib__outer_wake(struct snib__engine *engine, struct snib__outer *outer, snib__time when);
 
-/* ---- the whole ---- */
+/* ---- the engine as a whole ---- */
 
-/* Refuse new operations, end the running ones, release every hold; lost events are with reason CLOSED. */
+/* Refuse new operations, end the running ones, release every hold;
+ * losses have the reason CLOSED. */
 void snib__engine_close(struct snib__engine *engine, snib__time now);
 bool snib__engine_quiet(const struct snib__engine *engine); /* no release is outstanding */
-/* After close(): the driver stops, so the releases that still run end without their answers. */
+/* After close(): the driver stops, so releases in flight end without their replies. */
 void snib__engine_stop(struct snib__engine *engine, snib__time now);
-/* Moves whenever a hold was lost, given back, or given up: whoever watches holds looks again. */
+/* Changes whenever a hold is lost, released or given up, so that watchers of holds look again. */
 uint64_t snib__engine_moves(const struct snib__engine *engine);
 uint64_t snib__engine_random(struct snib__engine *engine, uint64_t below);
 void snib__engine_stats(const struct snib__engine *engine, snib_client_stats_data *out);
-/* Records for the log: the next one with its level, or NULL. */
+/* Log records: the next one with its level, or NULL. */
 const char *snib__engine_take_log(struct snib__engine *engine, int32_t *out_level);
 void snib__engine_log_level(struct snib__engine *engine, int32_t level);
 
@@ -11452,58 +11461,57 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
  * sole.c      locks with one holder: trying, the local queue, hand-over
  * share.c     locks with many holders: readers, permits, semaphores, latches
  * place.c     the fair lock, whose waiters have places in a queue at the server
- * release.c   giving back, and requests without an answer
+ * release.c   releases, and requests that were never answered
  * wait.c      sleeping until a message, a re-check or a deadline
  * turn.c      giving way to waiters of other clients
  * chan.c      subscriptions
  * hold.c      holds: states, deadline, loss
  * watchdog.c  renewal in batches
- * clock.c     the server's clock against ours
- * outer.c     holds that are carried outside: of locks of locks of several clients
- * doubt.c     what a missing or doubtful answer lets us conclude
+ * clock.c     the server's clock compared with the local one
+ * outer.c     holds carried outside the engine, for locks made of several clients' locks
+ * doubt.c     what a missing or doubtful reply allows the engine to conclude
+ * given.c     recent releases, repeated after a failover
  * ask.c       info, force release, ping, list
- * op.c        operations: birth, completion, patience
- * node.c      one server: what it answers, its identity
- * send.c      requests on their way to it
- * lane.c      its further connections, for threads that call at once
- * durable.c   grants that count only when replicas have them
- * link.c      one connection to it: connect, back-off, silence
+ * op.c        operations: start, completion, patience
+ * node.c      one server: its replies, its identity
+ * send.c      requests on their way to a node
+ * lane.c      extra command connections, for threads that call at the same time
+ * durable.c   grants that count only once replicas have them
+ * link.c      one connection to a node: connect, back-off, silence
  * route.c     which node serves a name, with single.c, sentinel.c, cluster.c
- * move.c      names whose node changes, and their holds
- * pause.c     requests that nobody could serve, until they are sent again
- * map.c       a cluster's slots, as its nodes tell
- * timer.c     one heap for deadlines that come in no order
- * engine.c    the whole: time, close, statistics
+ * move.c      names that move to another node, and their holds
+ * pause.c     requests that no node can serve yet, kept for a retry
+ * map.c       a cluster's slot map, as reported by its nodes
+ * timer.c     one heap for deadlines that arrive in no order
+ * engine.c    the engine as a whole: time, close, statistics
  */
 #ifndef SNIB__INTERNAL_H
 #define SNIB__INTERNAL_H
 
 
 #define SNIB__BATCH_MAX 100
-#define SNIB__BATCH_FEW 4 /* in a cluster most have one hold, for each slot has its own */
+#define SNIB__BATCH_FEW 4 /* in a cluster most batches hold one lock: each slot has its own */
 #define SNIB__MARGIN                                                                               \
-    (5 * SNIB__MS) /* of the deadline, beside 1 % of the lease for unequal clocks */
+    (5 * SNIB__MS) /* safety margin of a deadline, besides 1 % of the lease for clock drift */
 
 /* hold->flags */
 enum {
     SNIB__HANDED = 1,     /* the caller has it */
     SNIB__LISTED = 2,     /* in the watchdog's list */
-    SNIB__UNTOLD = 4,     /* in the list of the lost */
-    SNIB__RESENT = 8,     /* the last request but one has no answer: it may have worked */
+    SNIB__UNTOLD = 4,     /* in the engine's list of unreported losses */
+    SNIB__RESENT = 8,     /* an earlier request for it has no reply: it may have taken effect */
     SNIB__AWAKE = 16,     /* subscribed before the last request was sent */
-    SNIB__COUNTED = 32,   /* the release's own message is expected */
-    SNIB__INHERITED = 64, /* its name was moved to another server, which has not confirmed it yet */
+    SNIB__COUNTED = 32,   /* wait->own_messages counts the messages of its release */
+    SNIB__INHERITED = 64, /* its name moved to another server, which has not confirmed it yet */
     SNIB__PEER = 128,     /* in its gate's list of peers */
-    SNIB__PROMISED = 256, /* fair: a message has granted it while its request was on its way */
-    SNIB__FIRST =
-        512, /* fair: held by the short first lease that the granter gave; to be confirmed */
-    SNIB__LISTENS =
-        1024, /* fair: subscribed to the waiter's own channel too, for Redisson's messages */
+    SNIB__PROMISED = 256, /* fair: a message granted it while its request was in flight */
+    SNIB__FIRST = 512, /* fair: held by the short first lease from the granter; to be confirmed */
+    SNIB__LISTENS = 1024,    /* fair: also subscribed to its own channel, for Redisson's messages */
     SNIB__QUEUES = 2048,     /* fair: its requests ask for a place if the lock is not free */
-    SNIB__SEATED = 4096,     /* fair: it has had a place, which is to be given back */
-    SNIB__LENT = 8192,       /* read: its number is that of the write hold of the same owner */
-    SNIB__ABANDONED = 16384, /* one of its users has forgotten it: it must not be released */
-    SNIB__ASKED = 32768      /* whether the server that it was moved to has it is asked already */
+    SNIB__SEATED = 4096,     /* fair: it had a place, which must be given back */
+    SNIB__LENT = 8192,       /* read: it shares the number of the same owner's write hold */
+    SNIB__ABANDONED = 16384, /* a user dropped it without a release: it must not be released */
+    SNIB__ASKED = 32768      /* the new server of its name has already been asked about it */
 };
 
 /* op->place */
@@ -11511,8 +11519,8 @@ enum snib__place {
     SNIB__PLACE_NONE,
     SNIB__PLACE_QUEUE, /* in its gate's queue */
     SNIB__PLACE_TRY,   /* its hold is the gate's active or incoming one */
-    SNIB__PLACE_OUTER, /* carried outside */
-    SNIB__PLACE_ASK    /* a question of its own is sent or to be sent */
+    SNIB__PLACE_OUTER, /* carried outside the engine */
+    SNIB__PLACE_ASK    /* its own request is in flight or pending */
 };
 
 /* request.kind */
@@ -11542,70 +11550,70 @@ enum snib__channel_state {
 
 struct snib__chan {           /* one subscription, for all gates that are woken by it */
     struct snib__chan *next;  /* bucket of the table */
-    struct snib__wait *waits; /* by chan_next */
-    snib__time one_at;        /* when the last message 1 came */
+    struct snib__wait *waits; /* linked by chan_next */
+    snib__time one_at;        /* when the last message "1" arrived */
     uint32_t hash;
     uint16_t len;
     uint8_t state;           /* enum snib__channel_state */
-    struct snib__node *node; /* which tells about it */
+    struct snib__node *node; /* the node whose link carries the subscription */
     char text[];
 };
 
-/* What a gate needs only while somebody waits, and for a short time after. */
+/* The part of a gate that is needed only while operations wait, and for a short time after. */
 struct snib__wait {
     struct snib__gate *gate;                  /* a reference */
     struct snib__chan *chan;                  /* NULL for kinds that poll */
-    struct snib__wait *chan_prev, *chan_next; /* others of the channel */
+    struct snib__wait *chan_prev, *chan_next; /* other waits on the channel */
     struct snib__wait *idle_prev, *idle_next;
     struct snib__op *head, *tail; /* local waiters, first come first served */
-    struct snib__hold *incoming;  /* the target of a transfer on its way */
+    struct snib__hold *incoming;  /* the target of a transfer in flight */
     snib__time idle_since;        /* SNIB__NEVER while in use */
-    snib__time chain_since;       /* first hand-over of the running chain */
-    snib__time settling_since;    /* sole.c: if the gate's hold is on its way back: since when */
+    snib__time chain_since;       /* first hand-over of the current chain */
+    snib__time settling_since;    /* sole.c: since when the gate's hold is on its way back */
     uint32_t chain;               /* hand-overs in a row */
     uint32_t timer_at;
-    uint32_t own_messages; /* messages of our own releases still to come: no news in them */
-    uint32_t blocker;      /* multi: the member whose channel it is */
+    uint32_t own_messages; /* own release messages yet to come: no news */
+    uint32_t blocker;      /* multi: the member whose channel the gate waits on */
     uint16_t burst;        /* share.c: attempts to send at once */
     uint8_t brief;         /* short sleeps in a row */
-    bool hint;             /* a message came while an attempt was on its way */
-    uint32_t queued;       /* how many wait */
-    uint32_t chain_most;   /* hand-overs of the running chain, at most */
-    /* turn.c: of other clients that listen */
-    uint32_t strangers; /* how many were told of our last release */
-    uint32_t absent;    /* of them, did not come when it was their turn */
-    uint32_t owed;      /* turns of theirs before ours */
-    uint32_t early;     /* turns of theirs that were heard of before our release's reply came */
-    uint8_t misses;     /* chances in a row that somebody let pass */
-    uint8_t uses;       /* ... that everybody used */
-    bool came;          /* one of them had a turn since our last release */
-    bool waited_out;    /* our first waiter has given way since the release */
-    snib__time offered_at, offered_until; /* whose turn it is tries within this time */
-    snib__time patience;                  /* how long that is for one */
-    snib__time absent_until;              /* then they get another chance */
+    bool hint;             /* a message arrived while an attempt was in flight */
+    uint32_t queued;       /* waiting operations */
+    uint32_t chain_most;   /* limit on hand-overs in the current chain */
+    /* turn.c: about other clients that listen */
+    uint32_t strangers; /* foreign subscribers that received the last release message */
+    uint32_t absent;    /* those of them that did not come when it was their turn */
+    uint32_t owed;      /* turns of strangers that come before this client's */
+    uint32_t early;     /* strangers' turns heard of before the reply to this client's release */
+    uint8_t misses;     /* consecutive chances that a stranger did not use */
+    uint8_t uses;       /* ... that all strangers used */
+    bool came;          /* a stranger had a turn since this client's last release */
+    bool waited_out;    /* the first waiter has given way since the release */
+    snib__time offered_at, offered_until; /* the stranger whose turn it is tries within this time */
+    snib__time patience;                  /* the length of one stranger's chance */
+    snib__time absent_until;              /* after this the absent get another chance */
 };
 
 struct snib__gate {
     struct snib__gate *next;                 /* bucket of the gate table */
-    struct snib__gate *slot_next, **slot_at; /* in a cluster: the others of its slot */
+    struct snib__gate *slot_next, **slot_at; /* in a cluster: other gates of the slot */
     const struct snib__lock_kind *kind;
-    struct snib__node *node; /* the server of its name */
+    struct snib__node *node; /* the server of the name */
     void *home;              /* the caller's, for all gates of the engine */
     union {
-        struct snib__hold *active; /* EXCLUSIVE: ours that tries, holds or releases; NULL */
-        struct snib__hold *peers;  /* others: all of ours, by peer_next */
+        struct snib__hold *active; /* EXCLUSIVE: the hold that tries, holds or releases; NULL */
+        struct snib__hold *peers;  /* others: all holds of the gate, by peer_next */
     };
     struct snib__wait *wait;
-    struct snib__link *lane; /* on which its requests are on their way, and the next one too */
-    uint32_t unanswered;     /* how many they are */
-    uint32_t trying;         /* others: attempts on their way */
+    struct snib__link *lane; /* carries the gate's requests in flight, and the next one too */
+    uint32_t unanswered;     /* requests in flight */
+    uint32_t trying;         /* others: attempts in flight */
     uint32_t refs;
     uint16_t name_len;
     uint16_t slot; /* in a cluster */
     char name[];
 };
 
-/* There is one for each lock that is held, and its name begins in what would be padding. */
+/* One exists for each held lock, so the name starts in what would be padding. */
 static inline size_t snib__gate_size(size_t name_len)
 {
     size_t size = offsetof(struct snib__gate, name) + name_len;
@@ -11637,11 +11645,11 @@ static inline struct snib__hold *snib__gate_next(const struct snib__gate *gate,
 
 struct snib__batch {
     struct snib__batch *next; /* free list */
-    struct snib__node *node;  /* to which it was sent */
-    int64_t lease_ms;         /* 0: only ask */
-    int32_t kind;             /* of all of them */
-    bool narrow;              /* only the locks' own keys: the others need not be where they are */
-    bool large;               /* there is room for SNIB__BATCH_MAX, else for SNIB__BATCH_FEW */
+    struct snib__node *node;  /* the node it was sent to */
+    int64_t lease_ms;         /* 0: query only */
+    int32_t kind;             /* of all holds in it */
+    bool narrow;              /* touch only the locks' own keys: the others may be elsewhere */
+    bool large;               /* has room for SNIB__BATCH_MAX, otherwise for SNIB__BATCH_FEW */
     uint32_t n;
     struct {
         struct snib__hold *hold;
@@ -11651,80 +11659,81 @@ struct snib__batch {
 
 struct snib__link { /* one connection to a node */
     struct snib__conn conn;
-    struct snib__link *next; /* all of the engine */
+    struct snib__link *next; /* all links of the engine */
     struct snib__node *node;
     void *carrier;       /* the driver's */
     uint8_t kind;        /* enum snib__link_kind */
-    bool wanted;         /* somebody needs it */
+    bool wanted;         /* it is needed */
     bool connect;        /* wish */
     bool close;          /* wish */
-    bool connecting;     /* the driver is at it */
-    bool proven;         /* since it was ready something has been answered: it is of use */
+    bool connecting;     /* the driver is connecting it */
+    bool proven;         /* a request was answered since it became ready: the connection works */
     snib__time next_try; /* while down */
     snib__time backoff;
-    snib__time used_at; /* a further lane: when anything was sent by it last */
-    uint32_t called;    /* COMMAND: requests under way that threads wait for */
+    snib__time used_at; /* a further lane: when it was last used to send */
+    uint32_t called;    /* COMMAND: requests in flight that a thread waits for */
     /* PUBSUB, while it is ready: */
-    bool
-        soiled; /* it has a subscription that nobody wants and that could not be ended: to be made anew */
-    snib__time
-        heard_at;     /* when anything came last, or was asked with nothing owed; NEVER: just now */
-    uint32_t owed;    /* answers to come: of subscriptions, their ends, and a ping */
-    uint32_t ping_in; /* so many answers come before the ping's, and its own; 0: none is asked */
+    bool soiled; /* it has an unwanted subscription that could not be ended: reconnect */
+    /* when data last arrived, or a request was sent with none owed; NEVER: just now */
+    snib__time heard_at;
+    uint32_t owed;    /* replies due: to subscribe and unsubscribe requests, and to a ping */
+    uint32_t ping_in; /* the ping's reply is this many replies away; 0: no ping is pending */
 };
 
-/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor are being renewed. */
+/* The watchdog's list for one kind: renewed holds by deadline; those before the cursor have a
+ * renewal in flight. */
 struct snib__renewals {
     struct snib__hold *head, *tail, *cursor;
     uint64_t n;
     snib__time retry, last;
-    bool alone; /* in commands of their own, once: the rights for one of a batch were missing */
+    bool alone; /* renew one hold per command, once: a batch got SNIB_EPERM */
 };
 
-/* How far the server's clock is ahead of ours, at least and at most, by an answer to a question sent then. */
+/* Bounds on how far the server's clock is ahead of the local one, from a reply to a request sent at
+ * `sent`. */
 struct snib__clock {
     int64_t low, high; /* ns */
     snib__time sent;
-    snib__time next; /* question */
+    snib__time next; /* when to ask next */
     bool known;
-    bool refused; /* the server tells no time */
+    bool refused; /* the server does not answer TIME */
 };
 
 struct snib__node { /* one server */
     struct snib__node *next;
     struct snib__link links[2];               /* by kind */
-    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last: for durable.c */
-    struct snib__durable *durable;            /* NULL: nothing was asked for */
-    uint32_t met;                             /* threads have met on its lanes, so often since: */
+    struct snib__link lanes[SNIB__LANES_MAX]; /* further command links; the last is for durable.c */
+    struct snib__durable *durable;            /* NULL: not configured */
+    uint32_t met;                             /* times threads met on its lanes, since met_since */
     snib__time met_since;
-    bool alone; /* its address leads to several servers: no lanes */
+    bool alone; /* its address leads to several servers: no further lanes */
     struct snib__address address;
-    bool addressed; /* it has one */
-    bool inherited; /* it was given names with holds that it is to be asked for */
-    bool idle;      /* it serves nothing any more: it is not to be connected again */
+    bool addressed; /* `address` is set */
+    bool inherited; /* it took over names with holds: ask it about them */
+    bool idle;      /* it serves nothing any more: do not reconnect */
     uint8_t kind;   /* enum snib__node_kind */
     void *way;      /* the driver's */
-    char where[SNIB__ADDRESS_TEXT +
-               16]; /* its address, for people, and what it is unless it is a server */
-    const struct snib__node *blamed; /* which could not say where this one is; NULL: nobody */
-    snib__time failed_over_at;       /* another server took its part; 0: never */
-    struct snib__request *todo;      /* waiting for the command link; without a subject: a gap */
+    /* the address for messages, with the node's role unless it is a server */
+    char where[SNIB__ADDRESS_TEXT + 16];
+    const struct snib__node *blamed; /* the node that could not say where this one is; NULL: none */
+    snib__time failed_over_at;       /* another server took over from it; 0: never */
+    struct snib__request *todo;      /* requests waiting for the command link; no subject: a gap */
     uint32_t todo_n, todo_cap;
-    uint32_t todo_first, todo_gaps; /* only gaps before it; how many in all */
-    snib__time down_since;          /* of the command link; SNIB__NEVER while it is ready */
-    snib__time dull_since;          /* the same, but only an answer ends it; SNIB__NEVER */
+    uint32_t todo_first, todo_gaps; /* only gaps before this index; number of gaps in total */
+    snib__time down_since;          /* when the command link went down; SNIB__NEVER if ready */
+    snib__time dull_since;          /* the same, but only a reply ends it; SNIB__NEVER */
     snib__time ready_since;
-    snib__time moved_at; /* the server's clock was found to have moved; 0: never */
+    snib__time moved_at; /* when the server's clock was found to have moved; 0: never */
     struct snib__clock clock;
     bool ever_ready;
-    uint32_t identity; /* changes with the server that it is */
-    bool failed;       /* since it was ready last */
+    uint32_t identity; /* changes when another server answers for the node */
+    bool failed;       /* a connection failed since it was last ready */
     int32_t failure;   /* why it is down */
     int os_error;
-    int32_t told_failure; /* the last one that was logged, since it was ready; 0: none */
+    int32_t told_failure; /* the last failure that was logged since it was ready; 0: none */
     int told_os_error;
     snib__time told_at;
-    char words[SNIB__WORDS_MAX]; /* the server's, when it refused the handshake */
+    char words[SNIB__WORDS_MAX]; /* the server's own words, when it refused the handshake */
     char run_id[48];
     struct snib__renewals renewals[SNIB__KINDS];
 };
@@ -11736,11 +11745,11 @@ struct snib__paused {
 };
 
 enum snib__timer_what { SNIB__TIMER_OP, SNIB__TIMER_HOLD, SNIB__TIMER_WAIT };
-/* There is room for one of each hold. */
+/* Each subject has room reserved for one. */
 struct snib__timer {
     snib__time when;
-    uintptr_t
-        where; /* of what the subject has of its place in the heap; in its last bits what the subject is */
+    /* the address of the subject's `timer_at`; its low bits hold enum snib__timer_what */
+    uintptr_t where;
 };
 
 #define SNIB__RECORDS_MAX 16
@@ -11749,17 +11758,16 @@ struct snib__record {
     char text[248];
 };
 
-struct
-    snib__slab; /* op.c: memory that is kept for reuse, so that a stale pointer can be recognised */
+struct snib__slab; /* op.c: memory kept for reuse, so that a stale pointer can be recognised */
 
 struct snib__engine {
     struct snib__config config;
     const struct snib__route *route;
     void *map; /* the route's */
     struct snib__node *nodes;
-    struct snib__node *home;       /* the one that serves every name */
+    struct snib__node *home;       /* the node that serves names without one of their own */
     struct snib__link *links;      /* of all nodes */
-    const struct snib__resp *resp; /* whose reply is being handled */
+    const struct snib__resp *resp; /* the parser of the reply being handled */
     uint64_t random;
     uint64_t next_number, next_serial;
     bool closed;
@@ -11768,30 +11776,30 @@ struct snib__engine {
     snib_client_stats_data stats;
     struct snib__gate **gates;
     uint32_t gates_n, gates_cap;
-    uint8_t publish;           /* enum snib__publish: how releases are told */
-    bool publishes;            /* ... and that has been decided */
+    uint8_t publish;           /* enum snib__publish: how releases are published */
+    bool publishes;            /* ... and whether that is decided */
     struct snib__gate **slots; /* in a cluster: the gates of each slot */
     struct snib__paused *paused;
     uint32_t paused_n, paused_cap;
-    struct snib__given *given; /* given.c; NULL: nothing yet */
+    struct snib__given *given; /* given.c; NULL: none yet */
     uint32_t given_n;
     struct snib__chan **chans;
     uint32_t chans_n, chans_cap;
-    struct snib__wait *idle_head, *idle_tail; /* waits nobody uses, to be unsubscribed in order */
+    struct snib__wait *idle_head, *idle_tail; /* unused waits, to be unsubscribed in order */
     struct snib__op *live;
     bool told_insecure;
-    uint8_t told_unended; /* 1: that connections cannot be ended; 2: that one was not */
-    bool refused;         /* a second login, see snib__engine_take_refusal() */
+    uint8_t told_unended; /* 1: logged that connections cannot be ended; 2: that one was not */
+    bool refused;         /* a renewed login was refused, see snib__engine_take_refusal() */
     uint32_t live_n;
     struct snib__op *done_head, *done_tail;
     struct snib__hold *lost_head, *lost_tail;
-    struct snib__outer *outers; /* to be told */
+    struct snib__outer *outers; /* to be reported to their carriers */
     uint32_t releasing;         /* holds in phase RELEASING */
-    uint64_t moves;             /* steps of holds towards their end */
+    uint64_t moves;             /* counts holds lost, released or given up */
     struct snib__timer *heap;   /* from index 1 */
     uint32_t heap_n, heap_cap;
-    uint32_t heap_owed;               /* subjects that may want a timer */
-    struct snib__hold *free_holds[2]; /* of gates with one at a time; others */
+    uint32_t heap_owed;               /* subjects with room reserved in the heap */
+    struct snib__hold *free_holds[2]; /* of gates with one hold at a time; of others */
     struct snib__op *free_ops;
     struct snib__batch *free_batches[2]; /* small, large */
     struct snib__slab *slabs;
@@ -11801,14 +11809,14 @@ struct snib__engine {
 };
 
 /* timer.c */
-/* Room for n more subjects.  0, or -1 when out of memory. */
+/* Reserve room for n more subjects.  0, or -1 when out of memory. */
 int snib__timer_reserve(struct snib__engine *e, uint32_t n);
 /* at: the subject's `timer_at`. */
 void snib__timer_set(struct snib__engine *e, enum snib__timer_what what, uint32_t *at,
                      snib__time when);
 enum snib__timer_what snib__timer_what(struct snib__timer timer);
 uint32_t *snib__timer_at(struct snib__timer timer);
-/* What the timer is of; the heap need not have it any more. */
+/* The timer's subject; the timer may already have left the heap. */
 void *snib__timer_subject(struct snib__timer timer);
 void snib__timer_cancel(struct snib__engine *e, uint32_t *at);
 
@@ -11824,26 +11832,26 @@ struct snib__op *snib__op_new(struct snib__engine *e, int kind, struct snib__gat
 void snib__op_done(struct snib__engine *e, struct snib__op *op, int32_t code);
 void snib__op_fail(struct snib__engine *e, struct snib__op *op, int32_t code,
                    const char *server_text, uint32_t n);
-void snib__op_empty(struct snib__op *op); /* of what it has been told */
+void snib__op_empty(struct snib__op *op); /* frees what replies left in it */
 void snib__op_arm(struct snib__engine *e, struct snib__op *op);
 int32_t snib__op_unreached(const struct snib__engine *e, struct snib__op *op);
 struct snib__node *snib__op_node(const struct snib__op *op);
 void snib__op_expired(struct snib__engine *e, struct snib__op *op, snib__time now);
 
 /* node.c */
-/* A connection that broke cannot be ended at the server.  left: and there were requests on it. */
+/* A broken connection cannot be ended at the server. left: with requests still on it. */
 void snib__node_unended(struct snib__engine *e, const struct snib__node *node, bool left);
 int snib__node_send(struct snib__engine *e, int kind, void *subject, uint64_t number,
                     snib__time now);
-/* Send again, where its name is served now, what a server has not done. */
+/* Resend a request that a server did not carry out to the node that serves its name now. */
 void snib__node_again(struct snib__engine *e, const struct snib__request *request, snib__time now);
-/* Send it to this node, wherever its name is served. */
+/* Send to this node, whichever node serves the name. */
 int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
                        const struct snib__request *request, snib__time now);
 struct snib__op *snib__request_op(const struct snib__request *request);
-/* Nobody will take the answer for this subject. */
+/* Discard any reply for this subject. */
 void snib__node_forget(struct snib__engine *e, void *subject);
-/* A subject whose request waits and was not sent: it waits no longer.  False: it was sent, or there is none. */
+/* Take back a subject's request that has not been sent.  False: it was sent, or there is none. */
 bool snib__node_unsend(struct snib__engine *e, void *subject);
 void snib__node_free(struct snib__engine *e, struct snib__node *node);
 bool snib__node_ready(const struct snib__node *node);
@@ -11869,7 +11877,7 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
 void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__time now);
 void snib__request_note_link(const struct snib__request *request, struct snib__link *link);
 
-/* Requests that the node asks for itself, and anew on each connection. */
+/* Requests of the node itself, made again on each connection. */
 static inline bool snib__request_own(const struct snib__request *request)
 {
     return request->kind == SNIB__REQ_TIME || request->kind == SNIB__REQ_ROUTE ||
@@ -11880,7 +11888,7 @@ static inline bool snib__request_own(const struct snib__request *request)
 struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i);
 struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *node,
                                   const struct snib__gate *gate, snib__time now);
-bool snib__lane_rest(const struct snib__node *node); /* none of the further ones is there */
+bool snib__lane_rest(const struct snib__node *node); /* all further lanes are down */
 void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now);
 void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request);
@@ -11893,11 +11901,11 @@ void snib__lane_close_all(struct snib__engine *e, struct snib__node *node, int32
                           snib__time now);
 void snib__lane_tick(struct snib__engine *e, struct snib__link *link, snib__time now);
 snib__time snib__lane_deadline(const struct snib__link *link);
-/* When the oldest request without an answer was sent, on whichever lane; SNIB__NEVER. */
+/* When the oldest unanswered request was sent, on any lane; SNIB__NEVER. */
 snib__time snib__node_oldest(const struct snib__node *node);
-/* The same of the further lanes alone. */
+/* The same for the further lanes alone. */
 snib__time snib__lane_oldest(const struct snib__node *node);
-/* A request whose connection has ended: it is sent again, or ends. */
+/* A request lost with its connection: resend it or end it. */
 void snib__node_orphan(struct snib__engine *e, const struct snib__request *request, int32_t code,
                        int os_error, snib__time now);
 
@@ -11912,7 +11920,7 @@ int snib__durable_send(struct snib__engine *e, struct snib__node *node,
                        struct snib__request *request, snib__time now);
 bool snib__durable_unsend(struct snib__node *node, const void *subject);
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now);
-/* True: the grant is kept until it is known where it is. */
+/* True: the grant is withheld until replicas have it. */
 bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
                            const struct snib__request *request, const struct snib__verdict *verdict,
                            snib__time now);
@@ -11940,19 +11948,19 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, const char *text, uint32_t n,
                             snib__time now);
 
-/* cluster.c: the cursor of a list, with the node that it goes on at */
+/* cluster.c: the cursor of a list, combined with the node to continue on */
 uint64_t snib__cluster_cursor_in(uint64_t cursor);
 uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct snib__node *node,
                                   uint64_t cursor);
 
 /* given.c */
-/* A release has been confirmed.  And: a node is another server, or names have another node. */
+/* note: a release was confirmed. redo: a node became another server, or names moved. */
 void snib__given_note(struct snib__engine *e, const struct snib__hold *hold, snib__time now);
 void snib__given_redo(struct snib__engine *e, snib__time now);
 void snib__given_end(struct snib__engine *e);
 
 /* pause.c */
-/* Send it again after a pause; text: why, in the server's words, or NULL.  -1: out of memory. */
+/* Resend after a pause; text: the reason in the server's words, or NULL. -1: out of memory. */
 int snib__pause(struct snib__engine *e, const struct snib__request *request, const char *text,
                 uint32_t n, snib__time now);
 bool snib__pause_drop(struct snib__engine *e, const void *subject);
@@ -11967,7 +11975,7 @@ void snib__route_misfit_words(const struct snib__engine *e, const struct snib__l
 /* link.c */
 int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib__node *node,
                     int kind);
-/* It is down, and nobody is to connect it. */
+/* It is down, and no connect is wanted. */
 bool snib__link_rests(const struct snib__link *link);
 void snib__link_free(struct snib__engine *e, struct snib__link *link);
 void snib__link_want(struct snib__engine *e, struct snib__link *link, snib__time now);
@@ -11985,7 +11993,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
 void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
                                const struct snib__request *request, const struct snib__value *reply,
                                uint32_t n, int32_t error, const char *text, snib__time now);
-/* The rest of it, for an answer that is no error. */
+/* The rest of answer_acquire, for a reply without an error. */
 void snib__gate_acquired(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                          const struct snib__verdict *verdict, snib__time now);
 void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
@@ -11996,7 +12004,7 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now);
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now);
-/* It was granted, and nobody wants it any more, or may have it any more. */
+/* Return a grant that no operation wants any more, or that came too late. */
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now);
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now);
@@ -12021,8 +12029,8 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
 void snib__sole_acquire(struct snib__engine *e, struct snib__op *op, snib__time now);
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now);
 void snib__sole_settles(struct snib__gate *gate, snib__time now);
-/* What stands between an operation that waits and the lock is an earlier use of it by this process, of whose end
- * the server has told nothing for as long as a round trip may take. */
+/* A waiting operation is blocked by this process's own earlier use of the lock, and the server has
+ * not confirmed its end within the time a round trip may take. */
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op,
                             snib__time now);
 void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now);
@@ -12086,7 +12094,7 @@ void snib__turn_refused(struct snib__wait *wait);
 void snib__turn_granted(struct snib__wait *wait, snib__time now);
 
 /* chan.c */
-/* The subscription of a gate is confirmed. */
+/* The gate's subscription is confirmed. */
 bool snib__chan_on(const struct snib__wait *wait);
 int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait);
 void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait);
@@ -12094,11 +12102,11 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now);
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n);
-/* Begin and end to listen to a channel there, in the ways in which releases are told. */
+/* Subscribe to and leave a channel there, in every way in which releases are published. */
 int snib__chan_join(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n);
 int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel,
                      size_t n);
-/* of the silence of the link */
+/* when the link counts as silent */
 snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__link *link);
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *link, snib__time now);
 bool snib__chan_wanted(const struct snib__chan *chan);
@@ -12120,14 +12128,14 @@ void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now);
 void snib__hold_settle(struct snib__engine *e,
-                       struct snib__hold *hold); /* free it if nobody wants it */
+                       struct snib__hold *hold); /* free it if it is no longer used */
 void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold); /* no renewal, no timer */
 snib__time snib__lease_end(snib__time sent_at, snib__time lease);      /* the deadline V */
 
 /* watchdog.c */
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold);
 void snib__watchdog_remove(struct snib__engine *e, struct snib__hold *hold);
-/* A list in order of deadline, linked by next, into the list of their node and kind. */
+/* Merge a chain in order of deadline, linked by next, into the list of its node and kind. */
 void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain);
 void snib__watchdog_tick(struct snib__engine *e, snib__time now);
 snib__time snib__watchdog_deadline(const struct snib__engine *e);
@@ -12136,8 +12144,8 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
-/* Send it again, without the holds that have gone since.  split: one by one, and of each what is sure to be
- * there, for the keys of its slot are on their way. */
+/* Resend a batch, without the holds that have gone since. split: one hold per command, and only the
+ * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
                           snib__time now);
 void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch, snib__time now);
@@ -12145,8 +12153,8 @@ void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node,
                                 snib__time now);
 
 /* clock.c */
-/* Take an answer in: by how much the server's clock has moved against ours at least, more than unequal rates explain; 0:
- * it has not. */
+/* Take in a reply.  Returns by how much the server's clock has moved at least, beyond what drift
+ * explains; 0: it has not. */
 int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__time sent,
                            snib__time received);
 void snib__clock_begin(struct snib__engine *e, struct snib__node *node, snib__time now);
@@ -12158,8 +12166,8 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
 bool snib__clock_doubts(const struct snib__engine *e, const struct snib__hold *hold);
 
 /* doubt.c */
-bool snib__doubtful(int32_t error); /* whether what was refused may have been done */
-bool snib__sent_once(const struct snib__request *request); /* with a subject */
+bool snib__doubtful(int32_t error); /* a refused request may still have been carried out */
+bool snib__sent_once(const struct snib__request *request); /* for requests with a subject */
 
 /* outer.c */
 bool snib__outer_is(const struct snib__gate *gate);
@@ -12168,12 +12176,12 @@ void snib__outer_acquire(struct snib__engine *e, struct snib__op *op, struct sni
 
 /* ask.c */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out,
-                     struct snib__op *op); /* script, -1, -2 none */
+                     struct snib__op *op); /* the script; -1: out of memory; -2: a plain command */
 void snib__ask_answer(struct snib__engine *e, struct snib__op *op, const struct snib__value *reply,
                       uint32_t n, const struct snib__resp *resp);
 
 /* engine.c */
-/* Something is held, waited for, asked or given back: an idle client is silent. */
+/* Locks are held, awaited, queried or being released.  An idle client sends nothing. */
 bool snib__engine_busy(const struct snib__engine *e);
 uint32_t snib__hash(const char *bytes, size_t n);
 void snib__engine_log(struct snib__engine *e, int32_t level, const char *format, ...)
