@@ -64,7 +64,7 @@ connect = Client
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aio", "anyio", "fencing"):  # asyncio is slow to import and many programs do without
+    if name in ("aio", "anyio", "fencing"):  # slow to import, and many programs do not use asyncio
         return importlib.import_module(f"snib.{name}")
     raise AttributeError(f"module 'snib' has no attribute {name!r}")
 

@@ -59,12 +59,12 @@ class BaseNamed:
 
 
 class BaseHoldable(BaseNamed, Generic[H]):
-    """What can be held: all locks, semaphores and permits."""
+    """Anything that can be held: all locks, semaphores and permits."""
 
     __slots__ = ("_found",)
 
     _busy: ClassVar[str] = "somebody else holds {!r}"
-    _others: ClassVar[bool] = True  # may release what this caller acquired
+    _others: ClassVar[bool] = True  # other callers may release what this caller acquired
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class BaseHoldable(BaseNamed, Generic[H]):
         self._found: Kept[H] | None = None
 
     def _number(self, caller: int, n: int) -> int:
-        """What the core needs to know about an acquisition: the owner, or how many permits."""
+        """The number that the core needs for an acquisition: the owner, or how many permits."""
         return 0  # a fresh owner
 
     def _key(self) -> Hashable:
         return self._KIND, self.name
 
     def _home(self) -> int:
-        """The client that keeps the acquired holds."""
+        """The number of the client that keeps the acquired holds."""
         return self._client._number
 
     def _kept(self) -> Kept[H]:
@@ -110,7 +110,7 @@ class BaseHoldable(BaseNamed, Generic[H]):
         return self._named(NotHeld(f"{self.name!r} is not held {by}, so it cannot be released"))
 
     def _refusal(self, wait: int) -> Error:
-        """Why a wait of at most so many milliseconds ended without a hold."""
+        """Why a wait of at most that many milliseconds ended without a hold."""
         if wait:
             return self._named(Timeout(f"{self.name!r} was not free in time"))
         return self._named(Busy(self._busy.format(self.name)))
@@ -127,7 +127,7 @@ class BasePermits(BaseHoldable[H]):
         return n
 
     def _take_permits(self, caller: int, n: int | None) -> list[H]:
-        """What one acquire() took, or so many permits in all."""
+        """What one acquire() took, or holds of n permits in all."""
         if n is None:
             return [self._take(caller)]
         kept = self._kept()
@@ -168,7 +168,7 @@ class BaseRWLock(Generic[R, W]):
         return f"<{type(self).__module__}.RWLock {self.name!r}>"
 
 
-# ---- Kinds that differ in their promises only ----------------------------------------------------
+# ---- Kinds that differ only in their promises ----------------------------------------------------
 
 
 class MutexKind:

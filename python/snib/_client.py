@@ -18,14 +18,14 @@ from ._stays import stays
 
 T = TypeVar("T")
 
-# What the end of the interpreter may take for the releases of all clients together.
+# Time limit at interpreter exit for the releases of all clients together.
 _EXIT_MS = 1000
 
 _exiting = False
 
 _new_number = itertools.count(1).__next__
 
-# By identity: a set that other threads fill cannot be gone through.
+# Keyed by identity: a set cannot be iterated while other threads add to it.
 _clients: weakref.WeakValueDictionary[int, BaseClient] = weakref.WeakValueDictionary()
 
 
@@ -102,7 +102,7 @@ class BaseClient(Options):
         return Stats(*values)
 
     def _end(self, wait: int) -> None:
-        """Close; then nothing is held any more."""
+        """Close; afterwards nothing is held."""
         try:
             _core.client_close(self._handle, wait)
         finally:
@@ -110,14 +110,14 @@ class BaseClient(Options):
             _log.deliver(self)
 
     def _used(self) -> None:
-        """Before an operation."""
+        """Called before each operation."""
         if not self._logs:
             if self._credentials is not None and self._login_queue is None:
                 _credentials.begin(self)
             _log.begin(self)
 
     def _after_fork(self) -> None:
-        """In a child: let go of what belongs to the parent."""
+        """In a forked child: let go of what belongs to the parent."""
         self._logs = False
         self._log_queue = self._login_queue = None
 
@@ -135,7 +135,7 @@ def in_thread(
     must not block.
     """
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+    future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
 
     def run(arguments: tuple[object, ...] = arguments) -> None:
         try:

@@ -50,7 +50,7 @@ def forget_dead(names: dict[Any, Any], ref: Any, /) -> None: ...
 
 Numbers = tuple[int, ...]
 Info = tuple[bool, int, int, int, bool, str, int]
-Texts = tuple[int, list[str]]  # where to go on, 0 at the end; the texts
+Texts = tuple[int, list[str]]  # the next cursor, 0 at the end; the texts
 Value = HoldHandle | Error | MemoryError | Info | Texts | str | int | None
 
 def set_main_thread(ident: int, /) -> None: ...

@@ -1,8 +1,8 @@
-"""What to log in with, asked anew at each connect.
+"""Credentials, requested anew at each connect.
 
-The core calls nothing of Python: a thread that it made would have to wait for the interpreter, which
-at its end never lets it go.  It puts a question into a queue; a thread of Python's finds it there
-and has another one call the program's function, which may take its time.
+The core never calls into Python: a thread of the core would have to wait for the interpreter, which
+never lets it go at shutdown.  The core puts a request into a queue; a Python thread reads it and
+starts another one that calls the program's function, which may be slow.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ASKED = 4  # snib_event_kind
 
 
 class Credentials(NamedTuple):
-    """What a client logs in with.
+    """What a client logs in with: a password, and perhaps its lifetime and a user name.
 
-    valid     seconds, counted from the question, after which the password is good no longer: all
-              connections log in anew before; None: no end is known
-    username  None: that of the options or the URL
+    valid     seconds, counted from the request, until the password expires: all connections log in
+              again before that; None: it has no known end
+    username  None: the one from the options or the URL
     """
 
     password: str
@@ -45,7 +45,7 @@ _reader = Reader("snib credentials")
 
 
 def begin(client: BaseClient) -> None:
-    """Before a client's first operation."""
+    """Called before a client's first operation."""
     queue = _core.queue_new(client._handle)
     _core.client_credentials(client._handle, queue)
     client._login_queue = queue
@@ -58,7 +58,7 @@ def _deliver(client: BaseClient) -> None:
         return
     try:
         events = _core.queue_drain(queue)
-    except Error:  # it is being closed
+    except Error:  # the client is being closed
         return
     for kind, number, _, _ in events:
         if kind == _ASKED:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 class Holder:
     """An owner that holds a lock, as a reader or otherwise."""
 
-    owner: str  # "<client id>:<number>"; what is not plain text is shown as question marks
-    remaining: float | None  # seconds until the lease ends; None: it never would
+    owner: str  # "<client id>:<number>"; bytes that are not plain text become question marks
+    remaining: float | None  # seconds until the lease ends; None: it never ends
     count: int  # the hold count on the wire
 
 
 @dataclass(frozen=True)
 class Permit:
-    """A permit that is taken."""
+    """A taken permit."""
 
     id: str  # 32 hexadecimal digits
-    remaining: float | None  # seconds until its lease ends; None: it never would
+    remaining: float | None  # seconds until its lease ends; None: it never ends
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Waiter:
     """A place in the queue of a fair lock."""
 
     owner: str
-    remaining: float | None  # seconds until the place ends, unless its owner asks again
+    remaining: float | None  # seconds until the place expires, unless its owner asks again
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Description:
     readers    of a read/write lock
     permits    the taken permits
     waiters    of a fair lock, in order
-    token      the fencing token issued last; 0 none
+    token      the last fencing token issued; 0 none
     available  free permits
     total      permits held and free together
     count      the number of a counter
@@ -82,7 +82,7 @@ def _waiter(rest: str) -> Waiter:
     return Waiter(owner, _seconds(remaining))
 
 
-# The first word of a line, the field it belongs to, and how the rest is read.
+# The first word of a line, its field, and the parser for the rest.
 _LISTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "holder": ("holders", _holder),
     "reader": ("readers", _holder),

@@ -1,4 +1,4 @@
-"""From a result code to its exception."""
+"""Map a result code to its exception."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._error import Error
 
 
 def make(code: int, text: str = "", os_error: int = 0, reason: int = 0) -> Error:
-    """The exception for a code; without text it has the text of the core's table."""
+    """The exception for a code; without text it gets the text from the core's table."""
     error = BY_CODE.get(code, Error)(text or _core.code_text(code))
     error.os_error = os_error
     error.reason = _core.reason_text(reason) if reason else None

@@ -1,8 +1,8 @@
 """Convert a client's options, as programs give them, to the numbers and texts of the core.
 
-None is the core's 0, "not given", so nothing that is given may become 0.  Invalid values are
-left to the core to refuse, so that the message is the same everywhere; only values that cannot
-be passed to the core are refused here.
+None is the core's 0, "not given", so no value that is given may become 0.  Invalid values are left
+to the core to refuse, so that the message is the same everywhere; only values that cannot be passed
+to the core are refused here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from ._codes import InvalidOption
 from ._times import seconds
 
-_NO_NUMBER = -(2**31)  # in no range of the core
+_NO_NUMBER = -(2**31)  # outside every range of the core
 _NUMBER_MAX = 2**31 - 1
 
 Words = dict[str, int]

@@ -1,4 +1,4 @@
-"""What all holds have in common; the threaded and asyncio holds add waiting and releasing."""
+"""The base of all holds; the threaded and asyncio holds add waiting and releasing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ E = TypeVar("E", bound=Error)
 
 _FOREVER = 2**63 - 1  # milliseconds
 
-# Whose a hold is, and what happens if it is dropped there: it is released, but what the program had
-# and forgot is abandoned.  See bindings/python_drop.c.
+# The stage of a hold decides what happens if it is dropped: one that the program owned is
+# abandoned, any other is released.  See bindings/python_drop.c.
 ARRIVING, OWNED, LEAVING, GIVEN_BACK = range(4)
 
 
@@ -41,12 +41,12 @@ class LockInfo:
     """What the server reports about a lock."""
 
     held: bool
-    remaining: float | None  # seconds until the lease ends; None: it never would
+    remaining: float | None  # seconds until the lease ends; None: it never ends
     count: int  # the hold count on the wire; readers; free permits; a latch's count
     waiting: int | None  # processes that wait for its wake-ups, or in its queue, if known
     mine: bool  # held through this client
     owner: str  # "<client id>:<number>", "" if free
-    token: int = 0  # the fencing token issued last; 0 none
+    token: int = 0  # the last fencing token issued; 0 none
 
 
 def make_info(info: _core.Info | None) -> LockInfo:
@@ -58,7 +58,7 @@ def make_info(info: _core.Info | None) -> LockInfo:
 
 
 def _place() -> str:
-    """Where the program is, outside this package; only if memory is being traced anyway."""
+    """The caller's file and line, outside this package; used only while memory is being traced."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "snib":
         frame = frame.f_back
@@ -66,10 +66,10 @@ def _place() -> str:
 
 
 class BaseHold(_core.Droppable):
-    """One successful acquisition: what you own, inspect and release.
+    """One successful acquisition, which the caller owns, inspects and releases.
 
-    A hold that is dropped without a release is not released, because code may still work under it:
-    renewal ends and the lease runs out, with a ResourceWarning.
+    A hold that is dropped is not released, because code may still work under it: renewal ends and
+    the lease runs out, with a ResourceWarning.
     """
 
     __slots__ = ("_lock", "_handle", "_stage", "_place", "__weakref__")
@@ -77,16 +77,16 @@ class BaseHold(_core.Droppable):
     def __init__(self, lock: BaseHoldable[Any], handle: _core.HoldHandle) -> None:
         self._stage = ARRIVING
         self._handle = handle
-        self._lock = lock  # which keeps its client open
+        self._lock = lock  # the lock keeps its client open
         self._place = _place() if is_tracing() else None
 
     __reduce_ex__ = stays
 
     def _abandon(self) -> None:
-        """Called as the hold is dropped, if it is OWNED then; again if a signal ended it and it still is."""
+        """Called when an OWNED hold is dropped, and again if a signal interrupted it."""
         try:
             state = _core.hold_state(self._handle)[0]
-        except Error:  # in a forked child it is nobody's
+        except Error:  # in a forked child the hold belongs to the parent
             return
         if state != State.VALID and state != State.AT_RISK:
             return
@@ -117,7 +117,7 @@ class BaseHold(_core.Droppable):
 
     @property
     def state(self) -> State:
-        """Accurate at the moment of the call, by this machine's clock."""
+        """The state at the moment of the call, by this machine's clock."""
         return State(_core.hold_state(self._handle)[0])
 
     @property
@@ -135,7 +135,7 @@ class BaseHold(_core.Droppable):
         return math.inf if milliseconds == _FOREVER else milliseconds / 1000
 
     def check(self) -> None:
-        """Return while the hold is safe; raise Lost, or NotHeld after the release."""
+        """Return if the hold is safe; otherwise raise Lost, or NotHeld after the release."""
         try:
             _core.hold_check(self._handle)
         except Error as error:

@@ -1,7 +1,7 @@
 """The holds that acquire() got and release() has not released yet, by client, kind and name.
 
-They belong to no lock object: another object for the same lock finds them, and they stay when all
-of these objects are gone.  No step needs a mutex, which a fork, a signal handler or the end of the
+They belong to no lock object: another object for the same lock finds them, and they stay after all
+such objects are gone.  No step needs a mutex, which a fork, a signal handler or the end of the
 interpreter could find locked: each step is one operation on a dict.
 """
 
@@ -38,7 +38,7 @@ class Kept(Generic[H]):
 
     def take(self, caller: int, others: bool) -> H | None:
         """The caller's newest hold; else, where others may release, the oldest of all; or None."""
-        # Nearly always there is one, and it is the caller's.
+        # Fast path: the newest hold of all is nearly always the caller's.
         newest = next(reversed(self._holds.copy().items()), None)
         if newest is not None and newest[1][0] == caller:
             entry = self._pop(newest[0])
@@ -65,7 +65,7 @@ class Kept(Generic[H]):
         return False
 
     def take_permits(self, caller: int, wanted: int) -> list[H]:
-        """Holds of so many permits in all, in the order of take(); none if that is not possible.
+        """Holds that add up to the wanted permits, in the order of take(); none if impossible.
 
         Permits that were acquired together stay together.
         """
@@ -96,7 +96,7 @@ class Kept(Generic[H]):
     def _pop(self, number: int) -> tuple[int, H, int] | None:
         found = self._holds.get(number)
         if found is not None and found[1]._stage == OWNED:
-            found[1]._stage = LEAVING  # if a signal ends this before the release
+            found[1]._stage = LEAVING  # in case a signal interrupts before the release
         entry = self._holds.pop(number, None)
         _strong.pop(number, None)
         return entry
@@ -108,28 +108,28 @@ class Kept(Generic[H]):
 
 _new_number = itertools.count().__next__
 
-# What holds something is kept, and so are its client and what it holds.
+# Keeps every Kept with holds alive, and with it the holds and their client.
 _strong: dict[int, Kept[Any]] = {}
 
 _names: dict[_Key, KeyedRef[_Key, Kept[Any]]] = {}
 
 
-_gone = functools.partial(_core.forget_dead, _names)  # no step in Python, see bindings/python_drop.c
+_gone = functools.partial(_core.forget_dead, _names)  # runs no Python, see bindings/python_drop.c
 
 
 def kept_for(client: int, key: Hashable) -> Kept[Any]:
-    """The Kept of a lock, for as long as it is in use or something is held."""
+    """The Kept of a lock; it lives while it is in use or has holds."""
     new: Kept[Any] = Kept(client)
     ref = KeyedRef(new, _gone, (client, key))
     while True:
         found = _names.setdefault(ref.key, ref)()
         if found is not None:
             return found
-        _remove_dead_weakref(_names, ref.key)  # only if it is still a dead one
+        _remove_dead_weakref(_names, ref.key)  # only if it is still dead
 
 
 def forget(client: int) -> None:
-    """A client was closed: it holds nothing any more."""
+    """Drop the holds of a client that was closed."""
     for kept in [*_strong.values()]:
         if kept.client == client:
             kept.clear()

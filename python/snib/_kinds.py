@@ -15,7 +15,7 @@ GET, INIT, ADD, SET, TOTAL, RELEASE, DRAIN, DOWN = range(1, 9)
 
 
 def number(n: int) -> int:
-    """A number of permits, or to count down from; the ranges are the core's."""
+    """A number of permits or a latch's count; the core checks the ranges."""
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"the number must be an int, not {type(n).__name__}")
     if not -(2**63) <= n < 2**63:

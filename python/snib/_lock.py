@@ -36,7 +36,7 @@ _owners = itertools.count(1)
 
 
 class _Thread(threading.local):
-    """Owners of re-entrant locks: a number per thread, never reused, unlike its identity."""
+    """Owners of re-entrant locks: a number per thread, never reused, unlike the identity."""
 
     def __init__(self) -> None:
         self.owner = next(_owners)
@@ -92,13 +92,13 @@ class Hold(_core.HeldScope, BaseHold):
     def _leave(self, slot: list[Hold], failed: bool) -> None:
         """The steps of __exit__, see bindings/python_scope.c."""
         try:
-            if slot:  # interrupted before
+            if slot:  # an earlier call was interrupted
                 _core.release(self._handle)
             else:
                 slot.append(self)
                 self.release()
         except Error:
-            if not failed:  # else the program's own error matters more
+            if not failed:  # otherwise the program's own error takes precedence
                 raise
 
 
@@ -125,7 +125,7 @@ class Named(BaseNamed):
 
 
 class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
-    """What can be held: all locks, semaphores and permits."""
+    """Anything that can be held: all locks, semaphores and permits."""
 
     __slots__ = ()
 
@@ -153,7 +153,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         return True
 
     def _hold(self, n: int, wait: int) -> Hold:
-        """Not the program's before the caller says so: one that a signal drops on its way is released."""
+        """Acquire; until the caller marks the hold OWNED, one dropped by a signal is released."""
         hold = self._try(self._caller(), n, wait)
         if hold is None:
             raise self._refusal(wait)
@@ -184,8 +184,8 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
     def locked(self) -> bool:
         raise NotImplementedError
 
-    # The steps of __enter__ and __exit__, see bindings/python_scope.c: each may end by a signal's
-    # exception between any two operations, and is finished by another call of _leave() then.
+    # The steps of __enter__ and __exit__, see bindings/python_scope.c.  A signal's exception may
+    # end each of them between any two operations; another call of _leave() then finishes the work.
 
     def _enter(self, slot: list[Hold]) -> Hold:
         caller = self._caller()
@@ -199,7 +199,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
         caller = self._caller()
         kept = self._kept()
         try:
-            again = bool(slot)  # interrupted before
+            again = bool(slot)  # an earlier call was interrupted
             if not again:
                 own = kept.newest(caller)
                 slot.append(self._take(caller) if own is None else own)
@@ -220,7 +220,7 @@ class Holdable(_core.Scope, Named, BaseHoldable[Hold]):
 
 
 class AnyLock(Holdable):
-    """What all locks have in common, whatever their owner is."""
+    """What all locks have in common, regardless of their owner."""
 
     __slots__ = ()
 
@@ -260,7 +260,7 @@ class AnyLock(Holdable):
         return self._protect(1, wait_ms(timeout))
 
     def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
+        """Ask the server whether the lock is held."""
         return self.info().held
 
 
@@ -324,7 +324,8 @@ class RWLock(BaseRWLock[ReadLock, WriteLock]):
 
     The owner of either side is the thread, as for RLock.  The holder of `write` may also take
     `read` and keep it when `write` is released: the writer becomes a reader, and nobody writes in
-    between. The opposite raises UpgradeRefused immediately, because it would wait for itself.
+    between. The opposite raises UpgradeRefused immediately, because such a reader would wait for
+    itself.
     """
 
     __slots__ = ()

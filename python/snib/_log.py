@@ -1,4 +1,4 @@
-"""The core's log records, for the logger `snib`.
+"""Deliver the core's log records to the logger `snib`.
 
 A separate thread delivers them, so no handler can delay a lock.  A slow handler only delays further
 records; at most 256 per client wait, and older ones are dropped and counted.  The thread starts
@@ -29,11 +29,11 @@ _reader = Reader("snib log")
 
 
 def begin(client: BaseClient) -> None:
-    """Before a client's first operation."""
+    """Called before a client's first operation."""
     client._logs = True
     if not logger.isEnabledFor(logging.ERROR):
         return
-    with contextlib.suppress(Error, OSError, RuntimeError):  # it can do without
+    with contextlib.suppress(Error, OSError, RuntimeError):  # a client works without a log
         queue = _core.queue_new(client._handle)
         _core.client_log(client._handle, queue, _ALL)
         client._log_queue = queue
@@ -41,11 +41,11 @@ def begin(client: BaseClient) -> None:
 
 
 def deliver(client: BaseClient) -> None:
-    """Hand over what is there."""
+    """Deliver the records that are waiting."""
     queue = client._log_queue
     if queue is None:
         return
-    with contextlib.suppress(Error):  # another thread is at it
+    with contextlib.suppress(Error):  # another thread is delivering them
         while events := _core.queue_drain(queue):
             for _, dropped, level, text in events:
                 _tell(client, level, str(text), dropped)
@@ -56,6 +56,6 @@ def _tell(client: BaseClient, level: int, text: str, dropped: int) -> None:
         if dropped:
             logger.warning("%d log records were dropped", dropped, extra={"client": client.id})
         logger.log(_LEVELS.get(level, logging.ERROR), "%s", text, extra={"client": client.id})
-    except Exception:  # of a filter; handlers see to their own
+    except Exception:  # raised by a filter; handlers catch their own
         if logging.raiseExceptions:
             traceback.print_exc()

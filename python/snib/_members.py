@@ -1,4 +1,4 @@
-"""What both faces of the package share of one lock over several."""
+"""What the threaded and the asyncio locks over several locks share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ M = TypeVar("M", bound=BaseHoldable[Any])
 
 
 class _Several(BaseHoldable[H], Generic[H, M]):
-    """A lock over several.  Its leases and limits are its own, whatever the members have."""
+    """A lock over several.  It has its own lease and limits; those of the members are ignored."""
 
     _MEMBER: ClassVar[type[BaseNamed]]
     members: tuple[M, ...]
 
     def _join(self, locks: Iterable[M]) -> tuple[_core.LockHandle, ...]:
-        self.members = tuple(locks)  # they keep their clients open
+        self.members = tuple(locks)  # the members keep their clients open
         for member in self.members:
             if not isinstance(member, self._MEMBER):
                 raise TypeError(
@@ -33,7 +33,7 @@ class _Several(BaseHoldable[H], Generic[H, M]):
         self._begin()
         return tuple(member._handle for member in self.members)
 
-    # Both are the same in whatever order the members are given.
+    # Home and key must not depend on the order of the members.
     def _home(self) -> int:
         return min(member._client._number for member in self.members)
 
@@ -45,8 +45,8 @@ class MultiKind(_Several[H, M]):
     """All of several locks, or none, as one lock.
 
     locks     1 to 100, of any kind but semaphores and latches, also of different clients.  Their
-              order does not matter: two processes never wait for each other in a circle, if each
-              name is always used as the same kind of lock.
+              order does not matter: processes never deadlock, provided that each name is always
+              used as the same kind of lock.
     lease     as for client.lock()
     max_hold  as for client.lock()
 
@@ -64,13 +64,13 @@ class MultiKind(_Several[H, M]):
 
 
 class QuorumKind(_Several[H, M]):
-    """A lock on most of several independent servers, for whom one server is not enough.
+    """A lock on a majority of several independent servers, for when one server is not enough.
 
     locks       3 to 15 locks of one name from client.lock(), each of another client.  The servers
                 must be independent: no replicas, no two on one machine.
     lease       as for client.lock()
     max_hold    as for client.lock()
-    quarantine  False: let servers vote at once that may have lost their memory
+    quarantine  False: servers that may have lost their memory vote immediately
     """
 
     kind = "quorum"

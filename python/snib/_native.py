@@ -1,6 +1,6 @@
-"""Threads of the system, also where gevent or eventlet has put greenlets in their place.
+"""Native threads, even where gevent or eventlet has replaced them by greenlets.
 
-What waits inside the core for as long as the program lives would stop every greenlet there.
+A call that waits inside the core for the life of the program would block every greenlet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _original(module: str, name: str) -> Any:
 
 
 def epoll() -> select.epoll:
-    """A set of descriptors to wait for in a thread of the system."""
+    """An epoll object to wait on in a native thread."""
     made: select.epoll = _original("select", "epoll")()
     return made
 
@@ -38,7 +38,7 @@ def epoll() -> select.epoll:
 def start(run: Callable[..., None], arguments: tuple[object, ...], name: str) -> None:
     """Run a function in a daemon thread.
 
-    RuntimeError: there can be no more threads.
+    Raises RuntimeError if no more threads can be started.
     """
     if _patched():
         _original("_thread", "start_new_thread")(run, arguments)
@@ -47,7 +47,7 @@ def start(run: Callable[..., None], arguments: tuple[object, ...], name: str) ->
 
 
 def main_thread() -> int:
-    """The identity of the thread in which Python calls the handlers of signals."""
+    """The identity of the thread in which Python calls signal handlers."""
     if _patched() and threading.get_native_id() == os.getpid():
         here: int = _original("_thread", "get_ident")()
         return here

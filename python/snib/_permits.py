@@ -38,8 +38,8 @@ class _AnyPermits(Holdable, BasePermits[Hold]):
     def release(self, n: int | None = None) -> None:
         """Release what acquire() took, even through another object for the same permits.
 
-        n  None: what one acquire() took, this thread's newest or else the oldest.  Otherwise: so
-           many permits in all; what one acquire() took is released as a whole.
+        n  None: what one acquire() took, this thread's newest or else the oldest.  Otherwise: n
+           permits in all; what one acquire() took is released as a whole.
 
         Raises NotHeld if fewer were acquired; otherwise like Hold.release().
         """
@@ -96,11 +96,11 @@ class Semaphore(SemaphoreKind, _AnyPermits):
     _counter = staticmethod(_core.semaphore_count)
 
     def put_back(self, n: int = 1) -> int:
-        """Put permits back, whoever took them; returns the new number of free permits."""
+        """Put permits back, no matter who took them; returns the new number of free permits."""
         return self._count(_kinds.RELEASE, _kinds.number(n))
 
     def drain(self) -> int:
-        """Take all free permits, for good; returns how many there were."""
+        """Take all free permits permanently; returns how many there were."""
         return self._count(_kinds.DRAIN)
 
 

@@ -18,7 +18,7 @@ from ._error import Error
 
 
 class _Anchor:
-    """What multiprocessing's registry keeps a weak reference to."""
+    """An object for multiprocessing's registry, which keeps only a weak reference to it."""
 
 
 _anchor = _Anchor()
@@ -28,7 +28,7 @@ _watched = False
 def _end_of_child() -> None:
     """A multiprocessing child ends with os._exit(), without atexit handlers."""
     current = threading.current_thread()
-    for thread in threading.enumerate():  # as the child would, but under their locks
+    for thread in threading.enumerate():  # let them finish under their locks
         if thread is not current and not thread.daemon:
             thread.join()
     _client._close_all()
@@ -41,7 +41,7 @@ def _arm(_: object) -> None:
 
 
 def _watch_multiprocessing() -> None:
-    """For a process that may be, or may have, multiprocessing children.
+    """Prepare a process that may be, or may start, a multiprocessing child.
 
     A child calls the functions registered for "after fork" when it starts, however it was
     started; a module that is imported later notices that it is in a child.  Without
@@ -52,7 +52,7 @@ def _watch_multiprocessing() -> None:
     process: ModuleType | None = sys.modules.get("multiprocessing.process")
     if util is None or process is None or _watched:
         return
-    _watched = True  # in children, too, who inherit the registry
+    _watched = True  # in children too, which inherit the registry
     util.register_after_fork(_anchor, _arm)
     if process.parent_process() is not None:
         _arm(_anchor)
@@ -60,7 +60,7 @@ def _watch_multiprocessing() -> None:
 
 # ---- SIGTERM -------------------------------------------------------------------------------------
 
-_before: Any = signal.SIG_DFL  # what release_on_sigterm() found
+_before: Any = signal.SIG_DFL  # the handler that release_on_sigterm() replaced
 
 
 def release_on_sigterm() -> None:
@@ -100,7 +100,7 @@ def _close_each() -> None:
     end = time.monotonic() + _client._EXIT_MS / 1000
     for client in _client.living_clients():
         left = max(0.0, end - time.monotonic())
-        with contextlib.suppress(Error):  # what cannot be given back in time has its lease
+        with contextlib.suppress(Error):  # a hold not released in time ends with its lease
             client._end(int(left * 1000))
 
 
@@ -109,7 +109,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
         _close_each()
         _before(number, frame)
         return
-    _client._close_all()  # and no other thread goes on meanwhile
+    _client._close_all()  # meanwhile no other thread runs
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     os._exit(128 + number)  # the first process of a container is not ended by the signal

@@ -1,4 +1,4 @@
-"""The names that programs know: those of the modules that they import from."""
+"""Show classes under the public modules that programs import them from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def name_classes(module: str, things: Iterable[object]) -> None:
-    """Show classes of private modules, in tracebacks for one, as those of the public module."""
+    """Show classes of private modules as the public module's, for example in tracebacks."""
     for thing in things:
         if isinstance(thing, type) and thing.__module__.startswith(f"{module}._"):
             thing.__module__ = module

@@ -115,7 +115,7 @@ class Queue:
         self._running.pop(ticket, None)
         if isinstance(value, Error):
             return Event(ticket, lock._named(value), False)
-        if isinstance(value, MemoryError):  # the result could not be told; a hold was given back
+        if isinstance(value, MemoryError):  # the result could not be created; a hold was released
             return Event(ticket, cast("Error", value), False)
         if not isinstance(lock, Holdable) or value is None:
             return Event(ticket, None, False)

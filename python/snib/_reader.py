@@ -1,4 +1,4 @@
-"""A thread that hands over what comes to queues of many clients."""
+"""A thread that reads the queues of many clients."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Deliver = Callable[["BaseClient"], None]
 
 
 class Reader:
-    """One for each sort of queue; its thread starts with the first of them."""
+    """One for each kind of queue; its thread starts with the first queue."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._mutex = threading.Lock()
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # the thread is the parent's
+        os.register_at_fork(after_in_child=self._forget)  # the thread belongs to the parent
 
     def _forget(self) -> None:
         self._mutex = threading.Lock()
@@ -33,8 +33,8 @@ class Reader:
         self._clients: dict[int, tuple[weakref.ref[BaseClient], Deliver]] = {}
 
     def _start(self) -> select.epoll:
-        epoll = _native.epoll()  # which forgets what is closed
-        # Signals are for the program's threads, whatever those let through.
+        epoll = _native.epoll()  # drops closed descriptors by itself
+        # Signals are left to the program's threads, so block all of them in this one.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             _native.start(self._run, (epoll,), self._name)
@@ -43,9 +43,9 @@ class Reader:
         return epoll
 
     def add(self, client: BaseClient, queue: _core.QueueHandle, deliver: Deliver) -> None:
-        """Call deliver(client) when there is something in the client's queue.
+        """Call deliver(client) when the client's queue has events.
 
-        OSError, RuntimeError: no descriptor or thread is to be had.
+        Raises OSError or RuntimeError if there is no descriptor or thread left.
         """
         descriptor = _core.queue_fd(queue)
         with self._mutex:

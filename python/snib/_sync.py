@@ -33,7 +33,7 @@ class Client(
         return make_description(name, _core.client_describe(self._handle, name)[1])
 
     def ping(self, timeout: float | None = None) -> None:
-        """Connect if necessary and ask the server for an answer; None: the client's patience."""
+        """Connect if necessary and ping the server; None: the client's patience."""
         self._used()
         _core.ping(self._handle, wait_ms(timeout))
 

@@ -10,7 +10,7 @@ from threading import TIMEOUT_MAX
 
 from ._codes import InvalidArgument, InvalidLease, InvalidOption
 
-# Far above every range of the core, and a number of milliseconds that 64 bits still hold.
+# Far above every range of the core; its milliseconds still fit into 64 bits.
 _SECONDS_MAX = 2**53
 
 
@@ -35,7 +35,7 @@ def wait_ms(timeout: float | None) -> int:
     limit = seconds(timeout, "timeout", InvalidArgument)
     if limit == -1:
         return -1
-    if limit == TIMEOUT_MAX:  # as programs write "no limit" for threading's locks
+    if limit == TIMEOUT_MAX:  # threading's way to write "no limit"
         return -1
     if limit < 0:
         raise InvalidArgument(f"timeout must be 0 or more, or -1 for no limit, not {timeout!r}")
@@ -44,7 +44,7 @@ def wait_ms(timeout: float | None) -> int:
 
 def acquire_ms(blocking: bool, timeout: float | None) -> int:
     """The two arguments of threading.Lock.acquire()."""
-    if blocking not in (False, True):  # rather than to wait for ever, or for one permit
+    if blocking not in (False, True):  # it was meant as a timeout, or as a number of permits
         raise TypeError(
             f"blocking must be a bool, not {blocking!r:.40}; a wait's limit is timeout="
             ", a number of permits n="
@@ -57,14 +57,14 @@ def acquire_ms(blocking: bool, timeout: float | None) -> int:
 
 
 def lease_ms(lease: float | None) -> int:
-    """None is the core's 0, its default; therefore no number may become 0."""
+    """None becomes the core's 0, its default, so no number may become 0."""
     if lease is None:
         return 0
     return round(seconds(lease, "lease", InvalidLease) * 1000) or -1
 
 
 def option_ms(name: str, value: float | None) -> int:
-    """As lease_ms(), for another time of a lock."""
+    """Like lease_ms(), for another time of a lock."""
     if value is None:
         return 0
     milliseconds = round(seconds(value, name, InvalidOption) * 1000)

@@ -46,7 +46,7 @@ class _ScopeGuard(Guard):
         self._scope.__enter__()
         hold._loop.watch(_core.hold_id(hold._handle), self._tell)
         try:
-            # Only now: a loss before this moment was told to nobody.
+            # After watch(): an earlier loss was not reported here.
             hold.check()
         except BaseException as error:
             hold._stage = LEAVING
@@ -64,7 +64,7 @@ class _ScopeGuard(Guard):
             caught = self._scope.__exit__(
                 type(error) if error else None, error, error.__traceback__ if error else None
             )
-        except BaseException as rest:  # of a group, some of which were cancellations by the scope
+        except BaseException as rest:  # a group without the scope's own cancellations
             return rest
         return self._lost if error is None or caught else None
 
@@ -124,7 +124,7 @@ class _TrioLoop(_AsyncioLoop):
         self.new_future: Any = _Future
         self.waiting: dict[int, Any] = {}
         self.losses = {}
-        self.corked = True  # never
+        self.corked = True  # so that _drain() never corks
         self._scope = trio.CancelScope()
         trio.lowlevel.spawn_system_task(self._watch)
 
@@ -156,7 +156,7 @@ class _TrioLoop(_AsyncioLoop):
 
 
 def _trio_token() -> Any:
-    """Of the run of trio that calls; None for asyncio."""
+    """The token of the calling trio run; None under asyncio."""
     trio = sys.modules.get("trio")
     if trio is not None:
         with contextlib.suppress(RuntimeError):

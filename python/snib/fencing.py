@@ -1,8 +1,8 @@
 """Checks of fencing tokens, for the resource that a lock protects.
 
-A lock cannot stop a holder that was suspended, lost its hold and then writes nevertheless.  The
-resource can, if each request to it carries the hold's token: the tokens of a lock increase from
-hold to hold, so the resource refuses a token that is smaller than one it has seen.
+A lock cannot stop a holder that was suspended, lost its hold and writes anyway.  The resource can,
+if each request to it carries the hold's token: the tokens of a lock increase from hold to hold, so
+the resource refuses a token that is smaller than one it has seen.
 
     with client.fenced_lock("orders") as hold:
         send(order, token=hold.token, owner=hold.owner)
@@ -66,7 +66,7 @@ def _stale(token: int, what: str) -> StaleToken:
 class Fence:
     """Guards one resource in this process; thread-safe.
 
-    token, owner  what was seen last, if it was saved before a restart
+    token, owner  the last ones seen, if they were saved before a restart
     """
 
     __slots__ = ("_mutex", "_token", "_owner")
@@ -85,7 +85,7 @@ class Fence:
 
     @property
     def owner(self) -> str:
-        """Whose it was."""
+        """The owner that used that token."""
         return self._owner
 
     def _advance(self, token: int, owner: str) -> None:
@@ -94,7 +94,7 @@ class Fence:
         self._token, self._owner = token, owner
 
     def check(self, token: int, owner: str) -> None:
-        """Record a token, or raise StaleToken; a newer hold may overtake what follows, see guard()."""
+        """Record a token, or raise StaleToken; a newer hold may still write first, see guard()."""
         _checked(token, owner)
         with self._mutex:
             self._advance(token, owner)
@@ -112,7 +112,7 @@ class Fence:
 
 Execute = Callable[[str, Mapping[str, Any]], Any]
 
-# Libraries by the first part of their module's name, and the dialect of those that know only one.
+# Libraries by the first part of their module's name, with the dialect if there is only one.
 _DIALECTS = {
     "sqlite3": "sqlite",
     "psycopg": "postgresql",
@@ -145,7 +145,7 @@ def _pyformat(statement: str) -> str:
 
 
 def _of(connection: Any) -> tuple[str, Execute]:
-    """The connection's dialect, and how to execute a statement: the result has rowcount and fetchone()."""
+    """The dialect, and a function that runs a statement; its result has rowcount and fetchone()."""
     library = _library(connection)
     dialect = _DIALECTS[library]
     if library == "sqlalchemy":
@@ -228,8 +228,7 @@ def redis_set(
     """Check the token and set a key in one step, or raise StaleToken.
 
     fence  the hash that records tokens; None: `key` with the suffix ":fence".  In a cluster both
-    must
-           be in one slot, so the key then needs a hash tag, as in "{order:7}".
+           must be in one slot, so the key then needs a hash tag, as in "{order:7}".
     """
     _checked(token, owner)
     noted = f"{key}:fence" if fence is None else fence

@@ -1,8 +1,8 @@
 """Clients and locks for asyncio: the names of `snib`, with `await`.
 
-No thread waits and none calls into Python: each running loop watches one file descriptor for all of
-a client's operations in it.  A client may serve several loops in several threads.  A task may be
-cancelled at any await; if it was about to get a lock, the lock is released.
+No thread waits, and none calls into Python: each running loop watches one file descriptor for all
+operations of a client in that loop.  A client may serve several loops in several threads.  A task
+may be cancelled at any await; if it was about to get a lock, the lock is released.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ._lock import (
 from ._permits import Latch, Permits, Semaphore
 from ._several import MultiLock, QuorumLock
 
-# It reads better at the call, and a client needs no await to be made: nothing is sent.
+# It reads better at the call.  Creating a client needs no await: nothing is sent.
 connect = Client
 
 __all__ = [

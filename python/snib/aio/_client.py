@@ -45,11 +45,11 @@ class Client(
 
     def _begin(self) -> None:
         self._loops: Loops = {}
-        # A client that is dropped in a loop that lives on leaves nothing there.
+        # A dropped client leaves nothing behind in a loop that continues.
         weakref.finalize(self, detach_all, self._loops).atexit = False
 
     def _task(self) -> object | None:
-        """The task that runs now."""
+        """The current task, or None."""
         try:
             return current_task()
         except RuntimeError:  # no loop runs
@@ -62,7 +62,7 @@ class Client(
         """The queue of the running loop."""
         running = self._running()
         known = self._loops.get(id(running))
-        loop = known and known()  # what is found keeps its loop, and so the id, alive
+        loop = known and known()  # a strong reference keeps the event loop alive, and its id unique
         return loop or self._new_loop(running)
 
     def _new_loop(self, running: AbstractEventLoop) -> Loop:
@@ -79,7 +79,7 @@ class Client(
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        # The reader stays registered: the child's selector may be the parent's very own epoll.
+        # The reader stays registered: the child's selector may share the parent's epoll.
         for loop in _living(self._loops):
             del loop.queue
         self._loops.clear()
@@ -93,7 +93,7 @@ class Client(
         return make_description(name, value[1])
 
     async def ping(self, timeout: float | None = None) -> None:
-        """Connect if necessary and ask the server for an answer; None: the client's patience."""
+        """Connect if necessary and ping the server; None: the client's patience."""
 
         def submit(queue: _core.QueueHandle, token: int) -> int:
             return _core.client_ping_submit(self._handle, wait_ms(timeout), queue, token)
@@ -124,7 +124,7 @@ class Client(
         """
         loops = self._loops
         closing = in_thread(self._end, wait_ms(timeout), in_place=(0,))
-        # Whoever waits here or not.  The loop's last events come before the answer does.
+        # Even if this task is cancelled.  The loop's last events arrive before the result does.
         closing.add_done_callback(lambda _: detach_all(loops))
         await asyncio.shield(asyncio.wrap_future(closing))
 

@@ -1,4 +1,4 @@
-"""What cancels the body of an `async with` when its hold is lost."""
+"""Cancel the body of an `async with` when its hold is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Guard:
         identity = _core.hold_id(hold._handle)
         hold._loop.watch(identity, self._tell)
         try:
-            # Only now: a loss before this moment was told to nobody.
+            # After watch(): an earlier loss was not reported here.
             hold.check()
         except BaseException:
             hold._loop.unwatch(identity, self._tell)
@@ -49,7 +49,7 @@ class Guard:
         if not lost:
             return
         self._lost = self._hold._loss()
-        if current_task() is self._task:  # which closes its own client
+        if current_task() is self._task:  # the task itself closes the client
             self._later = self._task.get_loop().call_soon(self._cancel)
         else:
             self._cancel()
@@ -60,7 +60,7 @@ class Guard:
         self._task.cancel(self._message)
 
     def end(self, error: BaseException | None) -> BaseException | None:
-        """The body has ended; what to raise instead, after the release."""
+        """Called when the body has ended: the exception to raise instead, after the release."""
         self._hold._loop.unwatch(_core.hold_id(self._hold._handle), self._tell)
         lost = self._lost
         if lost is None:
@@ -71,7 +71,7 @@ class Guard:
         if error is None or (cancelled and isinstance(error, CancelledError)):
             return lost
         _insert(error, lost)
-        for part in getattr(error, "exceptions", ()):  # of a group
+        for part in getattr(error, "exceptions", ()):  # error is a group
             _insert(part, lost)
         return None
 

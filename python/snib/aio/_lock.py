@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_hold_release_submit = _core.hold_release_submit  # of the hot path
+_hold_release_submit = _core.hold_release_submit  # hot path
 
-# Owners of re-entrant locks: a number per task that, unlike its identity, never returns.
+# Owners of re-entrant locks: a number per task that, unlike its identity, is never reused.
 _owners = itertools.count(1)
 _task_owners: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
@@ -69,7 +69,7 @@ class Loss:
         identity = _core.hold_id(hold._handle)
         loop.watch(identity, tell)
         try:
-            # Only now: a loss before this moment was told to nobody.
+            # After watch(): an earlier loss was not reported here.
             state = hold.state
             if state is State.LOST or state is State.RELEASED:
                 return state is State.LOST
@@ -195,7 +195,7 @@ class Named(BaseNamed):
     _client: Client
 
     async def _run(self, submit: Callable[..., int], *arguments: object) -> tuple[int, Any]:
-        """Submit an operation on the lock; returns its code, if not an error, and its value."""
+        """Submit an operation on the lock; returns its code and value, and raises real errors."""
         try:
             code, value = await self._client._loop().run(submit, self._handle, *arguments)
             if isinstance(value, Error) and code not in (BUSY, TIMEDOUT, NOT_HELD):
@@ -214,7 +214,7 @@ class Named(BaseNamed):
 
 
 class Holdable(Named, BaseHoldable[Hold]):
-    """What can be held: all locks, semaphores and permits."""
+    """Anything that can be held: all locks, semaphores and permits."""
 
     __slots__ = ("_inside",)
 
@@ -222,11 +222,11 @@ class Holdable(Named, BaseHoldable[Hold]):
 
     def _begin(self) -> None:
         super()._begin()
-        # What `async with` on the lock itself has, by caller.
+        # Holds of `async with` on the lock itself, by caller.
         self._inside: dict[int, list[tuple[Hold, Guard]]] = {}
 
     def _caller(self) -> int:
-        """The calling task, which need not be the one that awaits; 0 if there is none."""
+        """The calling task, not necessarily the one that awaits; 0 if there is none."""
         task = self._client._task()
         return 0 if task is None else id(task)
 
@@ -292,7 +292,7 @@ class Holdable(Named, BaseHoldable[Hold]):
         trace: TracebackType | None,
     ) -> None:
         caller = self._caller()
-        if caller not in self._inside:  # thrown away in another task
+        if caller not in self._inside:  # the block was discarded in another task
             caller = next(iter(self._inside))
         hold, guard = self._inside[caller].pop()
         if not self._inside[caller]:
@@ -310,7 +310,7 @@ class Holdable(Named, BaseHoldable[Hold]):
 
 
 class AnyLock(Holdable):
-    """What all locks have in common, whatever their owner is."""
+    """What all locks have in common, regardless of their owner."""
 
     __slots__ = ()
 
@@ -354,7 +354,7 @@ class AnyLock(Holdable):
         return self._protect(1, wait_ms(timeout))
 
     async def locked(self) -> bool:
-        """Ask the server whether anybody holds the lock."""
+        """Ask the server whether the lock is held."""
         return (await self.info()).held
 
 
@@ -427,7 +427,7 @@ class RWLock(BaseRWLock[ReadLock, WriteLock]):
 
     The owner of either side is the task, as for RLock.  The holder of `write` may also take `read`
     and keep it when `write` is released: the writer becomes a reader, and nobody writes in between.
-    The opposite raises UpgradeRefused immediately, because it would wait for itself.
+    The opposite raises UpgradeRefused immediately, because such a reader would wait for itself.
     """
 
     __slots__ = ()

@@ -52,8 +52,8 @@ class Loop:
     def abandon(self, token: int, operation: int, future: Future[Result]) -> None:
         """The task was cancelled, or discarded with its loop.
 
-        Either the core releases what it may still be granted, or a hold is already there: in the
-        queue, where the drain drops it because nobody waits for its token, or in the future.
+        Either the core releases whatever it may still be granted, or the hold has already arrived:
+        in the queue, where the drain drops it because its token has no waiter, or in the future.
         """
         self.waiting.pop(token, None)
         _core.op_cancel(operation)
@@ -63,7 +63,7 @@ class Loop:
     def _drain(self) -> int:
         count = _core.queue_settle(self.queue, self.waiting, self.end_losses)
         if count and not self.corked:
-            # The tasks woken above run before the uncork: what they submit leaves in one go.
+            # The tasks woken above run before the uncork, so their requests leave in one write.
             self.corked = True
             _core.queue_cork(self.queue)
             self.loop.call_soon(self._uncork)
@@ -74,12 +74,12 @@ class Loop:
         _core.queue_uncork(self.queue)
 
     def watch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
-        """Call it once when the hold is lost (True), or released (False)."""
+        """Call tell once when the hold is lost (True) or released (False)."""
         self.losses.setdefault(hold_id, []).append(tell)
 
     def unwatch(self, hold_id: int, tell: Callable[[bool], None]) -> None:
         tells = self.losses.get(hold_id, [])
-        with contextlib.suppress(ValueError):  # it was called
+        with contextlib.suppress(ValueError):  # it has been called
             tells.remove(tell)
         if not tells:
             self.losses.pop(hold_id, None)
@@ -97,16 +97,16 @@ class Loop:
                 self.loop.call_soon_threadsafe(self.end_losses, hold_id, False)
 
     def guard(self, hold: Hold) -> Guard:
-        """For the body of an `async with`."""
+        """The guard for the body of an `async with`."""
         return NoGuard() if hold._lock.kind == "semaphore" else Guard(hold)
 
     def detach(self) -> None:
-        """In the loop's thread, after the client has ended: the last events, then no more."""
+        """In the loop's thread, after the client has ended: deliver the last events and stop."""
         while self._drain():
             pass
         self.loop.remove_reader(_core.queue_fd(self.queue))
 
     def detach_soon(self) -> None:
-        """The same from any thread; nothing is left to do for a loop that was closed."""
+        """Call detach() from any thread; a closed loop needs nothing."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.detach)

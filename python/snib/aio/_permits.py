@@ -41,8 +41,8 @@ class _AnyPermits(_Counted, Holdable, BasePermits[Hold]):
     def release(self, n: int | None = None) -> Coroutine[Any, Any, None]:
         """Release what acquire() took, even through another object for the same permits.
 
-        n  None: what one acquire() took, this task's newest or else the oldest.  Otherwise: so
-           many permits in all; what one acquire() took is released as a whole.
+        n  None: what one acquire() took, this task's newest or else the oldest.  Otherwise: n
+           permits in all; what one acquire() took is released as a whole.
 
         Raises NotHeld if fewer were acquired; otherwise like Hold.release().
         """
@@ -99,11 +99,11 @@ class Semaphore(SemaphoreKind, _AnyPermits):
     _counter = staticmethod(_core.semaphore_count_submit)
 
     async def put_back(self, n: int = 1) -> int:
-        """Put permits back, whoever took them; returns the new number of free permits."""
+        """Put permits back, no matter who took them; returns the new number of free permits."""
         return await self._count(_kinds.RELEASE, _kinds.number(n))
 
     async def drain(self) -> int:
-        """Take all free permits, for good; returns how many there were."""
+        """Take all free permits permanently; returns how many there were."""
         return await self._count(_kinds.DRAIN)
 
 

@@ -24,7 +24,7 @@ class QuorumLock(QuorumKind[Hold, Holdable], Lock):
     _MEMBER = Named
 
     async def locked(self) -> bool:
-        """Ask the servers whether a majority has the lock held; a server that is down does not count."""
+        """Ask the servers whether a majority holds the lock; servers that are down do not count."""
         held = 0
         for member in self.members:
             with contextlib.suppress(NetworkError, ServerError):
