@@ -4,9 +4,9 @@
 bindings/amalgamate.py           write go/snib.c and go/snib.h
 bindings/amalgamate.py --check   fail if one of them is not what would be written
 
-The sources follow each other in a fixed order; a header of the project is inlined where it is
-first included and left out after that, a .def table is inlined every time.  Headers of the system
-stay as they are.  Needs CMake, which makes the two generated headers as in every other build.
+The sources follow each other in a fixed order.  A header of the project is inlined where it is
+first included and left out after that; a .def table is inlined every time.  System headers stay as
+they are.  Needs CMake, which generates two headers as in every other build.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEATURE_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+_GNU_SOURCE\b.*$")
 
 
 class Amalgamation:
-    """The text so far and the headers that are in it."""
+    """The text so far and the headers it contains."""
 
     def __init__(self, generated: Path) -> None:
         self.folders = (CORE, CORE / "include", generated)

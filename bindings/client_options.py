@@ -1,4 +1,4 @@
-"""What the packages and documents know of a client's options, from core/api/options.def."""
+"""Generate what the packages and documents contain about the options in core/api/options.def."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Option(NamedTuple):
         return list(shown.values())
 
     def show(self, value: int) -> str:
-        """A value as a URL would have it."""
+        """A value as it is written in a URL."""
         if self.kind != "DURATION" or value in self.words.values():
             named = {number: word for word, number in reversed(self.words.items())}
             return named.get(value, str(value))
@@ -48,12 +48,12 @@ class Option(NamedTuple):
 
     @property
     def default(self) -> str:
-        """What is taken if nothing is given; "" for texts."""
+        """The value if none is given; "" for texts."""
         return "" if self.kind in ("TEXT", "PATH", "SECRET") else self.show(self.standard)
 
     @property
     def values(self) -> str:
-        """What it may be, as the documents have it."""
+        """The allowed values, as shown in the documents."""
         if self.kind in ("TEXT", "SECRET"):
             return "text"
         if self.kind == "PATH":
@@ -86,7 +86,7 @@ def read_options() -> list[Option]:
 
 
 def check_header(options: list[Option]) -> None:
-    """Every field of the header's struct is a row's; the core's compiler checks the other way."""
+    """Every field of the header's struct must have a row; the C compiler checks the reverse."""
     header = (ROOT / "core/include/snib.h").read_text(encoding="utf-8")
     body = re.search(r"typedef struct snib_client_options \{(.*?)\} snib_client_options;", header, re.S)
     assert body
@@ -201,7 +201,7 @@ class Options:
 
 # ---- Go ------------------------------------------------------------------------------------------
 
-# Go's name of an option, and what stands before its words as constants.  User and password go together.
+# Go's name for an option.  User name and password go together.
 GO_NAMES = {
     "lease": "WatchdogLease",
     "max_hold": "DefaultMaxHold",
@@ -229,7 +229,7 @@ GO_NAMES = {
     "publish": "Publish",
     "lanes": "Lanes",
 }
-# Options whose words are constants of Go: the constants' type and what stands before the words.
+# Options whose words are Go constants: the constants' type, and the prefix of their names.
 GO_WORDS = {
     "durability": ("int32", "Durability"),
     "durability_policy": ("DurabilityReaction", "Durability"),
@@ -339,7 +339,7 @@ func (o *optionValues) fill(raw *C.snib_client_options, text func(string) *C.cha
 
 
 def between(page: str, begin: str, end: str, text: str) -> str:
-    """The page with the text in the place that two marks hold free."""
+    """The page with the text between two marks replaced."""
     head, rest = page.split(begin + "\n", 1)
     tail = rest.split(end, 1)[1]
     return head + begin + "\n" + text + end + tail

@@ -4,8 +4,8 @@
 bindings/fencing.py           write the generated files
 bindings/fencing.py --check   fail if one of them is not what would be written
 
-The sources are bindings/fencing/*.sql and *.lua.  Their parameters are :name, :token and :owner, once
-each and in this order, so that drivers which count their parameters can use them as well.
+The sources are bindings/fencing/*.sql and *.lua.  Their parameters are :name, :token and :owner,
+once each and in this order, so drivers with positional parameters can use them as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def source(name: str) -> str:
 
 
 def numbered(statement: str) -> str:
-    """Parameters as PostgreSQL's own clients and SQLite write them: $1, $2, $3."""
+    """Parameters for PostgreSQL's own clients and SQLite: $1, $2, $3."""
     for number, parameter in enumerate((":name", ":token", ":owner"), 1):
         assert statement.count(parameter) <= 1, f"{parameter} more than once"
         statement = statement.replace(parameter, f"${number}")
@@ -34,7 +34,7 @@ def numbered(statement: str) -> str:
 
 
 def marked(statement: str) -> str:
-    """Parameters as JDBC, MySQL and SQLite write them: ?, in the order name, token, owner."""
+    """Parameters for JDBC, MySQL and SQLite: ?, in the order name, token, owner."""
     found = re.findall(r":(name|token|owner)\b", statement)
     assert found in ([], ["name", "token", "owner"]), f"parameters in another order: {found}"
     return re.sub(r":(name|token|owner)\b", "?", statement)
@@ -45,7 +45,7 @@ class Statement(NamedTuple):
     go: str
     what: str
     text: str
-    styles: tuple[str, ...]  # for languages that do not name parameters: "$", "?", "" (none)
+    styles: tuple[str, ...]  # for languages without named parameters: "$", "?", "" (none)
 
 
 def statements() -> list[Statement]:

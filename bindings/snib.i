@@ -1,6 +1,6 @@
 /* snib.i - the private module snib._core: functions over handles, numbers, text and tuples.
  *
- * Nothing is generated but what this file names; the classes of the package are written by hand.
+ * SWIG wraps only the functions named here; the classes of the package are written by hand.
  * Calls that block, sit on the hot path or return structs are in python_calls.c, python_family.c
  * and python_events.c. */
 %module(package="snib") _core
@@ -47,7 +47,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 
 /* ---- Typemaps ------------------------------------------------------------------------------- */
 
-/* A result other than SNIB_OK raises; the error is the last argument, so the outputs come first. */
+/* A result other than SNIB_OK raises; the error is the last argument, so outputs are set first. */
 %typemap(out) int { $result = Py_NewRef(Py_None); }
 %typemap(in, numinputs=0) snib_error *err (snib_error error) { $1 = &error; }
 %typemap(argout) snib_error *err {
@@ -79,7 +79,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
         SWIG_fail;
 }
 
-/* The members of one lock over several: a tuple.  The core refuses what does not fit. */
+/* The members of one lock over several: a tuple.  The core refuses too many. */
 %typemap(in) (snib_lock *const *locks, uint32_t n) (snib_lock *members[members_max + 1]) {
     if (!PyTuple_Check($input)) {
         PyErr_SetString(PyExc_TypeError, "expected a tuple of locks");
@@ -90,7 +90,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     $1 = members;
 }
 
-/* A submit without its queue would never be heard of again. */
+/* Without its queue, the result of a submit would be lost. */
 %typemap(in) snib_queue *queue {
     $1 = snib__py_queue_get($input);
     if (!$1) {
@@ -118,7 +118,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
     $1 = &given;
 }
 
-/* Text that the core writes into a buffer of the caller. */
+/* Text that the core writes into the caller's buffer. */
 %typemap(in, numinputs=0) char out[ANY] (char buffer[$1_dim0]) { $1 = buffer; }
 %typemap(argout) char out[ANY] {
     if (result == SNIB_OK) {
@@ -144,7 +144,7 @@ static snib_lock_options snib__py_options(int64_t lease_ms, int64_t max_hold_ms,
 
 /* ---- What is wrapped ------------------------------------------------------------------------ */
 
-/* A lock's options cross as arguments, a client's as a tuple; 0 and None take the core's defaults. */
+/* A lock's options are arguments, a client's are a tuple; 0 and None mean the core's defaults. */
 %wrap(client_open)
 %rename("lock_new") snib__py_lock_new_named;
 %rename("multi_new") snib__py_multi_new;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generate what packages and documents know of the result codes and of a client's options.
+"""Generate the tables of result codes and client options in the packages and documents.
 
 From core/api/codes.def and core/api/options.def.
 
@@ -43,7 +43,7 @@ def read_codes() -> list[Code]:
 
 # ---- Python --------------------------------------------------------------------------------------
 
-# A group of codes that programs catch together, and the built-in exception it also is.
+# A group of codes that programs catch together, and its built-in base class.
 PYTHON_GROUPS = {
     "UsageError": ("ValueError", "The program must be changed; nothing was sent."),
     "ResourceError": ("", "The machine or the client ran out of something."),
@@ -52,7 +52,7 @@ PYTHON_GROUPS = {
     "StateError": ("", "The client cannot be used any more."),
 }
 
-# Code: class and bases.  OK and AGAIN never leave the core as errors.
+# Code: class and bases.  OK and AGAIN never become exceptions.
 PYTHON_CLASSES = {
     "BUSY": ("Busy", "Error"),
     "TIMEDOUT": ("Timeout", "Error, TimeoutError"),

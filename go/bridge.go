@@ -2,9 +2,9 @@
 
 package snib
 
-// bridge.go is the one Go file that calls C.  C keeps nothing of Go's after a call and never calls
-// back.  Only startAcquire and startRelease (for their slice) and closeClient block.
-// A pair of lock and unlock makes no garbage here: what C fills stays on the stack unless there is an error.
+// bridge.go is the only Go file that calls C.  C keeps no Go pointer after a call and never calls back.  Only
+// startAcquire and startRelease (for their slice) and closeClient block.
+// A lock and unlock pair creates no garbage here: the structs that C fills stay on the stack unless there is an error.
 
 /*
 #cgo noescape bridge_acquire
@@ -52,7 +52,7 @@ func (c Code) is(flag C.int32_t) bool { return C.snib_code_is(C.int32_t(c), flag
 // Retryable reports whether the same call may succeed later.
 func (c Code) Retryable() bool { return c.is(C.SNIB_IS_RETRYABLE) }
 
-// MaybeApplied reports whether the server may have done what was asked although the call failed.
+// MaybeApplied reports whether the server may have carried out the request although the call failed.
 func (c Code) MaybeApplied() bool { return c.is(C.SNIB_IS_MAYBE_APPLIED) }
 
 // String returns the reason in a word or two.
@@ -70,7 +70,7 @@ func newError(code C.int32_t, err *C.snib_error) *Error {
 	return e
 }
 
-// textOf copies C's text up to its end. Unlike C.GoString it does not move what it reads to the heap.
+// textOf copies a zero-terminated C text. Unlike C.GoString, it does not make the source escape to the heap.
 func textOf(text []C.char) string {
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(text))), len(text))
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
@@ -118,7 +118,7 @@ func openClient(url string, o *clientOptions) (uint64, error) {
 	return uint64(client), nil
 }
 
-// setMillis leaves C's default where no option was given.
+// setMillis sets a field; 0, for an option that was not given, leaves C's default.
 func setMillis(field *C.int64_t, d time.Duration) {
 	if d != 0 {
 		*field = C.int64_t(d / time.Millisecond)
@@ -131,7 +131,7 @@ func wipe(text *C.char) {
 	C.free(unsafe.Pointer(text))
 }
 
-// clientPatience asks for what the options, the URL and the defaults have come to.
+// clientPatience returns the patience that results from the options, the URL and the defaults.
 func clientPatience(client uint64) time.Duration {
 	raw := C.snib_client_options{}
 	C.snib_client_options_init(&raw, C.sizeof_snib_client_options)
@@ -145,7 +145,7 @@ func clientID(client uint64) string {
 	return C.GoString(&id[0])
 }
 
-// closeClient also frees the client; timeoutMS -1 takes the client's patience.
+// closeClient closes a client; timeoutMS -1 stands for the client's patience.
 func closeClient(client uint64, timeoutMS int64) error {
 	var err C.snib_error
 	code := C.bridge_close(C.uint64_t(client), C.int64_t(timeoutMS), &err)
@@ -159,7 +159,7 @@ func freeClient(client uint64) { C.bridge_client_free(C.uint64_t(client)) }
 
 // ---- Operations ---------------------------------------------------------------------------------
 
-// started is what a call that starts an operation came back with.
+// started is the result of a call that starts an operation.
 type started struct {
 	code    Code // codeOK, codeAgain, or that of err
 	hold    uint64
@@ -181,7 +181,7 @@ func newStarted(code C.int32_t, result *C.bridge_result) started {
 	return s
 }
 
-// wish is what is to be acquired. count is of permits; owner 0 is a fresh one.
+// wish says what to acquire. count is the number of permits; owner 0 stands for a fresh one.
 type wish struct {
 	kind   kind
 	lock   uint64
@@ -198,7 +198,7 @@ func startAcquire(w wish, sliceMS int64, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
-// startRelease ends the handle too, whatever comes of the release.
+// startRelease also frees the handle, whatever the outcome of the release.
 func startRelease(hold uint64, sliceMS int64, queue, token uint64) started {
 	var result C.bridge_result
 	code := C.bridge_release(C.uint64_t(hold), C.int64_t(sliceMS), C.uint64_t(queue),
@@ -206,7 +206,7 @@ func startRelease(hold uint64, sliceMS int64, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
-// question names an operation that brings no hold; its target is a client for a ping, else a lock.
+// question names an operation that returns no hold; its target is a client for a ping, otherwise a lock.
 type question C.int32_t
 
 const (
@@ -222,7 +222,7 @@ func startAsk(what question, target uint64, waitMS int64, queue, token uint64) s
 	return newStarted(code, &result)
 }
 
-// startList starts one step through the server's names, startDescribe asks for the lines about one name.
+// startList starts one step of the scan over the server's names; startDescribe asks for the lines about one name.
 func startList(client uint64, pattern string, cursor, queue, token uint64) started {
 	var result C.bridge_result
 	code := C.bridge_list(C.uint64_t(client), chars(pattern), C.size_t(len(pattern)), C.uint64_t(cursor),
@@ -237,7 +237,7 @@ func startDescribe(client uint64, name string, queue, token uint64) started {
 	return newStarted(code, &result)
 }
 
-// tally names a question to a counter or a change of it.
+// tally names a query or a change of a counter.
 type tally C.int32_t
 
 const (
@@ -287,7 +287,7 @@ var kinds = map[kind]string{kindMutex: "mutex", kindFair: "fair", kindRead: "rea
 // String returns the kind in a word.
 func (k kind) String() string { return kinds[k] }
 
-// title is how a lock of the kind is called in a sentence.
+// title returns the name of the kind for use in a sentence.
 func (k kind) title() string {
 	switch k {
 	case kindMutex, kindSemaphore, kindPermits, kindLatch:
@@ -327,7 +327,7 @@ func newLock(client uint64, k kind, name string, o *lockOptions) (uint64, error)
 	return uint64(lock), nil
 }
 
-// newGroup makes one lock of several; k is kindMulti or kindQuorum.
+// newGroup combines several locks into one; k is kindMulti or kindQuorum.
 func newGroup(k kind, members []uint64, o *lockOptions) (uint64, error) {
 	which := C.int32_t(C.BRIDGE_MULTI)
 	if k == kindQuorum {
@@ -349,13 +349,13 @@ func freeLock(lock uint64) { C.bridge_lock_free(C.uint64_t(lock)) }
 // freeHold does not wait: a hold that is still held is released in the background.
 func freeHold(hold uint64) { C.bridge_hold_free(C.uint64_t(hold)) }
 
-// abandonHold lets the lease of a hold that is still held run out.
+// abandonHold stops renewing a hold, so its lease runs out.
 func abandonHold(hold uint64) { C.bridge_hold_abandon(C.uint64_t(hold)) }
 
-// holdState is negative for a handle that was given back.
+// holdState is negative for a handle that was freed.
 func holdState(hold uint64) State { return State(C.bridge_hold_state(C.uint64_t(hold))) }
 
-// checkHold returns nil while the hold is safe, else the core's sentence about it.
+// checkHold returns nil while the hold is safe, otherwise the core's sentence about it.
 func checkHold(hold uint64) *Error {
 	var err C.snib_error
 	code := C.bridge_hold_check(C.uint64_t(hold), &err)
@@ -369,7 +369,7 @@ func holdRemaining(hold uint64) time.Duration {
 	return max(0, millis(C.bridge_hold_remaining(C.uint64_t(hold))))
 }
 
-// millis is a time of the core; what has no end becomes the longest duration there is.
+// millis converts a time of the core; one without an end becomes the longest duration.
 func millis(ms C.int64_t) time.Duration {
 	if ms > math.MaxInt64/C.int64_t(time.Millisecond) {
 		return math.MaxInt64
@@ -406,7 +406,7 @@ func freeQueue(queue uint64) { C.bridge_queue_free(C.uint64_t(queue)) }
 // event is one record of a queue.
 type event struct {
 	lost      bool // a hold was lost
-	log       bool // a log record, of the level in reason; else an operation ended
+	log       bool // a log record, with its level in reason; neither: an operation ended
 	code      Code
 	reason    Reason
 	token     uint64
@@ -420,7 +420,7 @@ type event struct {
 	osError   syscall.Errno
 	text      string
 	texts     []string // of a list or a description
-	cursor    uint64   // where to go on in a list; 0: that was all
+	cursor    uint64   // where a list continues; 0: it is complete
 }
 
 func (e *event) err() error {
@@ -434,9 +434,9 @@ func (e *event) err() error {
 	return err
 }
 
-const batch = 64 // events a drain takes at most
+const batch = 64 // most events per drain
 
-// drainBuffer is C's memory, where what looks like a pointer does not bother the collector.
+// drainBuffer is C memory, in which the collector does not mistake a handle for a Go pointer.
 type drainBuffer struct{ raw *[batch]C.snib_event }
 
 func newDrainBuffer() drainBuffer {
@@ -475,7 +475,7 @@ func (b drainBuffer) drain(queue uint64, events *[batch]event) int {
 	return max(n, 0)
 }
 
-// takeTexts parts what the core wrote as one text after another, each with a zero byte at its end.
+// takeTexts splits the core's texts, each of which ends with a zero byte.
 func takeTexts(texts *C.snib_texts) (all []string, cursor uint64) {
 	defer C.snib_texts_free(texts)
 	if texts.used > 0 {
@@ -494,7 +494,7 @@ func startLogins(client, queue uint64) error {
 	return nil
 }
 
-// answerLogin answers a question; why is "" unless there are none.
+// answerLogin answers a request for credentials; why is "" unless there are none.
 func answerLogin(client, token uint64, login *Login, why string) {
 	validMS := login.Valid.Milliseconds()
 	if login.Valid > 0 && validMS == 0 {
@@ -511,11 +511,11 @@ const (
 	logAll      = C.SNIB_LOG_INFO
 )
 
-// levels are slog's of the core's.
+// levels maps the core's levels to slog's.
 var levels = map[Reason]slog.Level{
 	C.SNIB_LOG_ERROR: slog.LevelError, C.SNIB_LOG_WARNING: slog.LevelWarn, C.SNIB_LOG_INFO: slog.LevelInfo}
 
-// startLog sends records of this level and graver ones to a queue.
+// startLog sends records of this level and above to a queue.
 func startLog(client, queue uint64, level int32) error {
 	var err C.snib_error
 	code := C.bridge_log(C.uint64_t(client), C.uint64_t(queue), C.int32_t(level), &err)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A call is an operation of the core that somebody waits for. It is used again when it is over.
+// A call is an operation of the core with a waiting goroutine. It is reused after its end.
 type call struct {
-	token uint64        // it is the call's own until the call is over
-	event event         // the result, once done says so
+	token uint64        // unique to this use of the call
+	event event         // the result, valid after done
 	done  chan struct{} // has room for one
 }
 
-const spareCalls = 256 // that a client keeps for later
+const spareCalls = 256 // kept by a client for reuse
 
-// begin makes a call known before it is started, since its event may come at once.
+// begin registers a call before its operation starts, because its event may arrive immediately.
 func (c *Client) begin() *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,14 +33,14 @@ func (c *Client) begin() *call {
 	return k
 }
 
-// end is for everything that began: an event that still comes finds nobody.
+// end must follow every begin: it unregisters the call, so a late event finds no waiter.
 func (c *Client) end(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, k.token)
 	c.idle.Signal()
 	select {
-	case <-k.done: // the event of a cancel came before this
+	case <-k.done: // the event of a cancelled operation arrived before this
 	default:
 	}
 	k.event = event{}
@@ -64,13 +64,13 @@ func (c *Client) deliver(events []event) {
 		}
 		c.mu.Unlock()
 		if !known && e.hold != 0 {
-			freeHold(e.hold) // granted to nobody: given back
+			freeHold(e.hold) // the waiter has gone: release the grant
 		}
 	}
 }
 
-// slice is how long, in ms, a caller may block its thread in C: for one answer of a slow server, for that is
-// fastest, but one caller at a time, for each needs a thread. It ends with unblock.
+// slice returns how long, in ms, a caller may block its thread in C: long enough for one answer of a slow server, which
+// is fastest, but for one caller at a time, because each needs a thread. unblock ends it.
 func (c *Client) slice() int64 {
 	if c.blocks.CompareAndSwap(false, true) {
 		return 70
@@ -84,12 +84,12 @@ func (c *Client) unblock(slice int64) {
 	}
 }
 
-// lastWord is how long a call whose deadline has come waits for the core, which has the same deadline and
-// knows more about the wait: whether the lock was not free, or the server not there.
+// lastWord is how long a call past its deadline waits for the core, which has the same deadline and knows more about
+// the wait: whether the lock was taken or the server was unreachable.
 const lastWord = 100 * time.Millisecond
 
-// await waits for the event of a call that was started. When ctx ends, the core decides: either the operation
-// ends cancelled, or it was done already and its result counts. timed says that the core knows ctx's deadline.
+// await waits for the event of a call that was started. When ctx ends, the core decides: either the operation ends
+// cancelled, or it was already done and its result counts. timed says that the core knows ctx's deadline.
 func (c *Client) await(ctx context.Context, s started, k *call, timed bool) (event, error) {
 	select {
 	case <-k.done:
@@ -108,12 +108,12 @@ func (c *Client) await(ctx context.Context, s started, k *call, timed bool) (eve
 	if cancelOp(s.op) {
 		return event{}, contextError(ctx)
 	}
-	<-k.done // on its way
+	<-k.done // the event is on its way
 	return k.event, k.event.err()
 }
 
-// run starts an operation that brings no hold and waits for its answer. changes says that the operation
-// changes something at the server, so that one which is cancelled may have done it.
+// run starts an operation that returns no hold and waits for its answer. changes says that the operation changes
+// something on the server, so a cancelled one may have been applied.
 func (c *Client) run(ctx context.Context, timed, changes bool, start func(token uint64) started) (event, error) {
 	if ctx.Err() != nil {
 		return event{}, contextError(ctx)
@@ -135,8 +135,8 @@ func (c *Client) run(ctx context.Context, timed, changes bool, start func(token 
 	return e, withDeadline(ctx, err)
 }
 
-// waitMS is the wait for the core: until the context's deadline, or without a limit. The core knows no
-// longer wait than a day; beyond that the context ends it alone.
+// waitMS returns the wait for the core: until the context's deadline, or without a limit. The core's longest wait is a
+// day; beyond that only the context limits it.
 func waitMS(ctx context.Context) int64 {
 	deadline, limited := ctx.Deadline()
 	if !limited {

@@ -16,20 +16,20 @@ type Client struct {
 	handle    uint64
 	events    *pump
 	records   *pump // of the log, if there is one
-	questions *pump // of the login, if a function is asked
+	questions *pump // requests for credentials, if a function provides them
 	endLogins context.CancelFunc
-	blocks    atomic.Bool   // a caller blocks in C at this moment
-	owners    atomic.Uint64 // given to writers, see RW
+	blocks    atomic.Bool   // a caller is blocking in C
+	owners    atomic.Uint64 // the last one given to a writer, see RW
 	closed    atomic.Bool
 
 	patience time.Duration
 
 	mu      sync.Mutex
-	idle    *sync.Cond // a call has ended
-	token   uint64     // the last that was given to a call
+	idle    *sync.Cond // signalled when a call has ended
+	token   uint64     // the last one given to a call
 	calls   map[uint64]*call
 	spare   []*call
-	watches map[uint64][]*watch // by the core's handle of a hold
+	watches map[uint64][]*watch // by the core's handle for a hold
 }
 
 // Open creates a client and pings the server, so that a wrong address or password is noticed here. The URL is
@@ -84,7 +84,7 @@ func (c *Client) closeWithin(ms int64) error {
 	}
 	err := c.closeInTurn(ms)
 	c.mu.Lock()
-	for len(c.calls) > 0 { // their events are in the queue: the poller brings them
+	for len(c.calls) > 0 { // their events are in the queue, and the poller delivers them
 		c.idle.Wait()
 	}
 	left := slices.Collect(maps.Keys(c.watches))
@@ -100,11 +100,11 @@ func (c *Client) closeWithin(ms int64) error {
 	return err
 }
 
-// closers limits how many closes may block a thread in C at the same time.
+// closers limits how many closes may block a thread in C at once.
 var closers = make(chan struct{}, 10)
 
-// closeInTurn waits for its turn, if that comes in time. A client whose turn does not come is closed nevertheless,
-// but its releases are not confirmed.
+// closeInTurn waits for its turn, up to the time limit. A client whose turn does not come in time is closed anyway, but
+// its releases are not confirmed.
 func (c *Client) closeInTurn(ms int64) error {
 	limit := time.Duration(ms) * time.Millisecond
 	if ms < 0 {
@@ -128,7 +128,7 @@ func (c *Client) closeInTurn(ms int64) error {
 	return closeClient(c.handle, ms)
 }
 
-// Ping asks the server for an answer.
+// Ping checks that the server answers.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.run(ctx, true, false, func(token uint64) started {
 		return startAsk(askPing, c.handle, waitMS(ctx), c.events.queue, token)

@@ -56,8 +56,8 @@ func (p pool) Add(ctx context.Context, n int) (int, error) { return p.tally(ctx,
 // Available returns how many permits are free now.
 func (p pool) Available(ctx context.Context) (int, error) { return p.tally(ctx, tallyGet, 0) }
 
-// A Semaphore is a number of permits without owners or leases: if a process dies, its permits stay taken until
-// somebody puts them back. [Permits] are safer.
+// A Semaphore is a number of permits without owners or leases: if a process dies, its permits stay taken until they are
+// put back. [Permits] are safer.
 type Semaphore struct{ pool }
 
 // Semaphore creates a semaphore; see [Client.Mutex] for names.
@@ -70,7 +70,7 @@ func (s *Semaphore) PutBack(ctx context.Context, n int) (int, error) {
 	return s.tally(ctx, tallyRelease, n)
 }
 
-// Drain takes all free permits, for good, and returns how many there were.
+// Drain takes all free permits permanently and returns how many there were.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) { return s.tally(ctx, tallyDrain, 0) }
 
 // Permits are a number of permits, each with a lease: if a process dies, its permits become free when the lease ends.

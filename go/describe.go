@@ -17,8 +17,8 @@ type Description struct {
 	Readers   []Holder
 	Permits   []Holder // those that are held; the owner is the permit's id
 	Waiters   []Holder // of a fair lock, in order; Remaining is until the place in the queue ends
-	Token     int64    // the fencing token given out last
-	Available int64    // permits to be had now
+	Token     int64    // the last fencing token issued
+	Available int64    // free permits
 	Total     int64    // permits held and free together
 	Count     int64    // of a semaphore or a latch
 	Waiting   int64    // subscribed processes
@@ -51,7 +51,7 @@ func (c *Client) Describe(ctx context.Context, name string) (Description, error)
 	return d, nil
 }
 
-// add adds one line of the core; unknown lines, from a newer core, are ignored.
+// add parses one line from the core; unknown lines, from a newer core, are ignored.
 func (d *Description) add(words []string) {
 	if len(words) < 2 {
 		return
@@ -70,7 +70,7 @@ func (d *Description) add(words []string) {
 	}
 }
 
-// whole returns the number at a place, 0 if there is none.
+// whole returns the number at an index, 0 if there is none.
 func whole(words []string, at int) int64 {
 	if at >= len(words) {
 		return 0

@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Package snib gives distributed locks on Redis and Valkey, wire-compatible with Redisson.
+// Package snib provides distributed locks on Redis and Valkey, wire-compatible with Redisson.
 //
 // A [Client] holds the connections to one deployment. It creates locks, which are cheap and safe for use by
 // many goroutines. The work under a lock is a function whose context is cancelled when the lock is lost:
@@ -10,7 +10,7 @@
 //		return work(ctx)
 //	})
 //
-// or the code that uses a [Hold]: one successful acquisition, which is what you own, inspect and unlock.
+// or code that uses a [Hold]: one successful acquisition, which the caller owns, inspects and unlocks.
 //
 //	hold, err := client.Mutex("orders").Lock(ctx)
 //	defer hold.Unlock(context.WithoutCancel(ctx))

@@ -27,12 +27,12 @@ type Reason int32
 const (
 	ReasonNone        Reason = 0
 	ReasonExpired     Reason = 1 // a fixed lease ended
-	ReasonTaken       Reason = 2 // the server says that somebody else holds the lock
+	ReasonTaken       Reason = 2 // the server says that another owner holds the lock
 	ReasonDeleted     Reason = 3 // the server says that the lock is gone
 	ReasonUnreachable Reason = 4 // the lease could not be renewed in time
 	ReasonMaxHold     Reason = 5 // the longest hold allowed is over
 	ReasonClosed      Reason = 6 // the client was closed
-	ReasonFailover    Reason = 7 // another server took over, and has nothing of it
+	ReasonFailover    Reason = 7 // another server took over, and does not know the hold
 )
 
 // State is the state of a hold at a moment.
@@ -43,25 +43,25 @@ const (
 	StateValid    State = 0 // safe
 	StateAtRisk   State = 1 // still safe, but renewal is overdue or the connection is down
 	StateLost     State = 2 // no longer safe, for ever
-	StateReleased State = 3 // given back
+	StateReleased State = 3 // released by the program
 )
 
 // Error is what the functions of this package return.
 type Error struct {
 	Code    Code
-	Name    string        // the lock's; "" if no lock has a part in it
+	Name    string        // the lock's; "" if no lock is involved
 	Kind    string        // the lock's: mutex, fair, read, write, fenced, spin, plain, semaphore, permits, latch, multi, quorum
 	Reason  Reason        // of a loss
-	Server  string        // the server's own words, without a secret, if it spoke
+	Server  string        // the server's own words, without secrets, if it answered
 	Text    string        // one sentence: what happened, to which lock, at which server, and the server's own words
-	OSError syscall.Errno // 0 if the operating system has no part in it
+	OSError syscall.Errno // 0 if it is no error of the operating system
 	context error         // the context's, if it ended the wait
 	maybe   bool          // cancelled after it may have been applied
 	told    bool          // by the core, whose text names the lock
 }
 
 func makeError(code Code, text string, os syscall.Errno) *Error {
-	if code == ErrInvalidHandle { // of all that makes a handle bad, Go programs can only close the client
+	if code == ErrInvalidHandle { // the only way for a Go program to invalidate a handle is to close the client
 		code, text = ErrClosed, ""
 	}
 	if text == "" {
@@ -92,7 +92,7 @@ func contextError(ctx context.Context) *Error {
 	return err
 }
 
-// withDeadline lets an error of the core match the deadline that the core was given, or that has come meanwhile.
+// withDeadline makes a core error match the deadline of ctx, which the core was given or which has passed meanwhile.
 func withDeadline(ctx context.Context, err error) error {
 	e, ok := err.(*Error)
 	if !ok || e.context != nil {

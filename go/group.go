@@ -64,7 +64,7 @@ func newLockGroup(k kind, members []*lock, options []LockOption) *Group {
 		}
 	}
 	if len(members) > 0 {
-		l.client = members[0].client // whose queue brings its events
+		l.client = members[0].client // its queue delivers the group's events
 	}
 	o := newLockOptions(options)
 	l.take(o, func() (uint64, error) { return newGroup(k, handles, o) })

@@ -23,11 +23,11 @@ type Hold struct {
 
 	mu       sync.Mutex
 	unlocked bool
-	why      *Error // of the loss, once this side knows of it: it is final
-	watch    *watch // who wants to be told of the end; nil: nobody
+	why      *Error // the loss, once this side knows of it; it is final
+	watch    *watch // what to notify of the end; nil: nothing
 }
 
-// newHold makes the hold of a grant. It must be called at once, so that the grant cannot be forgotten.
+// newHold wraps a grant. It must be called immediately, so that no grant leaks.
 func (l *lock) newHold(handle uint64, token int64) *Hold {
 	h := &Hold{lock: l, handle: handle, token: token}
 	runtime.SetFinalizer(h, (*Hold).dropped)
@@ -43,7 +43,7 @@ func (h *Hold) dropped() {
 	abandonHold(h.handle)
 }
 
-// unmade is for a Hold that no lock has made, such as new(Hold).
+// unmade returns the error for a Hold that no lock created, such as new(Hold).
 func unmade() *Error { return makeError(ErrNotHeld, "the hold was not made by a lock", 0) }
 
 // over returns what ended the hold, as far as this side knows: its loss or its Unlock.
@@ -61,7 +61,8 @@ func (h *Hold) over() *Error {
 	return nil
 }
 
-// check asks the core. What another goroutine did meanwhile takes precedence, because it takes the handle away.
+// check asks the core. An Unlock or a loss seen by another goroutine takes precedence, because it takes the handle
+// away.
 func (h *Hold) check() *Error {
 	if err := h.over(); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (h *Hold) Owner() string {
 // or has already ended, Unlock stops waiting and returns an error that matches the context's, while the release
 // continues in the background.
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.check() // a loss that can be known is known before anybody is told of an Unlock
+	h.check() // note a loss before the watches are told of an Unlock
 	w, over := h.leave()
 	if over != nil {
 		return over
@@ -164,13 +165,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	var e *Error
 	if errors.As(err, &e) && h.lock.about(e).Code == ErrLost {
 		h.mu.Lock()
-		h.why = e // a loss stays one
+		h.why = e // later calls report the loss too
 		h.mu.Unlock()
 	}
 	return err
 }
 
-// leave is for the first Unlock; later ones return what over says.
+// leave marks the hold as unlocked and returns its watch; later calls return the error of over.
 func (h *Hold) leave() (*watch, *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +188,8 @@ func (h *Hold) leave() (*watch, *Error) {
 	return nil, h.lock.about(makeError(ErrNotHeld, "", 0))
 }
 
-// release ends the handle. With a context that has ended it never waits, so that the result does not depend on timing.
+// release releases the hold and frees the handle. With a context that has ended it never waits, so that the result does
+// not depend on timing.
 func (c *Client) release(ctx context.Context, handle uint64) error {
 	if ctx.Err() != nil {
 		if s := startRelease(handle, 0, 0, 0); s.code != codeAgain && s.code != codeOK {

@@ -2,7 +2,7 @@
 
 package snib
 
-// The core is compiled from snib.c, which lies beside this file.  It looks for OpenSSL when it runs.
+// The core is compiled from snib.c in this folder.  It looks for OpenSSL at run time.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -fvisibility=hidden -DSNIB_STATIC

@@ -17,8 +17,8 @@ type lock struct {
 	name   string
 	handle uint64
 	owner  uint64
-	reader *lock // of a writers' side: the other one
-	err    error // of its making, told by every call
+	reader *lock // for a writers' side: the readers' side
+	err    error // why it could not be created; every call returns it
 }
 
 func (c *Client) newLock(k kind, name string, o *lockOptions) *lock {
@@ -32,7 +32,7 @@ func (c *Client) newLock(k kind, name string, o *lockOptions) *lock {
 	return l
 }
 
-// take creates the core's lock, which lives as long as this one.
+// take creates the core's lock, which is freed with this one.
 func (l *lock) take(o *lockOptions, make func() (uint64, error)) {
 	if o.owned && o.owner == 0 {
 		l.err = makeError(ErrInvalidArgument, "the owner of a reentrant lock must not be 0", 0)
@@ -69,7 +69,7 @@ func (l *lock) about(err *Error) *Error {
 	return err
 }
 
-// fail is about for any error.
+// fail is like about, for any error.
 func (l *lock) fail(err error) error {
 	if e, ok := err.(*Error); ok {
 		l.about(e)
@@ -77,7 +77,7 @@ func (l *lock) fail(err error) error {
 	return err
 }
 
-// usable returns why the lock cannot be used by anybody, or nil.
+// usable returns nil, or why the lock cannot be used at all.
 func (l *lock) usable() error {
 	switch {
 	case l == nil:
@@ -147,10 +147,10 @@ type Info struct {
 	Held      bool
 	Mine      bool          // held through this client
 	Owner     string        // "<client uuid>:<number>"; "" if free
-	Count     int64         // hold count on the wire; readers; permits to be had; a latch's count
+	Count     int64         // hold count on the wire; readers; free permits; a latch's count
 	Remaining time.Duration // until the lease ends; negative if it has none
 	Waiting   int64         // processes subscribed to its wake-ups, or in a fair lock's queue; -1 unknown
-	Token     int64         // the fencing token given out last; 0 none
+	Token     int64         // the last fencing token issued; 0 none
 }
 
 // Info asks the server who holds the lock.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// logAs starts the log as the options say.
+// logAs starts the log according to the options.
 func (c *Client) logAs(o *clientOptions) error {
 	switch {
 	case !o.logs:
@@ -19,8 +19,8 @@ func (c *Client) logAs(o *clientOptions) error {
 	return c.logTo(o.logger, logAll)
 }
 
-// logTo sends the core's log records to a logger; nil means slog's default one. A separate goroutine does this, so
-// that a slow handler delays only records, and a handler may use this package.
+// logTo sends the core's log records to a logger; nil means slog's default one. It uses a separate goroutine, so a slow
+// handler delays only records, and a handler may use this package.
 func (c *Client) logTo(logger *slog.Logger, level int32) error {
 	p, err := newPump(c.handle)
 	if err != nil {

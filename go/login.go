@@ -7,15 +7,16 @@ import (
 	"fmt"
 )
 
-// LoginBy asks a function at each connect whom to log in as, instead of [Credentials] or a password in the URL: for
-// tokens that end. The function has a goroutine of its own and may take its time; what takes longer than the
-// [ConnectTimeout] is of use for the next attempt. Its context ends with the client. While it fails, operations
-// wait as long as they endure an unreachable server, and end with [ErrCredentials].
+// LoginBy calls a function at each connect for the credentials, instead of [Credentials] or a password in the URL: for
+// tokens that expire. The function has its own goroutine and may be slow; an answer that takes longer than the
+// [ConnectTimeout] serves the next attempt. Its context ends with the client. While it fails, operations wait as long
+// as they tolerate an unreachable server, and then fail with [ErrCredentials].
 func LoginBy(ask func(context.Context) (Login, error)) Option {
 	return func(o *clientOptions) { o.login = ask }
 }
 
-// loginBy has a goroutine wait for the core's questions. C calls no Go: a queue brings them, as it brings all else.
+// loginBy starts a goroutine that waits for the core's requests. C never calls Go: they arrive in a queue, like all
+// other events.
 func (c *Client) loginBy(ask func(context.Context) (Login, error)) error {
 	if ask == nil {
 		return nil

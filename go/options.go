@@ -26,13 +26,13 @@ func Credentials(username, password string) Option {
 	return func(o *clientOptions) { o.username, o.password = username, password }
 }
 
-// A Login is whom a client comes as, see [LoginBy]. The core wipes its copy after use; Go's strings stay until they
-// are collected.
+// A Login is a client's user name and password, see [LoginBy]. The core wipes its copy after use; Go's strings stay
+// until they are collected.
 type Login struct {
-	Username string // "" is that of the options or the URL, else none
+	Username string // "": the one from the options or the URL, if any
 	Password string
-	// Valid is how long the password is good for, counted from the question; 0: no end is known. After four fifths
-	// of it the function is asked again, and all connections log in anew.
+	// Valid is how long the password is valid, counted from the request; 0: it has no known end. After four fifths of
+	// that time the function is called again, and all connections log in again.
 	Valid time.Duration
 }
 
@@ -88,8 +88,8 @@ func PreferWriter() LockOption { return func(o *lockOptions) { o.flags |= flagPr
 // persist every write before they answer.
 func NoQuarantine() LockOption { return func(o *lockOptions) { o.flags |= flagNoQuarantine } }
 
-// atLeastTick keeps the core's "0 is the default" from hiding a given duration that is out of range: zero and
-// fractions of a millisecond become -1 ms, which the core refuses.
+// atLeastTick keeps a given duration that is out of range from becoming 0, the core's default: zero and fractions of a
+// millisecond become -1 ms, which the core refuses.
 func atLeastTick(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return -time.Millisecond
@@ -97,7 +97,7 @@ func atLeastTick(d time.Duration) time.Duration {
 	return d
 }
 
-// optionalTick is atLeastTick for options that -1 switches off.
+// optionalTick is like atLeastTick, for options that -1 switches off.
 func optionalTick(d time.Duration) time.Duration {
 	if d == -1 {
 		return -time.Millisecond
@@ -116,7 +116,7 @@ func given(n, zero int32) int32 {
 	return n
 }
 
-// flag is the core's number for yes and no.
+// flag returns the core's number for yes or no.
 func flag(yes bool) int32 {
 	if yes {
 		return 1

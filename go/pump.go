@@ -4,11 +4,11 @@ package snib
 
 import "os"
 
-// A pump hands out the events of one queue of the core. It sleeps in the runtime's poller, without a thread.
+// A pump delivers the events of one queue of the core. It sleeps in the runtime's poller, without a thread.
 type pump struct {
 	queue uint64
 	fd    *os.File      // the queue's descriptor, for the poller
-	done  chan struct{} // closed when the last event was handed out
+	done  chan struct{} // closed when the last event was delivered
 }
 
 func newPump(client uint64) (*pump, error) {
@@ -19,7 +19,7 @@ func newPump(client uint64) (*pump, error) {
 	return &pump{queue, os.NewFile(uintptr(fd), "snib queue"), make(chan struct{})}, nil
 }
 
-// run hands out events until stop, and then what is left. The queue is freed after that.
+// run delivers events until stop, then the remaining ones, and frees the queue.
 func (p *pump) run(take func([]event)) {
 	defer close(p.done)
 	defer freeQueue(p.queue)
@@ -44,5 +44,5 @@ func (p *pump) run(take func([]event)) {
 	}
 }
 
-// stop lets run come to its end, which done tells.
+// stop makes run end; done is closed when it has.
 func (p *pump) stop() { _ = p.fd.Close() }

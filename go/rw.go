@@ -13,12 +13,12 @@ type RW struct {
 	reader locker
 }
 
-// RW creates a read/write lock; see [Client.Mutex] for names. With an [Owner], a writer may also take the read
-// lock, but a reader that asks for the write lock gets [ErrUpgrade], since it would wait for itself.
+// RW creates a read/write lock; see [Client.Mutex] for names. With an [Owner], a writer may also take the read lock,
+// but a reader that asks for the write lock gets [ErrUpgrade], because it would wait for itself.
 func (c *Client) RW(name string, options ...LockOption) *RW {
 	o := newLockOptions(options)
 	rw := &RW{locker: locker{c.newLock(kindWrite, name, o)}}
-	o.flags &^= flagFenced | flagPreferWriter // only the writers' side knows them
+	o.flags &^= flagFenced | flagPreferWriter // these are for the writers' side only
 	rw.reader = locker{c.newLock(kindRead, name, o)}
 	rw.lock.reader = rw.reader.lock
 	return rw
@@ -82,13 +82,13 @@ func (h *Hold) Downgrade(ctx context.Context) (*Hold, error) {
 		return nil, err
 	}
 	read, err := reader.acquire(ctx, wish{owner: h.owner})
-	if errors.Is(err, ErrBusy) { // another one writes
+	if errors.Is(err, ErrBusy) { // another owner has the write lock
 		return nil, h.lock.about(makeError(ErrLost, "", 0))
 	}
 	if err != nil {
 		return nil, err
 	}
-	// A release that is not confirmed continues by itself; but a hold that was gone did not guard the change.
+	// An unconfirmed release continues by itself; but a hold that was lost did not protect the downgrade.
 	if err := h.Unlock(ctx); errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
 		_ = read.Unlock(context.WithoutCancel(ctx))
 		return nil, err

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// CloseOnTerm closes the clients when the process gets SIGTERM, so that their locks are free immediately and not
-// only after a lease. Then it calls then; if then is nil, it raises the signal again, so that a program without a
-// handler ends by it. A second SIGTERM is not intercepted. stop undoes the call.
+// CloseOnTerm closes the clients when the process gets SIGTERM, so that their locks are free immediately and not only
+// when their leases end. Then it calls then; if then is nil, it raises the signal again, which ends a program that has
+// no handler. A second SIGTERM is not intercepted. stop undoes the call.
 //
 // A program that uses signal.Notify for SIGTERM still gets the signal immediately. It must pass a function as then,
 // even if an empty one, because nil raises the signal once more.
 //
-// Work under a lock is notified by the context of the hold, whose cause is a loss with [ReasonClosed], but nobody
-// waits for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
+// Work under a lock is notified by the context of the hold, whose cause is a loss with [ReasonClosed], but CloseOnTerm
+// does not wait for the work. A program that can stop its work does not need CloseOnTerm: it passes the context of
 // signal.NotifyContext to [Mutex.Do], which unlocks when the work has ended.
 func CloseOnTerm(then func(os.Signal), clients ...*Client) (stop func()) {
 	signals, stopped := make(chan os.Signal, 1), make(chan struct{})
@@ -49,13 +49,13 @@ func closeAll(clients []*Client) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			_ = c.Close() // what could not be confirmed ends with its lease
+			_ = c.Close() // an unconfirmed release ends with its lease
 		}()
 	}
 	all.Wait()
 }
 
-// raise lets a signal have its default effect.
+// raise sends the process a signal, for its default effect.
 func raise(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(os.Getpid(), number)

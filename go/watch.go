@@ -8,14 +8,15 @@ import (
 	"sync"
 )
 
-// A watch keeps those who want to know when a hold ends. The client refers to it, so it must not refer to the Hold,
-// which could then never be collected. A hold whose Lost and Context were never called has none.
+// A watch notifies the Lost channel and the contexts of a hold when the hold ends. The client refers to the watch, so
+// it must not refer to the Hold, which could then never be collected. A hold whose Lost and Context were never called
+// has none.
 type watch struct {
 	lock *lock
 
 	mu       sync.Mutex
 	over     bool
-	cause    error         // of the end; nil: unlocked
+	cause    error         // why the hold ended; nil: unlocked
 	lost     chan struct{} // closed when the hold is lost
 	contexts map[*context.CancelCauseFunc]struct{}
 }
@@ -36,14 +37,14 @@ func (h *Hold) watched() *watch {
 		w.end(nil)
 	default:
 		h.lock.client.watch(h.handle, w)
-		if err := lossOf(h.handle); err != nil { // its event may have come before it was watched
+		if err := lossOf(h.handle); err != nil { // its event may have arrived before the watch was registered
 			w.end(err)
 		}
 	}
 	return w
 }
 
-// lossOf returns the loss of a hold, nil if it is not lost.
+// lossOf returns the loss of a hold, or nil if it is not lost.
 func lossOf(handle uint64) error {
 	if err := checkHold(handle); err != nil && err.Code == ErrLost {
 		return err
@@ -68,7 +69,7 @@ func (c *Client) unwatch(handle uint64, w *watch) {
 	}
 }
 
-// lose notifies everybody who watches a hold that it is lost.
+// lose notifies all watches of a hold that it is lost.
 func (c *Client) lose(handle uint64, reason Reason) {
 	c.mu.Lock()
 	watches := slices.Clone(c.watches[handle])
@@ -83,7 +84,7 @@ func (c *Client) lose(handle uint64, reason Reason) {
 	}
 }
 
-// end reports a loss, or with nil an Unlock; later calls have no effect.
+// end reports a loss, or an Unlock if loss is nil; later calls have no effect.
 func (w *watch) end(loss error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

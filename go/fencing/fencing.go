@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrStale says that the resource has seen the token of a newer hold: stop working under the old one.
+	// ErrStale says that the resource has accepted the token of a newer hold: stop working under the old one.
 	ErrStale = errors.New("fencing: the token is stale: a newer hold has been accepted")
 	// ErrNoToken says that the hold belongs to a lock without fencing tokens.
 	ErrNoToken = errors.New("fencing: a token must be greater than 0; take a fenced lock")

@@ -11,7 +11,7 @@ import (
 type Dialect int
 
 const (
-	PostgreSQL Dialect = iota + 1 // and what speaks as it does
+	PostgreSQL Dialect = iota + 1 // and compatible databases
 	SQLite                        // 3.24 or later
 	MySQL                         // and MariaDB
 )
