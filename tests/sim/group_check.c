@@ -1,5 +1,6 @@
-/* group_check.c - what must be true: of two holds of one lock one is over, what calls itself safe is at the servers
- * for as long, losses are told, nothing is kept that nobody wants, and who waits is served. */
+/* group_check.c - what must be true: of two holds of one lock one is over, a hold that reports
+ * itself safe is at the servers for as long, losses are reported, holds that no program wants are
+ * not kept, and waiters are served. */
 #include "group_sim.h"
 
 #include "engine/internal.h"
@@ -25,7 +26,7 @@ bool check_is_valid(const struct world_hold *hold)
 
 /* ---- What the servers have ---------------------------------------------------------------------- */
 
-/* The owner of a name at a node and when the node lets go of it, by its clock; false: it is free. */
+/* The owner of a name at a node and when that ends by the node's clock; false: it is free. */
 static bool owner_of(int node, int name, model_text *out_owner, uint64_t *out_expires_ns)
 {
     model_key key;
@@ -58,7 +59,7 @@ static bool node_has(const struct world_peer *peer, unsigned set, const struct s
     return true;
 }
 
-/* Whether the node lost its memory and so gives nobody its vote until then. */
+/* Whether the node lost its memory and so gives no client its vote until then. */
 static bool is_silent(int node, snib__time until)
 {
     snib__time wiped_at = world.nodes[node].wiped_at;
@@ -77,7 +78,7 @@ static const struct snib__hold *member_of(const struct world_hold *hold, uint32_
     return ours ? member : NULL;
 }
 
-/* How many of a hold's members its process itself trusts as long as the whole. */
+/* How many of a hold's members the process itself trusts for as long as the whole. */
 static uint32_t count_trusted(const struct world_hold *hold)
 {
     uint32_t n = 0;
@@ -101,7 +102,8 @@ static uint32_t count_members(const struct world_hold *hold, snib__time until, b
     return n;
 }
 
-/* A member's server lost its memory after the hold was asked for: of a multi lock nothing is promised then. */
+/* A member's server lost its memory after the hold was requested: a multi lock guarantees nothing
+ * then. */
 static bool is_struck(const struct world_hold *hold)
 {
     for (int i = 0; i < world.node_count && !world.majority; i++) {
@@ -113,7 +115,7 @@ static bool is_struck(const struct world_hold *hold)
     return false;
 }
 
-/* The program has closed some client that a lock needs. */
+/* The program has closed some client that the lock needs. */
 static bool is_closed(const struct world_peer *home, const struct world_lock *lock)
 {
     bool closed = home->client.stopped;
@@ -123,7 +125,7 @@ static bool is_closed(const struct world_peer *home, const struct world_lock *lo
     return closed;
 }
 
-/* Carriers have heard of all that has happened in their clients. */
+/* Carriers have heard of everything that has happened in their clients. */
 static bool is_settled(const struct world_process *process)
 {
     for (int i = 0; i < world.node_count; i++) {
@@ -134,7 +136,7 @@ static bool is_settled(const struct world_process *process)
     return process->list_count == 0 && !world.stepping;
 }
 
-/* ... and the carrier is still to hear of it. */
+/* ... and the carrier has not heard of it yet. */
 static bool is_closing(const struct world_hold *hold)
 {
     return is_closed(hold->home, hold->lock) && !is_settled(hold->home->process);
@@ -232,8 +234,7 @@ static bool is_carried(const struct world_process *process, const void *carrier)
 
 static bool is_wanted(const struct world_peer *peer, uint64_t number)
 {
-    for (int i = 0; i < WORLD_HOLDS;
-         i++) { /* a member alone is the program's, even if it is lost */
+    for (int i = 0; i < WORLD_HOLDS; i++) { /* a single member is the program's, even if lost */
         const struct world_hold *hold = &peer->process->holds[i];
         if (hold->users > 0 && hold->lock == NULL && hold->home == peer &&
             hold->hold->number == number) {
@@ -260,7 +261,7 @@ static bool is_wanted(const struct world_peer *peer, uint64_t number)
     return false;
 }
 
-/* The client of an owner text; NULL: its process is dead. */
+/* The client that an owner text names; NULL: its process is dead. */
 static const struct world_peer *peer_of(const char *owner, uint64_t *out_number)
 {
     char *rest;
@@ -273,7 +274,8 @@ static const struct world_peer *peer_of(const char *owner, uint64_t *out_number)
     return world.processes[process]->dead ? NULL : &world.processes[process]->peers[node];
 }
 
-/* What nobody wants is soon given back, even if only the server knows that it was granted. */
+/* A claim that no program wants is soon given back, even if only the server knows that it was
+ * granted. */
 static void check_claim(int node, int name)
 {
     struct world_claim *claim = &world.claims[node][name];
@@ -311,7 +313,7 @@ static void check_wait(const struct world_process *process, const struct world_t
     }
 }
 
-/* Enough nodes live that the process has not closed its clients of. */
+/* Whether enough nodes live whose clients the process has not closed. */
 static bool is_in_reach(const struct world_process *process, const struct world_lock *lock)
 {
     uint32_t n = 0;
@@ -322,7 +324,8 @@ static bool is_in_reach(const struct world_process *process, const struct world_
     return n >= (world.majority ? world.need : lock->n);
 }
 
-/* Somebody waits for a lock, and nobody for it in vain, who would have votes for as long as he hopes for more. */
+/* Whether a lock has waiters, and none that can never get it: such a waiter would keep votes while
+ * it hopes for more. */
 static bool is_asked_for(const struct world_lock *lock)
 {
     bool asked = false;
@@ -353,7 +356,7 @@ static bool is_taken(uint32_t members)
     return false;
 }
 
-/* What is free is taken by one of those who wait for it, however often they stand in each other's way. */
+/* One of the waiters gets a free lock, however often they get in each other's way. */
 static void check_served(int index)
 {
     if (!world.calm || !is_asked_for(&world.locks[index]) || is_taken(world.locks[index].members)) {
@@ -364,7 +367,7 @@ static void check_served(int index)
     }
 }
 
-/* ---- The whole ---------------------------------------------------------------------------------- */
+/* ---- Everything --------------------------------------------------------------------------------- */
 
 void check_step(void)
 {
@@ -413,7 +416,7 @@ void check_result(const struct world_process *process, const struct world_task *
     }
 }
 
-/* A loss has a cause. */
+/* Every loss has a cause. */
 void check_lost(const struct world_hold *hold)
 {
     const struct world_process *process = hold->home->process;
@@ -431,7 +434,7 @@ void check_lost(const struct world_hold *hold)
     }
 }
 
-/* Everything is released and every lease is over. */
+/* The state after everything is released and every lease is over. */
 void check_end(void)
 {
     static const char epoch[] = "snib_quorum_epoch";

@@ -1,5 +1,5 @@
-/* group_fault.c - what goes wrong between processes and nodes.  Which faults a seed knows, and how often they
- * come, is drawn once. */
+/* group_fault.c - what goes wrong between processes and nodes.  Which faults a seed enables, and
+ * how often they come, is drawn once. */
 #include "group_sim.h"
 
 static snib__time pace; /* the mean time between faults */
@@ -14,7 +14,7 @@ void fault_plan(void)
         }
     }
     if (world.majority && !world.quarantine) {
-        world.enabled &= ~(1U << WORLD_RESTART); /* nothing is promised then */
+        world.enabled &= ~(1U << WORLD_RESTART); /* nothing is guaranteed then */
     }
     pace = 10 * SNIB__MS << world_draw(8);
     world.next_fault = world.enabled == 0 ? SNIB__NEVER : world.now + world_draw(2 * pace);
@@ -60,7 +60,7 @@ static void come_back(int node)
         world_chance(2) ? world.now + world_draw(4 * world.delay) : for_a_while();
 }
 
-/* Keys, scripts and connections are gone; a node that comes back is another run of its server. */
+/* Keys, scripts and connections are gone; a restarted node has another run id. */
 static void restart(int node)
 {
     world_trace("node %d restarts", node);
@@ -69,7 +69,7 @@ static void restart(int node)
     come_back(node);
 }
 
-/* Its keys are there again, with what is left of their leases. */
+/* The node's keys are back, with what is left of their leases. */
 static void restart_with_data(int node)
 {
     world_trace("node %d restarts with its data", node);
@@ -77,7 +77,7 @@ static void restart_with_data(int node)
     come_back(node);
 }
 
-/* Who is logged in stays so, or a proxy or an old server wants to be told again. */
+/* Connections that are logged in stay so, unless a proxy or an old server wants a new login. */
 static void log_out(int node)
 {
     for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
@@ -87,7 +87,7 @@ static void log_out(int node)
     }
 }
 
-/* What a node answers for a while. */
+/* The errors that a node answers for a while. */
 static unsigned errors_of(int fault)
 {
     static const unsigned errors[] = {MODEL_OOM, MODEL_READONLY, MODEL_LOADING, MODEL_MISCONF};
@@ -148,7 +148,7 @@ static void strike_process(int fault)
         process->frozen_until = for_a_while();
     } else if (fault == WORLD_CLOSE_ONE) {
         process_close_peer(&process->peers[world_draw((uint64_t)world.node_count)]);
-        if (process->ends_at == SNIB__NEVER) { /* it goes on for a while with what it has left */
+        if (process->ends_at == SNIB__NEVER) { /* it continues for a while with what it has left */
             process->ends_at = world.now + world_draw(2 * world.lease);
         }
     } else if (fault == WORLD_CLOSE) {
@@ -159,7 +159,7 @@ static void strike_process(int fault)
     }
 }
 
-/* Half of the nodes, or less, are never seen again: the rest go on without them. */
+/* Half of the nodes, or fewer, never come back: the rest go on without them. */
 static void strike_dead(void)
 {
     uint32_t dead = 0;
@@ -172,7 +172,7 @@ static void strike_dead(void)
         world_trace("node %d is dead", node);
         world.nodes[node].dead = true;
         if (world_chance(2)) {
-            net_node_died(node); /* else nobody is told */
+            net_node_died(node); /* else its connections just go silent */
         }
     }
 }
@@ -237,7 +237,7 @@ void fault_run(void)
         while (!world_has(fault)) {
             fault = (fault + 1) % WORLD_FAULTS;
         }
-        /* Faults come in flocks: one that strikes what another has left is the hardest. */
+        /* Faults come in clusters: one that strikes what another has left is the hardest. */
         world.next_fault =
             world.now + 1 + world_draw(world_chance(3) ? 10 * world.delay : 2 * pace);
         strike(fault);

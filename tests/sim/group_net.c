@@ -1,7 +1,8 @@
-/* group_net.c - the network between processes and nodes: ordered bytes that may be late, cut or stuck.
+/* group_net.c - the network between processes and nodes: ordered bytes that may be late, cut or
+ * stuck.
  *
- * A pipe has two flows.  The client's end may go while bytes are still under way: they arrive, and the node
- * acts on them, after the client has begun something else.
+ * A pipe has two flows.  The client's end may go while bytes are still in flight: they arrive, and
+ * the node acts on them, after the client has begun something else.
  */
 #include "group_sim.h"
 
@@ -95,7 +96,8 @@ static void end_server(struct world_pipe *pipe)
     settle(pipe);
 }
 
-/* The connection ends for both, each learns it in its own time; what was sent may still arrive. */
+/* The connection ends at both sides, each of which learns of it in its own time; bytes in flight
+ * may still arrive. */
 static void cut(struct world_pipe *pipe)
 {
     world_totals.faults[WORLD_CUT]++;
@@ -188,7 +190,7 @@ void net_node_died(int node)
     }
 }
 
-/* Everything that is stuck goes on. */
+/* Everything that is stuck moves on. */
 void net_heal(void)
 {
     for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {
@@ -211,7 +213,7 @@ struct world_pipe *net_pick(void)
 
 /* ---- Events ------------------------------------------------------------------------------------- */
 
-/* What a node has written goes on its way. */
+/* Send what a node has written on its way. */
 static void collect(int node)
 {
     for (struct world_pipe *pipe = world.pipes; pipe < world.pipes + WORLD_PIPES; pipe++) {

@@ -1,6 +1,7 @@
-/* group_process.c - processes with a client for every node, and the driver's functions as core/api/group.c calls
- * them: who leaves a client hands out what has ended and sends, and carriers are stepped soon after, as
- * by another thread.  Between two steps of a carrier the rest of the world may go on. */
+/* group_process.c - processes with a client for every node, and the driver's functions as
+ * core/api/group.c calls them: leaving a client delivers completions and sends, and carriers are
+ * stepped soon after, as by another thread.  Between two steps of a carrier the rest of the world
+ * may proceed. */
 #include "group_sim.h"
 
 #include "engine/internal.h"
@@ -42,7 +43,7 @@ int snib__driver_start(struct snib__driver *driver)
     return 0;
 }
 
-/* A thread that steps a carrier may be interrupted between two clients, for short or long. */
+/* A thread that steps a carrier may be interrupted between two clients, briefly or for long. */
 static void preempt(void)
 {
     if (!world.stepping || world.nested || !world_has(WORLD_PREEMPT) || world.calm ||
@@ -141,7 +142,8 @@ void peer_leave(struct world_peer *peer)
     }
 }
 
-/* As the driver's thread does when more has come than it can take at once. */
+/* Leave without delivering, as the driver's thread does when more has come than it can take at
+ * once. */
 void peer_leave_early(struct world_peer *peer)
 {
     peer->inside = false;
@@ -276,7 +278,7 @@ static void close_peers(struct world_process *process)
     task_leave_all(process);
 }
 
-/* In order, giving everything back. */
+/* An orderly end that gives everything back. */
 void process_close(struct world_process *process)
 {
     if (process->closing) {
@@ -287,8 +289,8 @@ void process_close(struct world_process *process)
     close_peers(process);
 }
 
-/* Without a word to anybody, as by kill -9.  What is left of it here goes on to nowhere, until its memory
- * can be freed. */
+/* Dies abruptly, as by kill -9.  What remains of it runs on without effect, until its memory can be
+ * freed. */
 void process_kill(struct world_process *process)
 {
     world_trace("%u is dead", process->id);

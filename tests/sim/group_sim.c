@@ -1,11 +1,13 @@
-/* group_sim.c - locks of several servers in a simulated world: one seed, one life, one verdict.
+/* group_sim.c - runs locks of several servers in simulated worlds: one seed, one world, one
+ * verdict.
  *
  *     sim_group [--seeds A-B] [--trace SEED]
  *
- * Without a range: a tenth of the seeds that SNIB_SIM_SEEDS says, for these worlds are larger, or 800.
+ * Without a range: a tenth of SNIB_SIM_SEEDS seeds, because these worlds are larger, or 800.
  *
- * A world is disturbed first, then calm, in which everybody must be served, and winds down until nothing may
- * be left.  Nodes that died stay dead.  Every 64th seed runs twice and must leave the same trace.
+ * A world is first disturbed, then calm, when every waiter must be served, and then winds down
+ * until nothing may be left.  Nodes that died stay dead.  Every 64th seed runs twice and must leave
+ * the same trace.
  */
 #include "group_sim.h"
 
@@ -18,7 +20,7 @@
 
 #define EPOCH_NS 1700000000000000000ULL
 #define EVENTS_MAX 2000000
-#define RECOVERY (5000 * SNIB__MS) /* connections are back, with their back-off, and asked again */
+#define RECOVERY (5000 * SNIB__MS) /* reconnect, with back-off, and ask again */
 
 struct world world;
 struct world_totals world_totals;
@@ -88,7 +90,8 @@ void world_fail(const char *format, ...)
 
 /* ---- One world ---------------------------------------------------------------------------------- */
 
-/* A quorum is one name on all nodes; they all have the same lease, for nodes without memory wait for it. */
+/* A quorum is one name on all nodes; all have the same lease, because nodes without memory wait for
+ * it. */
 static void plan_quorum(struct world_lock *lock, int index)
 {
     lock->n = (uint32_t)world.node_count;
@@ -163,7 +166,7 @@ static void begin(uint64_t seed, bool trace)
         process_new(i);
     }
     world.calm_at = world.now + world_between(1000 * SNIB__MS, 5000 * SNIB__MS);
-    world.stable_at = world.enabled == 0 ? world.now : SNIB__NEVER / 2; /* can be added to */
+    world.stable_at = world.enabled == 0 ? world.now : SNIB__NEVER / 2; /* leaves room to add */
 }
 
 static void end(void)
@@ -189,7 +192,8 @@ static void let_time_pass(snib__time now)
     }
 }
 
-/* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
+/* Advance to the next moment at which something happens, at most to `until`, and let one thing
+ * happen. */
 static void step(snib__time until)
 {
     snib__time next = net_next(), fault = world.nested ? SNIB__NEVER : fault_next();
@@ -235,7 +239,7 @@ static void live(void)
     world_run_until(world.calm_at);
     world_trace("calm");
     world.calm = true;
-    world.calm_at = world.now; /* later than planned, if somebody was interrupted */
+    world.calm_at = world.now; /* later than planned, if a thread was interrupted */
     fault_end_all();
     if (world.enabled != 0) {
         world.stable_at = world.now + RECOVERY + 2 * world.lease;
@@ -254,7 +258,7 @@ static void live(void)
     check_end();
 }
 
-/* Returns whether the world was as it must be. */
+/* Returns whether the world passed all checks. */
 static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 {
     volatile bool good = false;

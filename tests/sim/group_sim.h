@@ -1,12 +1,14 @@
-/* group_sim.h - a simulated world around locks of several servers: core/api/group.c and locks/group.c as they are,
- * engines, a model server for every node, and in place of the driver one thread with a virtual clock.
+/* group_sim.h - a simulated world around locks of several servers: core/api/group.c and
+ * locks/group.c unchanged, engines, a model server for every node, and one thread with a virtual
+ * clock instead of the driver.
  *
- * One seed decides everything.  A world has quorums, or it has multi locks and the locks they are made of.
+ * One seed decides everything.  A world has quorums, or it has multi locks and the locks they are
+ * made of.
  *
  * group_sim.c      the loop over seeds, the life of one world
- * group_net.c      nodes and connections: delay, cuts, stalls, restarts, what becomes of bytes in flight
+ * group_net.c      nodes and connections: delay, cuts, stalls, restarts, bytes in flight
  * group_fault.c    what goes wrong, and when
- * group_process.c  processes with a client for every node; the driver's functions, as group.c calls them
+ * group_process.c  processes with a client for every node; the driver's functions for group.c
  * group_task.c     the tasks in them, which use the locks as programs do
  * group_check.c    what must be true of results, and at every step
  */
@@ -27,7 +29,7 @@
 #define WORLD_PIPES 320
 #define WORLD_LISTS 64
 #define WORLD_START (3600000 * SNIB__MS)
-#define WORLD_STEP (SNIB__MS) /* a carrier is stepped at the latest so long after its news */
+#define WORLD_STEP (SNIB__MS) /* a carrier is stepped within this time after its news */
 
 /* What a seed may switch on. */
 enum world_fault {
@@ -45,30 +47,30 @@ enum world_fault {
     WORLD_KILL,
     WORLD_CLOSE,
     WORLD_CLOSE_ONE,
-    WORLD_DEAD,        /* some nodes are never seen again */
-    WORLD_ERROR_AFTER, /* an error of unknown meaning instead of an answer: the work was done */
+    WORLD_DEAD,        /* some nodes never come back */
+    WORLD_ERROR_AFTER, /* an unexpected error reply, although the command was executed */
     WORLD_BUSY,
     WORLD_NOREPLICAS,
     WORLD_MASTERDOWN,
     WORLD_NO_COMMAND,  /* the user may not run one of the commands that clients use */
-    WORLD_PASSWORD,    /* a node's password is changed, and changed back */
+    WORLD_PASSWORD,    /* a node's password is changed, and later changed back */
     WORLD_RESTART_AOF, /* with all keys */
     WORLD_FAULTS
 };
 
 struct world_node {
     model *model;
-    int clock_ppm; /* the error of its clock's rate */
+    int clock_ppm; /* its clock's rate error */
     bool dead;
     snib__time paused_until, refuse_until, errors_until;
-    snib__time wiped_at; /* its memory was last lost; 0: never */
+    snib__time wiped_at; /* when its memory was last lost; 0: never */
 };
 
 struct world_lock { /* the same in all processes */
     uint32_t n;
     struct {
         int node;
-        unsigned names; /* set; one script takes them */
+        unsigned names; /* set, taken by one script */
     } part[WORLD_PARTS];
     uint32_t members; /* set of node * WORLD_NAMES + name */
     snib__time lease; /* 0: renewed */
@@ -85,29 +87,29 @@ struct world_peer { /* a client of a process */
     struct world_process *process;
     int node;
     bool inside;
-    snib__time settle_at; /* who left early comes again */
+    snib__time settle_at; /* when it returns after leaving early */
     struct world_endpoint links[2];
     struct snib__gate *gates[WORLD_NAMES + 1]; /* of the names, and of all names at once */
 };
 
-struct world_hold { /* what the program of a process has in its hands */
+struct world_hold { /* what a process' program holds */
     struct snib__hold *hold;
     struct world_peer *home;
     const struct world_lock *lock; /* NULL: one name of one node */
     uint32_t members;
     int users;
     bool told, released;
-    snib__time since;       /* it was asked for */
-    snib__time short_since; /* fewer members than needed were at the servers; 0: all is well */
+    snib__time since;       /* when it was requested */
+    snib__time short_since; /* since when too few members are at the servers; 0: enough are */
 };
 
 enum world_doing { WORLD_RESTS, WORLD_WAITS, WORLD_HOLDS_IT, WORLD_RELEASES };
 
 struct world_task {
     int doing;
-    snib__time wake; /* next move of its own */
+    snib__time wake; /* its next move */
     struct snib__op *op;
-    struct snib__hold *wanted; /* the hold of the acquisition on its way */
+    struct snib__hold *wanted; /* the hold of the acquisition in flight */
     struct world_peer *home;
     struct world_hold *hold;
     const struct world_lock *lock;
@@ -119,7 +121,7 @@ struct world_task {
 struct world_process {
     uint32_t id;
     bool dead, closing;
-    snib__time ends_at; /* of a closing one */
+    snib__time ends_at; /* of a closing process */
     snib__time frozen_until;
     struct world_peer peers[WORLD_NODES];
     struct snib__lock locks[WORLD_LOCKS];
@@ -146,18 +148,18 @@ struct world_flow {
     bool ended;
 };
 
-struct world_pipe { /* one connection; it lives on at the node when the client's end is gone */
+struct world_pipe { /* one connection; the node's end may outlive the client's */
     bool used;
-    struct world_peer *client; /* NULL: its end is gone */
+    struct world_peer *client; /* NULL: this end is gone */
     int link, node;
-    uint64_t server; /* the model's number; 0: its end is gone */
+    uint64_t server; /* the model's number; 0: this end is gone */
     struct world_flow to_server, to_client;
     int cut_next; /* the next bytes in this direction are cut: 1 to the server, 2 to the client */
 };
 
 struct world_claim { /* on a name of a node */
     char owner[64];
-    snib__time unwanted_since; /* 0: somebody wants it */
+    snib__time unwanted_since; /* 0: it is wanted */
 };
 
 struct world {
@@ -178,7 +180,7 @@ struct world {
     uint32_t process_count;
     struct world_pipe pipes[WORLD_PIPES];
     struct world_claim claims[WORLD_NODES][WORLD_NAMES];
-    snib__time served_at[WORLD_LOCKS]; /* it was last held, or not wanted */
+    snib__time served_at[WORLD_LOCKS]; /* when it was last held, or not wanted */
 };
 
 struct world_totals {
@@ -227,11 +229,11 @@ snib__time process_next(const struct world_process *process);
 void process_run(struct world_process *process); /* what is due */
 void peer_enter(struct world_peer *peer);
 void peer_leave(struct world_peer *peer);
-/* ... without handing out what has ended: somebody else comes in between. */
+/* ... without delivering completions: another thread comes in between. */
 void peer_leave_early(struct world_peer *peer);
 
 /* group_task.c */
-void task_move(struct world_process *process, struct world_task *task); /* its time has come */
+void task_move(struct world_process *process, struct world_task *task); /* when its time has come */
 void task_done(struct world_process *process, struct snib__op *op);
 void task_lost(struct world_process *process, struct snib__hold *hold);
 void task_leave_all(struct world_process *process); /* the program ends */

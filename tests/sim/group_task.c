@@ -1,6 +1,6 @@
-/* group_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit), may cancel
- * at any moment, hold, release or just drop what they got; in a world of multi locks now and then one
- * member alone. */
+/* group_task.c - tasks use locks as programs do: they acquire (one try, for some time, without
+ * limit), may cancel at any moment, hold, release or simply drop the hold; in a world of multi
+ * locks now and then one member alone. */
 #include "group_sim.h"
 
 #include "engine/internal.h"
@@ -34,7 +34,7 @@ static struct world_hold *find(struct world_process *process, const struct snib_
     world_fail("%u has no such hold, or no room for one more", process->id);
 }
 
-/* Inside. */
+/* Called inside the client. */
 static void leave_hold(struct world_hold *hold)
 {
     if (--hold->users > 0) {
@@ -188,7 +188,8 @@ static void release(struct world_process *process, struct world_task *task)
 {
     int32_t code = SNIB_OK;
     struct world_hold *hold = task->hold;
-    /* Some programs just drop it; what one server keeps of a lost hold ends with its lease then. */
+    /* Some programs simply drop it; what one server keeps of a lost hold then ends with its
+     * lease. */
     bool drops = world_chance(12) && (hold->lock != NULL || !hold->told);
     peer_enter(task->home);
     struct snib__op *op = drops ? NULL
@@ -205,7 +206,7 @@ static void release(struct world_process *process, struct world_task *task)
     struct world_peer *home = task->home;
     world_trace("%u task %d leaves: %s", process->id, (int)(task - process->tasks),
                 snib_code_name(code));
-    /* A loss that the release itself has found is told in the same breath. */
+    /* A loss that the release itself has found is reported at the same moment. */
     peer_leave(home);
     peer_enter(home);
     if (code == SNIB_LOST ? !hold->told : code != SNIB_OK) {
@@ -221,7 +222,7 @@ static void cancel(struct world_process *process, struct world_task *task)
     task->wake = SNIB__NEVER;
     task->cancelled = true;
     peer_enter(task->home);
-    bool late = task->op->done; /* and nobody has handed it out yet */
+    bool late = task->op->done; /* completed but not delivered yet */
     if (!snib__engine_cancel(task->home->client.driver.engine, task->op, world.now) && !late) {
         world_fail("%u: a running operation could not be cancelled", process->id);
     }

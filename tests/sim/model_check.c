@@ -1,21 +1,22 @@
 /* model_check.c - the model server answers as a real one does.
  *
  * Random commands, from a seed, go to the model and to a real server on a private unix socket, over
- * several connections each; every reply and every pushed message must be equal.  The commands are those
- * that the library sends and those that a test may use to disturb it, with right and wrong arguments and
- * types, every script of the library, and small scripts for each rule of reply conversion; meanwhile the
- * server is now and then out of memory, a replica, unable to save, or closed to channels.
+ * several connections each; every reply and every pushed message must be equal.  The commands are
+ * those that the library sends and those that a test may use to interfere, with right and wrong
+ * arguments and types, every script of the library, and small scripts for each rule of reply
+ * conversion; meanwhile the server is now and then out of memory, a replica, unable to save, or
+ * closed to channels.
  *
  *     model_check [--calls N] [--seed S]
  *
- * The server is $SNIB_TEST_SERVER, else redis-server.  The model claims to be a 7.0; against another
- * version only the first word of an error text counts.
+ * The server is $SNIB_TEST_SERVER, else redis-server.  The model claims to be a 7.0; against
+ * another version only the first word of an error text counts.
  *
- * The model's clock is the real one, read before each call.  Leases are very short or long, and no call
- * is made while a key is about to expire, so that only running TTLs may differ, by the time that passes
- * between two machines' looks at a clock.
+ * The model's clock is the real one, read before each call.  Leases are very short or long, and no
+ * call is made while a key is about to expire, so that only running TTLs may differ, by the time
+ * between the two clock readings.
  *
- * At last mistakes are planted in the model's world; each must be found, or the check proves nothing.
+ * Finally, bugs are planted in the model; each must be found, or the check proves nothing.
  */
 #include "model_commands.h"
 #include "model_server.h"
@@ -33,9 +34,9 @@
 #include <unistd.h>
 
 #define MS 1000000ULL
-/* Scripts copy what remains of a lease from key to key, each time later by a lag. */
+/* Scripts copy the rest of a lease from key to key, and each copy adds a lag. */
 #define LAG_COPIES 4
-#define LAG_MAX (15 * MS) /* a call that takes longer may have seen another set of keys */
+#define LAG_MAX (15 * MS) /* a slower call may have seen another set of keys */
 
 enum plant { PLANT_NONE, PLANT_CLOCK, PLANT_OOM, PLANT_RELEASE, PLANT_MESSAGE, PLANT_COUNT };
 
@@ -59,7 +60,7 @@ static struct {
     unsigned long calls, replies, errors, pushes, skipped, scripts, toggles;
 } world;
 
-/* ---- Small things ------------------------------------------------------------------------------- */
+/* ---- Helpers ------------------------------------------------------------------------------------ */
 
 static uint64_t clock_ns(void)
 {
@@ -295,7 +296,7 @@ static bool same_text(const redisReply *a, const redisReply *b, const struct com
         return strncmp(a->str, b->str, n) == 0;
     }
     if (c->timed && a->type == REDIS_REPLY_STRING && strcmp(c->word[0], "time") == 0) {
-        return true; /* the clock itself; what it does to leases is compared elsewhere */
+        return true; /* the clock itself; its effect on leases is compared elsewhere */
     }
     return a->len == b->len && memcmp(a->str, b->str, (size_t)a->len) == 0;
 }
@@ -349,7 +350,8 @@ static bool differ(const struct command *c, int link, const redisReply *real,
     return false;
 }
 
-/* Every reply that the model has for a link must come from the real server too, in this order. */
+/* For every reply that the model has for a link the real server must have one too, in this
+ * order. */
 static bool compare_link(const struct command *c, int asked, int link)
 {
     const char *bytes = NULL;
@@ -376,7 +378,7 @@ static bool compare_link(const struct command *c, int asked, int link)
     if (same && !model_is_open(world.m, world.model_id[link])) {
         real = NULL;
         if (redisGetReply(world.real[link], &real) == REDIS_OK) {
-            same = differ(c, link, real, NULL); /* the real connection lives on */
+            same = differ(c, link, real, NULL); /* the real connection stays open */
             freeReplyObject(real);
         }
         close_link(link);
@@ -387,7 +389,7 @@ static bool compare_link(const struct command *c, int asked, int link)
 
 /* ---- Calling ------------------------------------------------------------------------------------ */
 
-/* No key may be about to expire: wait until it has.  Returns when that was so. */
+/* No key may be about to expire: wait until it has.  Returns the time when that was so. */
 static uint64_t settle(void)
 {
     model_key key;
@@ -406,12 +408,12 @@ static uint64_t settle(void)
     return since;
 }
 
-/* The call took so long that a key may have expired before one of them and not before the other: what they say, and to
- * whom, may differ.  Both begin anew. */
+/* The call took so long that a key may have expired before it reached one server and not the other:
+ * replies, and their receivers, may differ.  Both start over. */
 static void skip_call(void)
 {
     world.skipped++;
-    set_faults(0); /* a replica, or a server that cannot save, would not be emptied */
+    set_faults(0); /* a replica, or a server that cannot save, would refuse to be emptied */
     admin("FLUSHALL");
     model_flush_keys(world.m);
     for (int i = 0; i < LINKS; i++) {
@@ -447,7 +449,7 @@ static void send_to_model(const struct command *c, int link)
     redisFreeCommand(bytes);
 }
 
-/* One call on one link of both worlds; false if they differ. */
+/* One call on one link of both servers; false if they differ. */
 static bool make_call(const struct command *c, int link)
 {
     size_t lengths[WORDS_MAX];
@@ -464,7 +466,7 @@ static bool make_call(const struct command *c, int link)
     while (!written && redisBufferWrite(world.real[link], &written) == REDIS_OK) {
     }
     redisReply *first = NULL;
-    /* The reply is fetched before the clock is read again, and put back for the comparison. */
+    /* The reply is fetched before the clock is read again, and pushed back for the comparison. */
     if (redisBufferRead(world.real[link]) != REDIS_OK &&
         model_is_open(world.m, world.model_id[link])) {
         return differ(c, link, first, NULL);
@@ -488,7 +490,7 @@ static bool make_call(const struct command *c, int link)
 
 /* ---- Running ---------------------------------------------------------------------------------------- */
 
-/* Whether the call would only say what a real server is free to say in its own words or order. */
+/* Whether the call's reply would be one that a real server may word or order freely. */
 static bool is_unfair(const struct command *c, int link)
 {
     bool subscribes = strcmp(c->word[0], "subscribe") == 0;
@@ -507,11 +509,11 @@ static void toggle_fault(void)
         admin("SCRIPT FLUSH");
         model_flush_scripts(world.m);
     } else if (fault != MODEL_NO_CHANNELS || model_channel_count(world.m) == 0) {
-        set_faults(fault); /* a server that loses its channels drops their subscribers */
+        set_faults(fault); /* a server that denies channels drops their subscribers */
     }
 }
 
-/* Returns whether so many calls were answered alike; those that a busy machine has spoilt are made up for. */
+/* Returns whether so many calls got equal replies; calls spoilt by a busy machine are repeated. */
 static bool run(unsigned long calls, uint64_t seed, enum plant plant)
 {
     static struct command c;
@@ -552,7 +554,7 @@ int main(int argc, char **argv)
     if (!commands_cover_scripts()) {
         return 1;
     }
-    signal(SIGPIPE, SIG_IGN); /* a server that dies is a result, too */
+    signal(SIGPIPE, SIG_IGN); /* a dying server is a result, too */
     start_server();
     if (!run(calls, seed, PLANT_NONE)) {
         fprintf(stderr, "model_check: replay with --seed %llu\n", (unsigned long long)seed);
@@ -563,7 +565,7 @@ int main(int argc, char **argv)
     int unjudged = 0;
     for (enum plant plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++) {
         bool missed = run(5000, seed, plant);
-        bool busy = world.skipped > 100; /* it began anew so often that nobody ever listened */
+        bool busy = world.skipped > 100; /* it started over so often that no subscription lasted */
         unjudged += missed && busy;
         if (missed && !busy) {
             fprintf(stderr, "model_check: planted mistake %d was not found\n", (int)plant);

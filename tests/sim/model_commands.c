@@ -1,6 +1,6 @@
-/* model_commands.c - what model_check.c asks: the commands that the library sends and those that a test may
- * use to disturb it, with right and wrong arguments and types; every script of the library; and small
- * scripts for each rule of reply conversion. */
+/* model_commands.c - random commands for model_check.c: those that the library sends and those that
+ * a test may use to interfere, with right and wrong arguments and types; every script of the
+ * library; and small scripts for each rule of reply conversion. */
 #include "model_commands.h"
 
 #include "model_server.h"
@@ -24,11 +24,11 @@ uint64_t commands_draw(uint64_t below)
     return random_state * 0x2545f4914f6cdd1dULL % below;
 }
 
-/* One letter stands for a random word: k key, w the key that gets types of its own, q a list's, z a sorted
- * set's, e one's with instants, s a counter's, o owner, t a reader's lease, a that reader, m member,
- * f score, r bound of scores, j small index, u small number, l g h lease, v value, c channel, i integer,
- * d database, * a link to kill.  Marks before a command: ! no arguments
- * are added or left out, ~ the order and ? the values of the reply are of no interest. */
+/* One letter stands for a random word: k a key, w the key of changing types, q a list's key, z a
+ * sorted set's, e one of instants, s a counter's, o an owner, t a reader's lease, a that reader, m
+ * a member, f a score, r a bound of scores, j a small index, u a small number, l g h leases, v a
+ * value, c a channel, i an integer, d a database, * a link to kill.  Marks before a command: ! add
+ * or omit no arguments, ~ ignore the order and ? the values of the reply. */
 static const char *const raw_commands[] = {"pttl k",
                                            "pttl k",
                                            "hset k o v",
@@ -412,14 +412,14 @@ static const char *random_word(char letter, char room[WORD_BYTES])
         return room;
     case 'a':
         return reader;
-    case 'e': /* a sorted set of instants, which nobody must read */
+    case 'e': /* a sorted set of instants, which no command may read */
         return "k7";
     case 'h':
         return "86400000";
     case 'u':
         snprintf(room, WORD_BYTES, "%d", 1 + (int)commands_draw(3));
         return room;
-    case 'l': /* very short ones cost a wait each */
+    case 'l': /* a very short one costs a wait */
         return commands_draw(12) == 0 ? leases[commands_draw(sizeof leases / sizeof *leases)]
                                       : leases[commands_draw(3)];
     case 'g':
@@ -512,7 +512,7 @@ void command_make(struct command *c, const long long link_ids[LINKS])
         add_script(c, snib__script_texts[i].text, snib__script_texts[i].sha1,
                    script_shapes[shape].keys, script_shapes[shape].arguments);
         c->unordered = strcmp(script_shapes[shape].name, "list") == 0;
-        c->loose = strcmp(script_shapes[shape].name, "describe") == 0; /* times are in its texts */
+        c->loose = strcmp(script_shapes[shape].name, "describe") == 0; /* its texts contain times */
     } else {
         const char *text = probes[commands_draw(sizeof probes / sizeof *probes)];
         model_sha1(text, strlen(text), sha1);

@@ -14,17 +14,17 @@ struct command { /* words are text without a NUL */
     size_t n;
     const char *word[WORDS_MAX];
     char room[WORDS_MAX][WORD_BYTES];
-    bool timed;     /* integers of running TTLs or clocks are in the reply */
-    bool unordered; /* the order of a hash table is nobody's business */
+    bool timed;     /* the reply has integers of running TTLs or clocks */
+    bool unordered; /* the order is that of a hash table and does not count */
     bool loose;     /* only the type counts */
     bool is_script;
-    int kills; /* CLIENT KILL ID of this link; -1 */
+    int kills; /* the link whose CLIENT ID it kills; -1: none */
 };
 
 void commands_begin(uint64_t seed);
 uint64_t commands_draw(uint64_t below);
 
-/* command_make - a random command.  link_ids: what CLIENT ID answers on each link of the real server. */
+/* command_make - a random command.  link_ids: the CLIENT ID of each link at the real server. */
 void command_make(struct command *c, const long long link_ids[LINKS]);
 
 /* commands_cover_scripts - whether every script of the library is called; if not, says which is missing. */

@@ -1,8 +1,8 @@
-/* model_deploy.c - a model server that is one of several: what its surroundings decide, the data set as a whole, and
- * subscriptions to shard channels.
+/* model_deploy.c - a model server among others: decisions of its surroundings, the data set as a
+ * whole, and subscriptions to shard channels.
  *
- * The model knows no slots, replicas or sentinels.  Who owns several models answers in their place what depends
- * on the others, and carries data and messages between them.
+ * The model knows no slots, replicas or sentinels.  The owner of several models answers in their
+ * place whatever depends on the others, and carries data and messages between them.
  */
 #include "model_internal.h"
 
@@ -24,7 +24,7 @@ uint64_t model_writes(const model *m)
     return m->writes;
 }
 
-/* ---- What the surroundings say ------------------------------------------------------------------ */
+/* ---- Decisions of the surroundings -------------------------------------------------------------- */
 
 bool model__answered_else(call *c)
 {

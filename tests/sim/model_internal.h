@@ -22,9 +22,9 @@ typedef struct key {
     buffer name;
     int db;
     int type;
-    int64_t expire_ms; /* wall clock; the key is gone when the clock is past it; -1: never */
-    item *items;       /* in the order of insertion, as small hashes answer on a real server; of
-                          a sorted set, in its order */
+    int64_t expire_ms; /* wall clock; the key is gone once the clock is past it; -1: never */
+    item *items;       /* in insertion order, as small hashes are listed by a real server; in a
+                          sorted set, in its order */
     size_t count, cap;
 } key;
 
@@ -32,7 +32,7 @@ typedef struct connection {
     uint64_t id;        /* the caller's */
     uint64_t client_id; /* the protocol's */
     bool open;
-    bool closing; /* closes when its reply is written */
+    bool closing; /* closes once its reply is written */
     bool authenticated;
     int db;
     buffer in, out, sent;
@@ -52,18 +52,18 @@ struct model {
     uint64_t requests;
     model_watcher *watcher;
     void *watcher_context;
-    bool refused; /* the request that it sees */
+    bool refused; /* the request that the watcher sees */
     uint64_t run;
     uint64_t random; /* for HRANDFIELD */
     lua_State *lua;
-    struct call *script; /* the EVAL that runs, or NULL */
-    bool script_wrote;   /* from its first write on a script is not refused for lack of memory */
+    struct call *script; /* the running EVAL, or NULL */
+    bool script_wrote;   /* after its first write a script is not refused for lack of memory */
     bool script_oom;
     struct model_deployment deployment;
     uint64_t writes; /* requests that may have changed a key */
 };
 
-/* A request being executed: arguments, who asked, where the reply goes. */
+/* A request being executed: arguments, its connection, where the reply goes. */
 typedef struct call {
     model *m;
     connection *from;
@@ -130,7 +130,8 @@ key *model__create(call *c, model_text name, int type);
 item *model__add_item(key *k); /* at the end */
 void model__remove_item(model *m, key *k, item *at);
 item *model__find_field(key *k, model_text field); /* NULL if it, or the key, is absent */
-/* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: the error is out. */
+/* The key of argument 1 if it has this type; *out is NULL if it is absent.  False: an error was
+ * sent. */
 bool model__typed_key(call *c, int type, key **out);
 bool model__integer_argument(call *c, size_t i, long long *out);
 uint64_t model__random(model *m, uint64_t below);

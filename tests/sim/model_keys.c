@@ -1,7 +1,7 @@
 /* model_keys.c - the model server's keys and the commands on them.
  *
- * Keys lie in one array: a simulated world has a handful.  An expired key is absent to every look-up
- * and is thrown out by the first that meets it.
+ * Keys lie in one array: a simulated world has a handful.  An expired key is absent to every
+ * look-up and is removed by the first that meets it.
  */
 #include "model_internal.h"
 
@@ -203,7 +203,7 @@ static bool glob_matches(model_text pattern, const buffer *name)
     return fnmatch(glob, text, 0) == 0;
 }
 
-/* Everything comes in one step: a full iteration is all that SCAN promises. */
+/* Everything is returned in one step: SCAN promises no more than a full iteration. */
 static void run_scan(call *c)
 {
     model_text pattern = {"*", 1}, type = {NULL, 0};

@@ -1,6 +1,7 @@
 /* model_lists.c - the model server's lists and sorted sets.
  *
- * A sorted set's items lie in its order; an item's field is the member, its value the score as text.
+ * A sorted set's items are kept in its order; an item's field is the member, its value the score as
+ * text.
  */
 #include "model_internal.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Redis' ranges: negative indices count from the end.  False: nothing is in it. */
+/* Redis' ranges: negative indices count from the end.  False: the range is empty. */
 static bool clip(long long *from, long long *to, size_t count)
 {
     long long n = (long long)count;
@@ -152,7 +153,7 @@ static void run_lrem(call *c)
         return;
     }
     long long most = count == 0 ? LLONG_MAX : llabs(count);
-    size_t left = k == NULL ? 0 : k->count; /* items still to be looked at */
+    size_t left = k == NULL ? 0 : k->count; /* items still to be checked */
     size_t at = count < 0 ? left : 0;
     for (; left > 0 && removed < most; left--) {
         at -= count < 0;
@@ -166,7 +167,7 @@ static void run_lrem(call *c)
     model__integer(c, removed);
 }
 
-/* LPOS key element: its options are not known here. */
+/* LPOS key element: its options are not supported here. */
 static void run_lpos(call *c)
 {
     key *k;
@@ -405,7 +406,7 @@ static void reply_members(call *c, const key *k, size_t from, size_t n, bool sco
     }
 }
 
-/* ZRANGE key start stop [WITHSCORES]: its other options are not known here. */
+/* ZRANGE key start stop [WITHSCORES]: its other options are not supported here. */
 static void run_zrange(call *c)
 {
     key *k;
@@ -430,12 +431,12 @@ static void run_zrange(call *c)
 
 struct bounds {
     double least, most;
-    bool above, below; /* the bound itself is not in it */
+    bool above, below; /* the bound itself is excluded */
 };
 
 static bool bound(model_text text, double *out, bool *out_open)
 {
-    *out = 0; /* nothing at all counts as 0 */
+    *out = 0; /* an empty text counts as 0 */
     *out_open = text.n > 0 && text.p[0] == '(';
     text = (model_text){text.p + *out_open, text.n - *out_open};
     return text.n == 0 || parse_score(text, out);

@@ -16,7 +16,7 @@
 #define HANDLER "snib.handler" /* registry: the error handler */
 #define MODEL "snib.model"     /* registry: the model */
 
-/* An error becomes a table that knows where it was raised. */
+/* An error becomes a table with the place where it was raised. */
 static const char handler_text[] =
     "local info = debug.getinfo\n"
     "return function(err)\n"
@@ -77,7 +77,7 @@ static bool field_text(lua_State *lua, const char *name, char *out, size_t cap)
     return is_text;
 }
 
-/* The value on top of the stack, which it pops. */
+/* Converts and pops the value on top of the stack. */
 static void from_lua(call *c, lua_State *lua)
 {
     char text[1024];
@@ -137,7 +137,7 @@ static model *running_model(lua_State *lua)
     return m;
 }
 
-/* "-CODE text" keeps its code, anything else is an ERR. */
+/* "-CODE text" keeps its code, any other text is an ERR. */
 static void push_error(lua_State *lua, const char *text)
 {
     const char *space = strchr(text, ' ');
@@ -342,7 +342,7 @@ static bool push_script(lua_State *lua, const char sha1[41])
     return true;
 }
 
-/* The SHA1 of a script's text: the same few texts come again and again. */
+/* The SHA1 of a script's text; cached, as the same few texts recur. */
 static void script_sha1(model_text body, char sha1[41])
 {
     static struct {

@@ -58,7 +58,7 @@ static void append_text(call *c, const char *text)
     model__append(c->reply, text, strlen(text));
 }
 
-/* A status or an error is one line, whatever is in it. */
+/* A status or an error is one line, whatever its text contains. */
 static void append_line(call *c, char kind, const char *text)
 {
     model__append(c->reply, &kind, 1);
@@ -128,7 +128,7 @@ void model__array(call *c, size_t n)
     append_number(c, '*', (long long)n);
 }
 
-/* As printf's %.17g has it, which is slow. */
+/* The same as printf's %.17g, which is slow. */
 size_t model__number_text(double value, char out[40])
 {
     bool whole = value > -1e15 && value < 1e15 && value == (double)(long long)value;

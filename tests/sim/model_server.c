@@ -84,7 +84,8 @@ static void drop_subscriptions(connection *c)
     model__drop_shards(c);
 }
 
-/* The server's end goes: what it has not read is never executed, what it has not sent is lost. */
+/* The server's end goes: input that it has not read is never executed, output that it has not sent
+ * is lost. */
 static void shut(connection *c)
 {
     c->open = false;
@@ -290,7 +291,7 @@ static void unsubscribe_one(call *c, model_text name)
     if (channel != NULL) {
         buffer gone = *channel;
         *channel = c->from->channels[--c->from->channel_count];
-        confirm(c, "unsubscribe", name); /* the name may lie in the buffer that goes */
+        confirm(c, "unsubscribe", name); /* the name may be in the buffer that is freed */
         model__drop(&gone);
         return;
     }
@@ -340,7 +341,7 @@ size_t model_subscribers(const model *m, const char *channel, size_t n)
     return count;
 }
 
-/* The subscriber that counts for a channel is the first that has it. */
+/* Of a channel's subscribers only the first is counted. */
 static bool is_first(const model *m, size_t at, model_text name)
 {
     for (size_t i = 0; i < at; i++) {
@@ -428,7 +429,7 @@ static const command server_commands[] = {
 static bool is_called(const char *name, const model_text *argv, size_t argc)
 {
     if (argv[0].n == 0 || (argv[0].p[0] | 32) != name[0]) {
-        return false; /* most names */
+        return false; /* the usual case */
     }
     const char *bar = strchr(name, '|');
     size_t n = bar == NULL ? strlen(name) : (size_t)(bar - name);
@@ -501,7 +502,7 @@ bool model__is_forbidden(const model *m, const command *cmd)
     return false;
 }
 
-/* Refusals in the order in which the server looks for them. */
+/* Refusals in the order in which the server checks for them. */
 static bool refused(call *c, const command *cmd)
 {
     unsigned faults = c->m->faults;
@@ -543,7 +544,8 @@ static bool refused(call *c, const command *cmd)
     return true;
 }
 
-/* A proxy in front of the server speaks of itself although the server has done its work. */
+/* A proxy in front of the server reports an error of its own although the server has executed the
+ * command. */
 static void spoil_answer(call *c, const command *cmd, size_t answered)
 {
     static const char *const texts[] = {"ERR upstream failure", "UNAVAILABLE no backend",

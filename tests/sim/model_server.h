@@ -16,17 +16,17 @@
 typedef struct model model;
 
 enum model_fault {
-    MODEL_OOM = 1,          /* over maxmemory with noeviction */
-    MODEL_READONLY = 2,     /* a replica */
-    MODEL_LOADING = 4,      /* still loading its data */
-    MODEL_MISCONF = 8,      /* the last snapshot failed: writes are refused */
-    MODEL_NO_CHANNELS = 16, /* the user may not touch any channel */
-    MODEL_MUTE = 32,        /* messages count their receivers but do not arrive */
-    MODEL_BUSY = 64,        /* a script has been running for too long: nothing else is executed */
-    MODEL_NOREPLICAS = 128, /* too few replicas: writes are refused */
-    MODEL_MASTERDOWN = 256, /* a replica without its master that may not answer from what it has */
-    MODEL_PASSWORD = 512,   /* the password is another one */
-    MODEL_ERROR_AFTER = 1024, /* now and then the answer to a script is replaced by an error */
+    MODEL_OOM = 1,            /* over maxmemory with noeviction */
+    MODEL_READONLY = 2,       /* a replica */
+    MODEL_LOADING = 4,        /* still loading its data */
+    MODEL_MISCONF = 8,        /* the last snapshot failed: writes are refused */
+    MODEL_NO_CHANNELS = 16,   /* the user may not touch any channel */
+    MODEL_MUTE = 32,          /* messages count their receivers but do not arrive */
+    MODEL_BUSY = 64,          /* a script has been running for too long: nothing else is executed */
+    MODEL_NOREPLICAS = 128,   /* too few replicas: writes are refused */
+    MODEL_MASTERDOWN = 256,   /* a replica without its master that may not serve its data */
+    MODEL_PASSWORD = 512,     /* the password has changed */
+    MODEL_ERROR_AFTER = 1024, /* now and then the reply to a script is replaced by an error */
     MODEL_NO_PUBLISH = 2048,  /* the user may not run this command, alone or in a script */
     MODEL_NO_SUBSCRIBE = 4096,
     MODEL_NO_INFO = 8192,
@@ -40,8 +40,8 @@ void model_free(model *m);
 /* model_time - set the server's wall clock, in nanoseconds since the epoch. */
 void model_time(model *m, uint64_t now_ns);
 
-/* model_connect - accept a connection.  Returns its number, which is never reused; what CLIENT ID answers
- * begins anew after a restart. */
+/* model_connect - accept a connection.  Returns its number, which is never reused; the CLIENT ID
+ * starts over after a restart. */
 uint64_t model_connect(model *m);
 
 /* model_input - the server reads these bytes and executes every complete request.  Input to a closed
@@ -64,7 +64,7 @@ void model_close(model *m, uint64_t connection);
 void model_set_faults(model *m, unsigned faults); /* a set of enum model_fault */
 void model_restart(model *m); /* connections, keys and scripts are gone, as after kill -9 */
 void model_restart_with_data(model *m); /* the keys are kept, as by an append-only file */
-void model_log_out(model *m, uint64_t connection); /* it has to log in again */
+void model_log_out(model *m, uint64_t connection); /* it must log in again */
 void model_flush_keys(model *m);
 void model_flush_scripts(model *m);
 bool model_delete(model *m, int db, const char *name, size_t n); /* an eviction: silent */
@@ -101,7 +101,8 @@ size_t model_subscribers(const model *m, const char *channel, size_t n);
 uint64_t model_requests(const model *m); /* top-level requests executed so far */
 uint64_t model_client_id(const model *m, uint64_t connection); /* what CLIENT ID answers */
 
-/* model_watch - have every request seen right after its execution.  The watcher may inspect only. */
+/* model_watch - have the watcher see every request right after its execution.  It may only
+ * inspect. */
 typedef void model_watcher(void *context, uint64_t connection, const model_text *argv, size_t argc);
 void model_watch(model *m, model_watcher *watcher, void *context);
 
@@ -110,15 +111,16 @@ bool model_refused(const model *m);
 
 /* ---- A server among others ---------------------------------------------------------------------- */
 
-/* What the world around the server decides.  Any of them may be NULL. */
+/* Decisions of the world around the server.  Any of them may be NULL. */
 struct model_deployment {
     void *context;
-    /* A request, before the server looks at it: the bytes of the reply, or NULL: the server executes it. */
+    /* A request, before the server handles it: the bytes of the reply, or NULL: the server executes
+     * it. */
     const char *(*answer)(void *context, uint64_t connection, const model_text *argv, size_t argc,
                           size_t *out_n);
     /* A key, or a shard channel, that a running script is about to touch: NULL, or the error. */
     const char *(*touch)(void *context, const model_text *name, bool channel);
-    /* Something was published here: others may have to be told. */
+    /* A message was published here, and other servers may have to get it. */
     void (*published)(void *context, model_text channel, model_text text, bool sharded);
 };
 
@@ -127,16 +129,17 @@ typedef struct model_data model_data; /* the keys of a server at a moment */
 void model_deploy(model *m, const struct model_deployment *deployment);
 uint64_t model_writes(const model *m); /* requests so far that may have changed a key */
 model_data *model_save(const model *m);
-void model_load(model *m, const model_data *data); /* it has these keys now and no others */
+void model_load(model *m, const model_data *data); /* replaces all its keys */
 void model_data_free(model_data *data);
 bool model_migrate(model *from, model *to, int db, const char *name,
-                   size_t n); /* one key; false: there is none, or one is there already */
+                   size_t n); /* one key; false: it does not exist, or exists at the target */
 void model_hang_up(model *m); /* CLIENT KILL TYPE normal and pubsub */
-/* A message that was published elsewhere reaches those who listen here. */
+/* Deliver a message that was published elsewhere to the subscribers here. */
 void model_say(model *m, model_text channel, model_text text, bool sharded);
-/* Subscriptions to shard channels end, and are told so: those for which the function says yes. */
+/* End the subscriptions to shard channels for which the function returns true, and tell the
+ * subscribers. */
 void model_end_shards(model *m, bool (*ends)(void *context, model_text channel), void *context);
-/* The next key whose name the function wants; false: there is none. */
+/* The next key whose name the function accepts; false: there is none. */
 bool model_key_of(model *m, bool (*wants)(void *context, model_text name), void *context,
                   model_key *out);
 

@@ -113,7 +113,8 @@ static void run_set(call *c)
     }
 }
 
-/* GETRANGE key start end: negative indices count from the end; what lies before the text is its start. */
+/* GETRANGE key start end: negative indices count from the end; one before the text means its
+ * start. */
 static void run_getrange(call *c)
 {
     key *k;
@@ -341,7 +342,8 @@ static void run_hmget(call *c)
     }
 }
 
-/* HRANDFIELD key [count [WITHVALUES]]: a positive count gives different fields, a negative one any. */
+/* HRANDFIELD key [count [WITHVALUES]]: a positive count gives distinct fields, a negative one
+ * any. */
 static void run_hrandfield(call *c)
 {
     key *k;
@@ -369,7 +371,7 @@ static void run_hrandfield(call *c)
     if (c->argc > 2) {
         model__array(c, wanted * (values ? 2 : 1));
     }
-    /* Each field in turn is taken with the chance that leaves the right number of them. */
+    /* Take each field with the probability that leaves the right number of them. */
     for (size_t i = 0; wanted > 0; i = (i + 1) % k->count) {
         bool take =
             count < 0 ? model__random(c->m, k->count) == 0 : model__random(c->m, left--) < wanted;
@@ -383,7 +385,7 @@ static void run_hrandfield(call *c)
     }
 }
 
-/* HSCAN key cursor [COUNT n]: a small hash comes in one step. */
+/* HSCAN key cursor [COUNT n]: a small hash is returned in one step. */
 static void run_hscan(call *c)
 {
     key *k;

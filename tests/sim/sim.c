@@ -1,12 +1,13 @@
-/* sim.c - the engine in a simulated world: one seed, one life, one verdict.
+/* sim.c - runs the engine in simulated worlds: one seed, one world, one verdict.
  *
  *     sim [--mutexes] [--seeds A-B] [--trace SEED]
  *
- * Without a range: as many seeds as SNIB_SIM_SEEDS says, or 1000.  --mutexes: no world has other locks.
+ * Without a range: SNIB_SIM_SEEDS seeds, or 1000.  --mutexes: all locks of all worlds are mutexes.
  *
- * A world lives through three phases: disturbed, with the faults that its seed knows; calm, in which
- * everything must come right again; winding down, after which nothing of ours may be left.  A failure is
- * one line that says how to replay it.  Some seeds run twice and must leave the same trace.
+ * A world has three phases: disturbed, with the faults that its seed enables; calm, in which
+ * everything must recover; winding down, after which no key or subscription of a client may remain.
+ * A failure is one line that says how to replay it.  Some seeds run twice and must leave the same
+ * trace.
  */
 #include "sim.h"
 
@@ -50,7 +51,7 @@ bool sim_has(int fault)
     return still && (sim.enabled >> fault & 1) != 0;
 }
 
-/* What a clock with a rate error says at a true time. */
+/* What a clock with a rate error reads at a true time. */
 snib__time sim_clock_at(snib__time at, int ppm)
 {
     return at + (snib__time)((int64_t)(at - SIM_START) * ppm / 1000000);
@@ -113,8 +114,8 @@ void sim_fail(const char *format, ...)
 
 /* ---- One world ---------------------------------------------------------------------------------- */
 
-/* A third of the worlds know nothing but mutexes, whose hand-over within a process has the rarest races; in a sixth all
- * names can be members of one lock. */
+/* A third of the worlds have only mutexes, whose hand-over within a process has the rarest races;
+ * in a sixth all names can be members of one lock. */
 static void plan_families(void)
 {
     static const int all[] = {FAMILY_MUTEX, FAMILY_FENCED,    FAMILY_SPIN,    FAMILY_PLAIN,
@@ -144,7 +145,7 @@ static void plan_families(void)
         keys_plan(name);
     }
     if (!mutexes || sim.crowded || sim_has(FAULT_STEP)) {
-        sim.enabled &= ~(1ULL << FAULT_STALE); /* topo_single.c has it for the other kinds */
+        sim.enabled &= ~(1ULL << FAULT_STALE); /* topo_single.c covers it for the other kinds */
         sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.next_fault;
     }
 }
@@ -200,7 +201,7 @@ static void begin(uint64_t seed, bool trace)
     operator_tends();
     sim.calm_at =
         sim.now + (sim.crowded ? 50 * SNIB__MS : sim_between(1000 * SNIB__MS, 6000 * SNIB__MS));
-    sim.stable_at = sim.enabled == 0 ? sim.now : SNIB__NEVER / 2; /* can be added to */
+    sim.stable_at = sim.enabled == 0 ? sim.now : SNIB__NEVER / 2; /* leaves room to add */
 }
 
 static void end(void)
@@ -218,7 +219,7 @@ static void end(void)
     model_free(sim.model);
 }
 
-/* Everything that the engines have asked for. */
+/* All memory that the engines have allocated must be back. */
 static void check_memory(void)
 {
     for (uint32_t i = 0; i < sim.process_count; i++) {
@@ -229,7 +230,8 @@ static void check_memory(void)
     }
 }
 
-/* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
+/* Advance to the next moment at which something happens, at most to `until`, and let one thing
+ * happen. */
 static void step(snib__time until)
 {
     snib__time next = net_next();
@@ -259,7 +261,7 @@ static void step(snib__time until)
     }
     sim_mix(sim.now);
     if (next <= until) {
-        /* What has come may be read before the time is looked at, or after. */
+        /* Bytes that have arrived may be read before the time is checked, or after. */
         if (net_next() <= sim.now && sim_chance(2)) {
             net_run();
         } else if (runs != NULL && process_next(runs) <= sim.now) {
@@ -302,7 +304,8 @@ static bool all_idle(void)
     return true;
 }
 
-/* Half a queue lives as long as its last place and a private key; places behind a Redisson's are a chain, 4 s each. */
+/* Half a queue lives as long as its last place and a private key; places behind a Redisson's form a
+ * chain, 4 s each. */
 static void outlive_queue(const struct sim_name *name)
 {
     model_key key;
@@ -352,7 +355,7 @@ static void live(void)
     check_memory();
 }
 
-/* Returns whether the world was as it must be. */
+/* Returns whether the world passed all checks. */
 static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 {
     volatile bool good = false;

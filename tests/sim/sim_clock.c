@@ -1,8 +1,8 @@
-/* sim_clock.c - the server's wall clock, which may be set, and what clients make of it.
+/* sim_clock.c - the server's wall clock, which may be set, and what clients conclude from it.
  *
- * A lease ends by that clock.  One that ends early because the clock was set forward since it began is excused
- * from exclusion and from nothing else: a deadline is still not later than the lease would have lasted.  One that
- * lasts longer because the clock was set back is in nobody's way but the waiters'.
+ * A lease ends by that clock.  One that ends early because the clock was set forward since it began
+ * is excused from exclusion and from nothing else: a deadline is still not later than the lease
+ * would have lasted.  One that lasts longer because the clock was set back only delays waiters.
  */
 #include "sim.h"
 
@@ -31,7 +31,7 @@ void clock_step(void)
     set_by(sim_chance(2) ? step : -step);
 }
 
-/* What outlives its time because the clock was set back ends now at the latest. */
+/* End everything that outlives its time because the clock was set back. */
 void clock_set_right(void)
 {
     if (clock_lag() > 0) {
@@ -66,7 +66,7 @@ void clock_asked(uint64_t connection)
     }
 }
 
-/* What the engine cannot tell from unequal rates and slow answers. */
+/* What the engine cannot distinguish from unequal rates and slow replies. */
 static int64_t blur(const struct sim_process *process)
 {
     snib__time passed = process->asked.at - process->told.at;
@@ -97,7 +97,7 @@ void check_clock(struct sim_process *process)
             sim_fail("%u has seen the server's clock move, and nobody has set it", process->id);
         }
         process->moves = moves;
-        /* What happened after the server had answered is for the next answer to tell. */
+        /* Steps after the server answered show in the next reply. */
         process->steps = process->asked.n > 0 ? process->asked.steps : sim.steps;
         process->alarmed_at = sim_clock(process);
     }
@@ -107,7 +107,7 @@ void check_clock(struct sim_process *process)
     }
 }
 
-/* A hold that is free of doubt was renewed or granted since. */
+/* A hold that is valid must have been renewed or granted since the last counted step. */
 void check_alarm(const struct sim_process *process, const struct snib__hold *hold)
 {
     snib__time lease = hold->lease_ms ? hold->lease_ms * SNIB__MS : process->lease;

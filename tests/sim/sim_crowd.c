@@ -1,12 +1,12 @@
-/* sim_crowd.c - worlds in which all want one lock all the time.
+/* sim_crowd.c - worlds in which all tasks want one lock all the time.
  *
- * Nothing is disturbed and links are quick.  A Redisson's threads are slower to wake than an engine is to ask
- * again, and in some worlds they only listen.  Whoever waits must have its turns, and while somebody does,
- * the lock must not lie unused for long.
+ * Nothing is disturbed and links are quick.  A Redisson's threads are slower to wake than an engine
+ * is to ask again, and in some worlds they only listen.  Every waiter must have its turns, and
+ * while there is a waiter the lock must not lie unused for long.
  */
 #include "sim.h"
 
-#define CHAIN (10 * SNIB__MS) /* the engine's: hand-overs in a row keep others out for so long */
+#define CHAIN (10 * SNIB__MS) /* the engine's: a chain of hand-overs keeps others out for so long */
 
 void crowd_plan(void)
 {
@@ -24,7 +24,7 @@ void crowd_plan(void)
     sim.listeners = sim_chance(4);
 }
 
-/* Some hundred turns; where listeners are to be found out, time for that. */
+/* Some hundred turns; where listeners have to be detected, time for that. */
 snib__time crowd_end(void)
 {
     return sim.now + (sim.listeners ? 1500 : 300) * SNIB__MS + 200 * sim.crowd_hold;
@@ -46,7 +46,7 @@ static bool waits(const struct sim_process *process)
     return process->foreign && peer_waits(process);
 }
 
-/* One process has it again and again while others wait, by hand-overs: so many, and for so long. */
+/* Limits how often and how long one process hands the lock on within itself while others wait. */
 static void check_run(const struct sim_claim *came, bool others_wait)
 {
     if (came->process != sim.last || !others_wait) {
@@ -65,9 +65,10 @@ static void check_run(const struct sim_claim *came, bool others_wait)
     }
 }
 
-/* Engines take turns in a ring: while one waits, each of the others has one chain of hand-overs.  Who asks at a release
- * may lose the race to the server, which lets another in once more: in 100 turns of 350,000, and never more than once
- * for each of the others.  Three rounds are no chance any more. */
+/* Engines take turns in a ring: while one waits, each of the others has one chain of hand-overs.
+ * An engine that asks at a release may lose the race at the server, which lets another in once
+ * more: in 100 turns of 350,000, and never more than once for each of the others.  Three rounds are
+ * not chance any more. */
 static void check_passed_over(const struct sim_process *process)
 {
     if (sim.peer_count == 0 && process->passed_over > 3 * (uint32_t)(sim.slot_count - 1)) {
@@ -76,7 +77,7 @@ static void check_passed_over(const struct sim_process *process)
     }
 }
 
-/* Somebody has got the lock. */
+/* The lock was granted. */
 void crowd_turn(const struct sim_name *name, const struct sim_claim *came)
 {
     bool others_wait = false;
@@ -97,8 +98,8 @@ void crowd_turn(const struct sim_name *name, const struct sim_claim *came)
     }
 }
 
-/* Everybody had at least a quarter of an equal part; engines had equal ones, unless they first had to find out
- * who only listens. */
+/* Every process had at least a quarter of an equal share; engines had equal shares, unless they
+ * first had to detect peers that only listen. */
 void crowd_check(void)
 {
     double all = 0, threads = 0, ours = 0, squares = 0;

@@ -1,5 +1,5 @@
-/* sim_fault.c - what goes wrong in a simulated world.  Which faults a seed knows, and how often they
- * come, is drawn once: worlds with few faults find other mistakes than worlds with many. */
+/* sim_fault.c - what goes wrong in a simulated world.  Which faults a seed enables, and how often
+ * they come, is drawn once: worlds with few faults find other bugs than worlds with many. */
 #include "sim.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ void fault_plan(void)
     sim.next_fault = sim.enabled == 0 ? SNIB__NEVER : sim.now + sim_draw(2 * pace);
     sim.clock_ppm = 0;
     if (sim_has(FAULT_CLOCK)) {
-        /* The server alone, or everybody: never more than 1 % between two of them. */
+        /* The server alone, or all clocks: never more than 1 % between two of them. */
         sim.clock_spread = sim_chance(2) ? 5000 : 0;
         int most = 10000 - sim.clock_spread;
         sim.clock_ppm = sim_chance(3) ? (sim_chance(2) ? most : -most)
@@ -47,7 +47,7 @@ static void server_fault(unsigned model_fault)
 {
     sim.server_faults |= model_fault;
     sim.server_faults_until = fault_for_a_while();
-    fault_until(sim.server_faults_until + SIM_RETRY); /* our own releases may stand in the way */
+    fault_until(sim.server_faults_until + SIM_RETRY); /* pending releases may be in the way */
     model_set_faults(sim.model, sim.server_faults);
 }
 
@@ -78,7 +78,7 @@ static void strike_name(int fault)
         model_put_string(sim.model, sim.database, name->text, name->n, not_a_lock);
     }
     check_truth(CAUSE_MEMORY);
-    fault_until(sim.now + SIM_RETRY); /* a release that has met another type is sent again */
+    fault_until(sim.now + SIM_RETRY); /* a release that met another type is retried */
 }
 
 static void strike_pipe(int fault)
@@ -113,7 +113,7 @@ static void forbid_command(void)
     }
 }
 
-/* Who is logged in stays so, or a proxy or an old server wants to be told again. */
+/* Connections that are logged in stay so, unless a proxy or an old server wants a new login. */
 static void change_password(void)
 {
     server_fault(MODEL_PASSWORD);
@@ -138,7 +138,7 @@ static void restart(bool with_data)
     }
 }
 
-/* The replica gets what the server has, now and then. */
+/* Copies the server's data to the replica, now and then. */
 static void replicate(void)
 {
     if (sim.replica != NULL && !sim_chance(3)) {
@@ -150,7 +150,8 @@ static void replicate(void)
     sim.replica = model_save(sim.model);
 }
 
-/* It takes the server's part and address: what was given since is not known, what was given back is there again. */
+/* The replica takes over the server's role and address: later grants are unknown, later releases
+ * undone. */
 static void promote(void)
 {
     model_restart_with_data(sim.model);
@@ -282,7 +283,7 @@ void fault_run(void)
         while (!sim_has(fault)) {
             fault = (fault + 1) % FAULT_COUNT;
         }
-        /* Faults come in flocks: one that strikes what another has left is the hardest. */
+        /* Faults come in clusters: one that strikes what another has left is the hardest. */
         sim.next_fault = sim.now + 1 + sim_draw(sim_chance(3) ? 10 * sim.delay : 2 * pace);
         if (sim_has(FAULT_STALE)) {
             replicate();

@@ -1,5 +1,5 @@
-/* sim_keys.c - the names of a world and the keys that belong to them; and an operator, who may change numbers
- * and looks after those that got lost. */
+/* sim_keys.c - the names of a world and the keys that belong to them; and an operator, who may
+ * change numbers and restores those that got lost. */
 #include "sim.h"
 
 #include "snib.h"
@@ -43,7 +43,8 @@ static bool is_key(const model_key *key, const char *text)
     return key->name.n == strlen(text) && memcmp(key->name.p, text, key->name.n) == 0;
 }
 
-/* Whether the key may be there, and the longest TTL that it may have; SNIB__NEVER: none is fine, too. */
+/* Whether the key may exist, and the longest TTL that it may have; SNIB__NEVER: it may have
+ * none. */
 static bool is_known(const struct sim_name *name, const model_key *key, snib__time *out_life)
 {
     bool counts = name->family >= FAMILY_SEMAPHORE;
@@ -113,7 +114,7 @@ static void say(const char *words[], size_t n)
     model_input(sim.model, sim.operator_link, bytes, at);
 }
 
-/* A command of words without spaces, by somebody with the right to change numbers. */
+/* A command of words without spaces, sent with the right to change numbers. */
 void operator_says(const char *format, ...)
 {
     char text[256];
@@ -138,7 +139,7 @@ void operator_says(const char *format, ...)
     sim.peer_cause = CAUSE_NONE;
 }
 
-/* Permits that a crash, an answer that was lost, or a lost key took away are put back. */
+/* Put back permits that are gone after a crash, a lost reply or a lost key. */
 void operator_tends(void)
 {
     for (int i = 0; i < sim.name_count; i++) {

@@ -1,4 +1,5 @@
-/* sim_memory.c - the memory of the engines: it may be short for a while, and all of it comes back. */
+/* sim_memory.c - the memory of the engines: it may run short for a while, and all of it must be
+ * freed. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@ void *sim_calloc(size_t count, size_t size);
 void *sim_realloc(void *old, size_t n);
 void sim_free(void *object);
 
-static unsigned odds; /* while it is short, one request in so many is refused */
+static unsigned odds; /* while memory is short, one request in so many is refused */
 
 void memory_strike(void)
 {
@@ -27,7 +28,7 @@ static bool refuses(void)
         return false;
     }
     totals.faults[FAULT_MEMORY]++;
-    fault_until(sim.now + SIM_RETRY); /* a release that could not be sent is sent again */
+    fault_until(sim.now + SIM_RETRY); /* a release that could not be sent is retried */
     sim_trace("no memory");
     return true;
 }

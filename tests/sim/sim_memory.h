@@ -1,5 +1,5 @@
-/* sim_memory.h - comes before every source of the engine in the simulator: its memory is asked of the simulated
- * world, which may have none, and its lists begin small, so that it asks often. */
+/* sim_memory.h - included before every engine source in the simulator: memory comes from the
+ * simulated world, which may have none, and lists begin small, so that they grow often. */
 #ifndef SNIB_TESTS_SIM_MEMORY_H
 #define SNIB_TESTS_SIM_MEMORY_H
 

@@ -1,5 +1,5 @@
-/* sim_process.c - processes: an engine each, with a driver, the pump, that carries its wishes, bytes and
- * results. */
+/* sim_process.c - processes: an engine each, with a driver, the pump, that carries out its requests
+ * and delivers bytes and results. */
 #include "sim.h"
 
 #include "locks/kind.h"
@@ -41,7 +41,7 @@ static void get_gates(struct sim_process *process)
     }
 }
 
-/* Two locks of all names, in opposite orders; of a read/write lock they take one side each. */
+/* Two multi locks of all names, in opposite orders, with one side each of a read/write lock. */
 static void get_multis(struct sim_process *process)
 {
     for (int i = 0; i < SIM_MULTIS && sim.multi; i++) {
@@ -169,7 +169,7 @@ static void set_free(struct sim_process *process, const struct sim_use *use)
     }
 }
 
-/* One task has done with the hold; the last one gives it back to the engine. */
+/* One task has finished with the hold; the last one gives it back to the engine. */
 void process_leave_hold(struct sim_process *process, struct sim_hold *hold)
 {
     if (--hold->users > 0) {
@@ -246,7 +246,7 @@ static void complete(struct sim_process *process, struct snib__op *op)
     } else if (task->doing == DOING_WAIT) {
         count_failure(op->code);
         check_not_granted(process, task, op->code);
-        set_free(process, &task->use); /* who queued behind it is first now */
+        set_free(process, &task->use); /* the task queued behind it is first now */
         task_rest(task);
     } else if (task->doing == DOING_RELEASE) {
         totals.released += op->code == SNIB_OK;
@@ -278,7 +278,7 @@ static void take_lost(struct sim_process *process, struct snib__hold *lost)
     set_free(process, &hold->use);
 }
 
-/* What goes out on the link for messages. */
+/* Trace what goes out on the link for messages. */
 static void trace_words(const struct sim_process *process, const char *bytes, size_t n)
 {
     char text[400];
@@ -290,8 +290,8 @@ static void trace_words(const struct sim_process *process, const char *bytes, si
     sim_trace("%u says %s", process->id, text);
 }
 
-/* Whether the process is stopped here, with what the engine has for others still in its hands; now and then around the
- * answer to a renewal, until the hold is over. */
+/* Whether the process is stopped here, before the engine's output is delivered; now and then around
+ * the reply to a renewal, until the hold is over. */
 static bool stops_here(struct sim_process *process)
 {
     bool renews = process->renews > sim.now && sim_chance(10);
@@ -364,7 +364,7 @@ void process_go_on(struct sim_process *process)
 /* Everything that the program has ends here, except what is being released. */
 void process_close(struct sim_process *process)
 {
-    process_pump(process); /* what it was stopped in comes first */
+    process_pump(process); /* first what it was stopped in */
     sim_trace("%u closes", process->id);
     process->gone_at = sim.now + sim_draw(2 * sim.lease);
     for (int i = 0; i < SIM_HOLDS; i++) {

@@ -1,8 +1,9 @@
-/* sim_queue.c - the fair lock's queue as the server has it: who comes, goes, and is granted the lock.
+/* sim_queue.c - the fair lock's queue at the server: which waiters join, leave, and are granted the
+ * lock.
  *
- * The order in which the server queued the waiters is the order in which they are granted the lock, but
- * for those who are dead, or whose process cannot hear of it.  A place ends by a grant, by its own owner's
- * leaving, or because nothing was heard of its client for too long.
+ * Waiters are granted the lock in the order in which the server queued them, except those that are
+ * dead or whose process cannot hear of it.  A place ends by a grant, by its owner's leaving, or
+ * because its client was silent for too long.
  */
 #include "sim.h"
 
@@ -12,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE 4000 /* what a place of ours takes from those behind it when it goes, in ms */
-#define SILENCE (2450 * SNIB__MS) /* a client that has not asked for so long may lose its places */
+#define PATIENCE 4000 /* those behind a place of Snib's move forward by this when it goes, in ms */
+#define SILENCE (2450 * SNIB__MS) /* after so long without a request a client may lose its places */
 
 static model_text field_at(const char *key, size_t index, bool value)
 {
@@ -109,8 +110,8 @@ static bool leaves(const struct sim_place *place)
     return acts(place) && !sim.asking;
 }
 
-/* A question of its client's first waiter gives up places with lower numbers: a stale data set has brought them back,
- * or what gave them back was lost. */
+/* A request for its client's first waiter gives up places with lower numbers: a stale data set has
+ * brought them back, or the request that gave them back was lost. */
 static bool is_given_up(const struct sim_place *place)
 {
     return sim.acting == place->process && place->number < sim.first_waiter;
@@ -127,7 +128,7 @@ static bool is_task(const struct sim_place *place)
     return false;
 }
 
-/* Somebody has got the lock: was it his turn? */
+/* The lock was granted: was it this waiter's turn? */
 static void check_turn(const struct sim_name *name, const struct sim_claim *came)
 {
     for (int i = 0; i < name->queued_count; i++) {
@@ -170,7 +171,7 @@ static void check_departure(const struct sim_name *name, const struct sim_place 
     }
 }
 
-/* Whether the server has taken notice: a request may have been refused. */
+/* Whether the server has recorded the request: it may have been refused. */
 static bool beats_now(const struct sim_name *name, const struct sim_process *process)
 {
     for (size_t i = 0; i < count_of(name->beats); i++) {

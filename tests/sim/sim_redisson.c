@@ -1,8 +1,8 @@
-/* sim_redisson.c - clients that are no Snib: they follow the steps of Redisson's own scripts.
+/* sim_redisson.c - clients other than Snib's: they follow the steps of Redisson's own scripts.
  *
- * A peer has an owner of its own for each thread, hears messages, sleeps as long as it was told, renews or
- * lets its lease end, re-enters, gives up.  Its commands reach the server at once: its part is to be in the
- * way, not to be tested.
+ * A peer has a separate owner for each thread, hears messages, sleeps as long as it was told,
+ * renews or lets its lease end, re-enters, gives up.  Its commands reach the server at once: it is
+ * there to interfere, not to be tested.
  */
 #include "sim.h"
 
@@ -19,7 +19,7 @@ struct peer_thread {
     int state;
     int name, side;
     uint64_t number;
-    int count; /* of its re-entries */
+    int count; /* re-entry count */
     bool renews;
     snib__time wake, lease, wait, wait_ends, hold_ends, renew_at;
 };
@@ -28,7 +28,7 @@ struct sim_peer {
     struct sim_process *process;
     uint64_t link, ears; /* connections */
     uint64_t next_permit;
-    snib__time tried_at; /* to subscribe */
+    snib__time tried_at; /* the last attempt to subscribe */
     bool gone;
     int last_woken;
     struct peer_thread threads[PEER_THREADS];
@@ -182,7 +182,7 @@ static void open_link(uint64_t *link)
     model_input(sim.model, *link, bytes, (size_t)n);
     const char *reply;
     size_t answered = model_output(sim.model, *link, &reply);
-    if (memchr(reply, '-', answered) != NULL) { /* refused; another attempt comes */
+    if (memchr(reply, '-', answered) != NULL) { /* refused; another attempt follows */
         model_close(sim.model, *link);
         *link = 0;
     }
@@ -308,7 +308,7 @@ static void rest(struct peer_thread *t)
     *t = (struct peer_thread){.wake = sim.winding_down ? SNIB__NEVER
                                                        : sim.now + sim_draw(2 * sim.think)};
     if (sim.crowded && !sim.winding_down) {
-        t->wake += 4 * sim.delay; /* the replies to its commands have been too quick */
+        t->wake += 4 * sim.delay; /* the replies to its commands were too quick */
     }
 }
 
@@ -346,7 +346,7 @@ static void hold(struct peer_thread *t)
     t->wake = t->renews && t->renew_at < t->hold_ends ? t->renew_at : t->hold_ends;
 }
 
-/* A place in a queue is given back, however long it takes. */
+/* Give a place in a queue back, however long it takes. */
 static void leave(struct sim_peer *peer, struct peer_thread *t)
 {
     bool queued = sim.names[t->name].family == FAMILY_FAIR;
@@ -367,7 +367,7 @@ static void try(struct sim_peer *peer, struct peer_thread *t)
     } else if (last || told == REPLY_ERROR) {
         leave(peer, t);
     } else {
-        /* Told to wait 0 ms, a real one asks again without a pause. */
+        /* A real one, told to wait 0 ms, asks again without a pause. */
         snib__time sleep = told < 0 ? 1000 : told < 20 ? 20 : (snib__time)told;
         t->wake = sim.now + sleep * SNIB__MS;
         t->wake = t->wake < t->wait_ends ? t->wake : t->wait_ends;
@@ -464,7 +464,7 @@ static void subscribe(struct sim_peer *peer)
     }
     const char *reply;
     size_t n = model_output(sim.model, peer->ears, &reply);
-    if (n == 0 || *reply == '-') { /* again later */
+    if (n == 0 || *reply == '-') { /* retry later */
         model_close(sim.model, peer->ears);
         peer->ears = 0;
     }

@@ -1,6 +1,6 @@
-/* sim_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit; fresh or
- * explicit owner; renewed or fixed lease; one lock or several), may cancel at any moment, hold, release or
- * just drop what they got, change numbers, and now and then ask a question. */
+/* sim_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit;
+ * fresh or explicit owner; renewed or fixed lease; one lock or several), may cancel at any moment,
+ * hold, release or simply drop the hold, change numbers, and now and then send a query. */
 #include "sim.h"
 
 #include "locks/kind.h"
@@ -73,7 +73,7 @@ static uint8_t options_of(const struct sim_use *use)
     return options;
 }
 
-/* What the engine's new hold will be at the server. */
+/* Record what the engine's new hold will be at the server. */
 static void know(struct sim_process *process, struct sim_task *task,
                  const struct snib__acquire *how)
 {
@@ -203,7 +203,7 @@ static void release(struct sim_process *process, struct sim_task *task)
 {
     int32_t code;
     struct sim_hold *hold = task->hold;
-    if (sim_chance(12)) { /* the program just drops it */
+    if (sim_chance(12)) { /* the program simply drops it */
         process_leave_hold(process, hold);
         task_rest(task);
         return;
@@ -222,7 +222,7 @@ static void release(struct sim_process *process, struct sim_task *task)
     }
     sim_trace("%u task %d leaves %llu: %s", process->id, (int)(task - process->tasks),
               (unsigned long long)hold->number, snib_code_name(code));
-    /* The engine tells a loss that the release itself has found in the same breath. */
+    /* The engine reports a loss that the release itself has found at the same moment. */
     process_pump(process);
     bool no_memory = code == SNIB_ENOMEM && memory_is_short();
     if (code == SNIB_LOST ? !hold->told : code != SNIB_OK && !no_memory) {

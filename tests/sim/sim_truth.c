@@ -1,8 +1,8 @@
 /* sim_truth.c - what the server has, read from its keys, and why it changed.
  *
- * Every kind of lock comes down to claims: who has a share of a name, how much, until when.  Claims are
- * compared before and after every command and at every moment; a claim that goes has a cause.  Numbers
- * without owners are compared as numbers.
+ * Every kind of lock is reduced to claims: which owner has a share of a name, how much, until when.
+ * Claims are compared before and after every command and at every moment; a claim that goes has a
+ * cause.  Numbers without owners are compared as numbers.
  */
 #include "sim.h"
 
@@ -36,7 +36,7 @@ static int64_t to_integer(model_text text)
     return strtoll(room, NULL, 10);
 }
 
-/* "<uuid>:<number>", perhaps with ":write", or a permit's id, of somebody in this world. */
+/* Parses "<uuid>:<number>", perhaps with ":write", or a permit's id, of a process in this world. */
 struct sim_process *truth_owner(model_text text, uint64_t *out_number)
 {
     struct sim_process *process;
@@ -81,7 +81,7 @@ const struct sim_claim *truth_claim(const struct sim_name *name, const struct si
     return NULL;
 }
 
-/* A multi lock's owner is one, whatever its members are. */
+/* A multi lock has one owner, whatever its members are. */
 struct sim_owner *truth_owner_of(const struct sim_claim *claim)
 {
     struct sim_owner *owner = check_owner(claim->process, claim->number, 0);
@@ -111,7 +111,7 @@ static struct sim_claim *claim(struct reading *r, const struct sim_name *name, m
     struct sim_claim made = {process, number, side, 1, expires_ns, sim.step_ns};
     snib__time life = truth_owner_of(&made)->lease;
     if (side == 1) {
-        life = sim.lease; /* that of a read of its own may be longer */
+        life = sim.lease; /* a read of its own may have a longer one */
     } else if (name->family == FAMILY_FAIR && life < SIM_FIRST) {
         life = SIM_FIRST;
     }
@@ -134,7 +134,7 @@ static void check_value(const struct sim_name *name, model_text owner, model_tex
     }
 }
 
-/* One field, the owner. */
+/* One field: the owner. */
 static void read_mutex(const struct sim_name *name, struct reading *r)
 {
     model_key key;
@@ -166,7 +166,7 @@ static bool ends_with(model_text text, const char *end)
     return text.n >= n && memcmp(text.p + text.n - n, end, n) == 0;
 }
 
-/* A reader counts as long as its own lease, the key beside the lock. */
+/* A reader counts for as long as its own lease, the key beside the lock. */
 static void read_reader(const struct sim_name *name, struct reading *r, const model_key *lock,
                         model_text owner, int64_t count)
 {
@@ -176,11 +176,11 @@ static void read_reader(const struct sim_name *name, struct reading *r, const mo
         model_key own;
         snprintf(text, sizeof text, "%s:%.*s:rwlock_timeout:%lld", name->tag, (int)owner.n, owner.p,
                  (long long)i);
-        if (find(text, &own)) { /* with a TTL in any case */
+        if (find(text, &own)) { /* always with a TTL */
             latest = own.expires_ns > latest ? own.expires_ns : latest;
         }
     }
-    latest -= latest > 0 ? 1000000 : 0;    /* its last millisecond is no time left */
+    latest -= latest > 0 ? 1000000 : 0;    /* in its last millisecond no time is left */
     if (latest > sim_server_ns(sim.now)) { /* not longer than its lease, if the lock lives longer */
         struct sim_claim *made = claim(r, name, owner, 0, latest);
         made->expires_ns = lock->expires_ns < latest ? lock->expires_ns : latest;
@@ -239,7 +239,7 @@ int64_t truth_number_or_none(const struct sim_name *name)
     return number == NO_NUMBER ? 0 : number;
 }
 
-/* Ids of one hold follow each other; together they are one claim. */
+/* The ids of one hold are consecutive; together they are one claim. */
 static void read_permits(const struct sim_name *name, struct reading *r)
 {
     model_key key;
@@ -328,7 +328,7 @@ static void claim_left(struct sim_name *name, const struct sim_claim *claim, int
     totals.handed_over += cause == CAUSE_TRANSFERRED;
 }
 
-/* Whether a kind of lock takes a token with every hold. */
+/* Check the token, if this kind of lock takes one with every hold. */
 static void take_token(struct sim_name *name, struct sim_owner *owner)
 {
     bool counts = name->family == FAMILY_FENCED || (name->tokens && owner->use.side == 1) ||
@@ -349,8 +349,7 @@ static void take_token(struct sim_name *name, struct sim_owner *owner)
 static void claim_came(struct sim_name *name, const struct sim_claim *claim, int cause)
 {
     struct sim_owner *owner = truth_owner_of(claim);
-    owner->stray |=
-        cause == CAUSE_MEMORY; /* it was given back, and a stale data set has it again */
+    owner->stray |= cause == CAUSE_MEMORY; /* given back before; a stale data set has it again */
     owner->aged |= cause == CAUSE_MEMORY;
     sim_trace("%s: %u:%llu%s is at the server", name->text, claim->process->id,
               (unsigned long long)claim->number, claim->side ? " as the writer" : "");
@@ -388,7 +387,8 @@ static const struct sim_claim *find_in(const struct sim_claim *claims, int n,
     return NULL;
 }
 
-/* If its end stays what it was, then since the clock was set back that may be another lease; or it was refused. */
+/* Its end may stay the same although it was renewed after the clock was set back; or the renewal
+ * was refused. */
 void truth_renewed(const struct sim_process *process, uint64_t number, int side)
 {
     for (int i = 0; i < sim.name_count; i++) {
@@ -402,7 +402,7 @@ void truth_renewed(const struct sim_process *process, uint64_t number, int side)
     }
 }
 
-/* A latch is set when it is open, and counted down by one. */
+/* A latch is set while it is open, and counted down by one. */
 static void check_latch(struct sim_name *name, int cause)
 {
     int64_t before = name->number, after = truth_number_or_none(name);
@@ -433,7 +433,7 @@ static void check_number(struct sim_name *name, const struct reading *r, int cau
         name->total += r->total - name->number;
     }
     if (name->family == FAMILY_SEMAPHORE) {
-        name->number = r->total; /* the last that was seen */
+        name->number = r->total; /* as last seen */
         if (r->total < 0 || r->total + truth_outstanding((int)(name - sim.names)) > name->total) {
             sim_fail("%s: %lld are free and %lld taken of %lld", name->text, (long long)r->total,
                      (long long)truth_outstanding((int)(name - sim.names)), (long long)name->total);
@@ -456,7 +456,7 @@ int64_t truth_outstanding(int name)
 
 /* ---- Open or not -------------------------------------------------------------------------------- */
 
-/* What has to be open for this use: a side, or a number of permits. */
+/* What must be open for this use: a side, or a number of permits. */
 int truth_level(const struct sim_use *use)
 {
     bool counts = use->kind == SNIB_PERMITS || use->kind == SNIB_SEMAPHORE;
@@ -483,7 +483,7 @@ static bool is_open(const struct sim_name *name, int level)
     case FAMILY_LATCH:
         return truth_number(name) <= 0;
     case FAMILY_PLAIN:
-        return !find(name->text, &key); /* whoever has put something there */
+        return !find(name->text, &key); /* by any client */
     default:
         return taken == 0;
     }
@@ -518,7 +518,7 @@ static void look_at(struct sim_name *name, int cause)
         const struct sim_claim *before = find_in(name->claims, name->claim_count, &r.claims[i]);
         if (before == NULL) {
             claim_came(name, &r.claims[i], cause);
-            if (cause == CAUSE_EXPIRED) { /* a permit that comes back with the time of its lease */
+            if (cause == CAUSE_EXPIRED) { /* a permit is back with the time of its lease */
                 r.claims[i].step_ns = truth_owner_of(&r.claims[i])->left_step_ns;
             }
             came = &r.claims[i];

@@ -1,8 +1,9 @@
-/* stories.c - short worlds with a plot: what the guarantees say of crowds, long waits and dead processes.
+/* stories.c - short scripted worlds: what the guarantees say about crowds, long waits and dead
+ * processes.
  *
  *     sim_stories [NAME]
  *
- * Every story says what must come out, and when.
+ * Every story states the expected outcome, and when it is due.
  */
 #include "stories.h"
 
@@ -108,7 +109,7 @@ static void finish(struct actor *actor, struct snib__op *op)
     snib__op_free(actor->engine, op);
 }
 
-/* Carry bytes and wishes of one process; false: there was nothing to do. */
+/* Carry the bytes and requests of one process; false: there was nothing to do. */
 static bool pump(struct actor *actor)
 {
     bool busy = false;
@@ -182,7 +183,7 @@ void run_for(snib__time duration)
     run_until(now + duration);
 }
 
-/* ---- What actors do ----------------------------------------------------------------------------- */
+/* ---- Actions of actors -------------------------------------------------------------------------- */
 
 struct waiter *acquire(struct actor *actor, int kind, const char *name, size_t n,
                        struct snib__acquire how)
@@ -221,7 +222,8 @@ void cancel(struct waiter *waiter)
     settle();
 }
 
-/* What a stopped process has sent for its locks is executed, but its connection ends before any answer. */
+/* The commands that a stopped process has sent are executed, but its command connection ends before
+ * any reply. */
 void lose_answers(struct actor *actor)
 {
     struct snib__buf *out = snib__link_output(snib__engine_link(actor->engine, SNIB__COMMAND));
@@ -232,7 +234,7 @@ void lose_answers(struct actor *actor)
                            SNIB_EUNREACHABLE, 0, now);
 }
 
-/* A stopped process reads its messages, and no more. */
+/* A stopped process reads its messages, and nothing else. */
 void hear(struct actor *actor)
 {
     const char *bytes;

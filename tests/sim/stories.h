@@ -30,13 +30,13 @@ struct waiter { /* an acquisition, from its start to its end */
     struct actor *actor;
     struct snib__op *op;
     struct snib__hold *hold;
-    int32_t code; /* SNIB_AGAIN: it runs */
+    int32_t code; /* SNIB_AGAIN: still running */
     snib__time ended;
-    uint64_t order; /* of its grant */
+    uint64_t order; /* order in which it was granted */
 };
 
 struct story {
-    const char *name; /* NULL: the list ends */
+    const char *name; /* NULL: end of the list */
     void (*tell)(void);
 };
 
@@ -44,7 +44,7 @@ extern const struct story stories_fair[], stories_shared[], stories_turns[];
 
 extern model *server;
 extern snib__time now;
-extern int64_t step_ns; /* by how much the server's wall clock was set */
+extern int64_t step_ns; /* total by which the server's wall clock was set */
 extern struct actor actors[ACTORS];
 extern struct waiter waiters[WAITERS];
 extern int waiter_count;
@@ -69,9 +69,10 @@ struct waiter *acquire(struct actor *actor, int kind, const char *name, size_t n
 struct waiter *wait_for(struct actor *actor, int kind, const char *name);
 void release(struct waiter *waiter);
 void cancel(struct waiter *waiter);
-/* What a process has sent for its locks is executed, but its connection ends before any answer. */
+/* The commands that a process has sent are executed, but its command connection ends before any
+ * reply. */
 void lose_answers(struct actor *actor);
-void hear(struct actor *actor); /* a stopped process reads its messages, and no more */
+void hear(struct actor *actor); /* a stopped process reads its messages, and nothing else */
 bool there_is(const char *name);
 void expect_nothing_left(void);
 

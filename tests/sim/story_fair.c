@@ -1,4 +1,4 @@
-/* story_fair.c - the fair lock's queue: who dies in it, who sleeps, who leaves. */
+/* story_fair.c - the fair lock's queue: waiters that die, stop or leave. */
 #include "stories.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void long_wait(void)
     end_world();
 }
 
-/* Whoever leaves, and however, leaves nothing. */
+/* A waiter that leaves, in any way, leaves nothing behind. */
 static void leavers(void)
 {
     begin_world();
@@ -90,7 +90,7 @@ static void leavers(void)
     end_world();
 }
 
-/* A grant that is heard of when another has the lock is none. */
+/* A grant that is heard of after the lock has gone to another is void. */
 static void late_grant(void)
 {
     begin_world();
@@ -116,7 +116,7 @@ static void late_grant(void)
     end_world();
 }
 
-/* Fair and fenced: whoever was granted the lock without a token asks for one. */
+/* Fair and fenced: a waiter that was granted the lock without a token asks for one. */
 static void lost_counter(void)
 {
     for (int apart = 0; apart < 2; apart++) {
@@ -146,7 +146,7 @@ static void expect_place(size_t index)
     expect(left > 1 && left < 5.5, "place %zu ends in %.3f s", index, left);
 }
 
-/* The place of who waits is kept alive by as much as the time that passes. */
+/* A waiter's place is kept alive by as much as the time that passes. */
 static void kept_places(void)
 {
     begin_world();
@@ -159,7 +159,7 @@ static void kept_places(void)
     end_world();
 }
 
-/* The server's clock is set back: those who wait keep their places, and who comes then is not thrown back with them. */
+/* The server's clock is set back: waiters keep their places, and so do those that come later. */
 static void clock_set_back(void)
 {
     begin_world();

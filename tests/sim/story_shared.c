@@ -1,7 +1,9 @@
-/* story_shared.c - locks that many hold at once, or several at a time: readers and writers, permits, multi locks. */
+/* story_shared.c - locks with many holders, or several names at a time: readers and writers,
+ * permits, multi locks. */
 #include "stories.h"
 
-/* A writer that reads as well keeps the others' writers out when it steps down, and lets readers in. */
+/* A writer that also reads still keeps other writers out when it steps down, and lets readers
+ * in. */
 static void downgrade(void)
 {
     begin_world();
@@ -48,7 +50,7 @@ static void dead_reader(void)
     end_world();
 }
 
-/* Readers come without end; the writer that is preferred comes in all the same. */
+/* Readers come without end; a preferred writer still gets in. */
 static void preferred_writer(void)
 {
     begin_world();
@@ -75,7 +77,8 @@ static void preferred_writer(void)
     end_world();
 }
 
-/* A writer comes after readers whose leases are over, though the lock itself would live longer than its own. */
+/* A writer comes after readers whose leases are over, although the lock itself would live longer
+ * than the writer's lease. */
 static void late_readers(void)
 {
     begin_world();
@@ -99,7 +102,7 @@ static void late_readers(void)
     end_world();
 }
 
-/* Permits of a dead process come back when their lease is over, once. */
+/* A dead process' permits come back when their lease is over, once. */
 static void dead_permits(void)
 {
     begin_world();
@@ -127,7 +130,7 @@ static void dead_permits(void)
     end_world();
 }
 
-/* The answer to a try that was cancelled is news for those who want less. */
+/* The reply to a cancelled try is news for waiters that want fewer permits. */
 static void cancelled_wish(void)
 {
     begin_world();

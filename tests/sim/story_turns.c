@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A message of our own that was lost is not expected for ever: the next one is another's. */
+/* A lost message of the client's own release is not expected for ever: the next one is another
+ * client's. */
 static void lost_message(void)
 {
     begin_world();
@@ -17,7 +18,7 @@ static void lost_message(void)
     release(ours);
     model_set_faults(server, 0);
     struct waiter *theirs = wait_for(b, SNIB_MUTEX, "orders");
-    run_for(SECOND / 10); /* it has given way to the one who listens */
+    run_for(SECOND / 10); /* it has given way to the listener */
     expect(theirs->code == SNIB_OK, "who listens but does not wait keeps others waiting");
     struct waiter *waits = wait_for(a, SNIB_MUTEX, "orders");
     run_for(4 * SECOND);
@@ -35,7 +36,8 @@ static void allow_channels(void *context, uint64_t connection, const model_text 
     }
 }
 
-/* A refusal does not say which subscription it is about: the one that was not refused is not forgotten. */
+/* A refusal does not say which subscription it is about: the one that was not refused must be
+ * kept. */
 static void one_refusal(void)
 {
     begin_world();
@@ -59,7 +61,7 @@ static void one_refusal(void)
     end_world();
 }
 
-/* A hand-over that may have worked is taken back, although who was to have the lock has left meanwhile. */
+/* A hand-over that may have worked is taken back, although its target has left meanwhile. */
 static void doubtful_hand_over(void)
 {
     begin_world();
@@ -81,7 +83,8 @@ static void doubtful_hand_over(void)
     end_world();
 }
 
-/* One try beside the release of the same process: the server is asked, after it. */
+/* A single try while a release of the same process is in flight: the server is asked, after the
+ * release. */
 static void try_beside_release(void)
 {
     begin_world();
@@ -98,8 +101,8 @@ static void try_beside_release(void)
     end_world();
 }
 
-/* A hold that is over is nobody's when its holder has done with it, whatever is left of its lease; one that was
- * forgotten may have somebody who believes in it. */
+/* A lost hold is given back once its holder drops it, whatever is left of its lease; a forgotten
+ * one may still have a user that relies on it. */
 static void done_with_the_lost(void)
 {
     for (int forgotten = 0; forgotten < 2; forgotten++) {
@@ -127,8 +130,8 @@ static void done_with_the_lost(void)
     }
 }
 
-/* A client that may not ask which run of the server this is believes the vote's epoch as it finds it: it must not
- * make those who know doubt it again and again. */
+/* A client that may not ask for the server's run id accepts the vote's epoch as it finds it: it
+ * must not make clients that know the run id doubt it again and again. */
 static void unknown_run(void)
 {
     begin_world();
@@ -190,8 +193,8 @@ static void expect_all_held(const struct waiter *first, int count)
     }
 }
 
-/* One process has more than fits into one renewal.  All stay held over many leases, those that the server has lost
- * are found, wherever they are in a batch, and no other is. */
+/* One process has more holds than fit into one renewal.  All stay held over many leases; those that
+ * the server has lost are detected, wherever they are in a batch, and no others are. */
 static void many_holds(void)
 {
     enum { MANY = 350 };
@@ -225,7 +228,7 @@ static void many_holds(void)
         expect(i % 49 || snib__hold_reason(hold, now) == SNIB_REASON_DELETED, "lock %d is lost: %s",
                i, snib_reason_text(snib__hold_reason(hold, now)));
     }
-    lose_answers(holder); /* nobody knows which batches were executed */
+    lose_answers(holder); /* which batches were executed is unknown */
     run_for(LEASE);
     for (int i = 0; i < MANY; i++) {
         int state = snib__hold_state(holder->engine, first[i].hold, now);

@@ -1,16 +1,16 @@
-/* topo.h - a simulated world around engines whose server is not one for ever: replicas that lag and are promoted,
- * addresses that move, sentinels and clusters with views of their own, and an observer who knows who is
- * master in truth and what every server has.
+/* topo.h - a simulated world around engines whose server changes: replicas that lag and are
+ * promoted, addresses that move, sentinels and clusters with their own views, and an observer that
+ * knows the true master and every server's data.
  *
  * One seed decides everything.
  *
  * topo_sim.c      the loop over seeds, the life of one world
- * topo_net.c      connections between processes and servers; pairs of machines that do not reach each other
- * topo_server.c   servers: roles, replication with a delay, death and return, what they say of themselves
+ * topo_net.c      connections between processes and servers; partitions
+ * topo_server.c   servers: roles, replication with a delay, death and return, what they report
  * topo_single.c   deployments behind one address, which moves to another server
  * topo_sentinel.c sentinels, each with its own view
  * topo_cluster.c  a cluster: what each node believes, failover
- * topo_slot.c     ... whose a name is, slots that move
+ * topo_slot.c     ... which node serves a name, slots that move
  * topo_fault.c    what goes wrong, and when
  * topo_process.c  processes: an engine each, its driver, and what becomes of its results
  * topo_task.c     the tasks in them
@@ -36,61 +36,61 @@
 #define TOPO_EVENTS 1024
 #define TOPO_EPOCH 1700000000000000000ULL
 #define TOPO_START (3600000 * SNIB__MS)
-#define TOPO_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that another's release has granted */
+#define TOPO_FIRST (3000 * SNIB__MS) /* of a fair lock's hold that a release has granted */
 
 /* What a seed may switch on. */
 enum topo_fault {
     TOPO_DELAY,
     TOPO_CUT,       /* a connection ends */
-    TOPO_HOLE,      /* a process and a server do not reach each other for a while, in silence */
-    TOPO_ISOLATE,   /* a master and the other servers; some processes reach it still */
+    TOPO_HOLE,      /* a process and a server silently lose contact for a while */
+    TOPO_ISOLATE,   /* a master loses the other servers; some processes reach it still */
     TOPO_PAUSE,     /* a process stops */
-    TOPO_LATE_TICK, /* it hears, and does not notice that time has passed */
+    TOPO_LATE_TICK, /* it gets bytes but no ticks */
     TOPO_CRASH,     /* it dies */
-    TOPO_STOP,      /* a server stops, and goes on */
-    TOPO_KILL,      /* a master dies; it returns as it must */
-    TOPO_MANUAL,    /* a failover that somebody asked for */
-    TOPO_RESTART, /* a master dies and is back before anybody has noticed: empty, or with its data */
-    TOPO_LAG,     /* replication is slow for a while */
+    TOPO_STOP,      /* a server stops for a while */
+    TOPO_KILL,      /* a master dies, and returns later */
+    TOPO_MANUAL,    /* a requested failover */
+    TOPO_RESTART,   /* a master dies and is back before that is noticed: empty, or with its data */
+    TOPO_LAG,       /* replication is slow for a while */
     TOPO_SCRIPTS,   /* SCRIPT FLUSH */
-    TOPO_WATCH,     /* who decides is disturbed: a sentinel is killed, or lags */
+    TOPO_WATCH,     /* a sentinel is killed, or lags */
     TOPO_SLOT,      /* a slot moves */
-    TOPO_HALF_SLOT, /* ... and is left on its way for a while */
-    TOPO_GROW,      /* a node comes, a node goes */
+    TOPO_HALF_SLOT, /* ... and is left half moved for a while */
+    TOPO_GROW,      /* a node is added, a node is removed */
     TOPO_FAULTS
 };
 
 enum topo_family { TOPO_MUTEX, TOPO_FENCED, TOPO_FAIR, TOPO_RW, TOPO_FAMILIES };
 
-/* What a world in four is about, for it needs several things at once. */
+/* The subject of a world in four: it needs several things at once. */
 enum topo_focus {
     TOPO_ALL,
-    TOPO_QUEUES, /* fair locks whose server changes, and has not heard of everything */
+    TOPO_QUEUES, /* fair locks whose server is replaced by one that lags */
     TOPO_READERS /* readers and writers whose slots move */
 };
 
-/* Things that happen at a time. */
+/* Events that are due at a time. */
 enum topo_event_kind {
-    TOPO_PROMOTE = 1, /* a: who may become the master of shard b */
+    TOPO_PROMOTE = 1, /* a: the old master of shard b, to be replaced; -1: by request */
     TOPO_FOLLOW,      /* a: follows b from now on */
     TOPO_SYNCED,      /* a: has the whole data set of b */
     TOPO_RETURN,      /* a: a dead server starts; b: with its data */
     TOPO_LOADED,      /* a: has read its data */
-    TOPO_ADDRESS,     /* the address goes to server a */
+    TOPO_ADDRESS,     /* the address moves to server a */
     TOPO_ROUTE_OWN    /* from here on: of sentinels and clusters */
 };
 
 struct topo_event {
     snib__time at;
     int kind, a, b;
-    uint64_t c; /* tells whether it is still meant */
+    uint64_t c; /* a stale event has an outdated one */
 };
 
-struct topo_parcel { /* on its way from a server to another */
+struct topo_parcel { /* in flight from one server to another */
     struct topo_parcel *next;
     snib__time at;
     int from;
-    uint64_t writes;  /* of the sender, that are in it */
+    uint64_t writes;  /* the sender's writes that it contains */
     model_data *data; /* or a message: */
     bool sharded;
     size_t channel_n, text_n;
@@ -102,14 +102,14 @@ struct topo_server {
     struct snib__address address;
     bool sentinel;
     int shard;
-    int master;         /* whom it follows; -1: nobody, it is a master */
+    int master;         /* the server that it follows; -1: it is a master */
     uint64_t term;      /* changes with its role and master */
-    bool synced, hears; /* a replica: it has a data set of its master; it is connected to it */
-    bool dead, keeps;   /* it is not there; its data outlive it */
+    bool synced, hears; /* a replica: it has its master's data set; it is connected to the master */
+    bool dead, keeps;   /* it does not run; its data survive */
     uint64_t run, replication, former;
     snib__time stopped_until, loading_until;
-    snib__time lag;   /* of what it gets */
-    uint64_t shipped; /* its writes that have been sent on */
+    snib__time lag;   /* added to what it receives */
+    uint64_t shipped; /* its writes sent to replicas */
     uint64_t applied; /* a replica: writes of its master that it has */
     snib__time synced_at;
     struct topo_parcel *head, *tail;
@@ -128,9 +128,9 @@ struct topo_name {
     char tag[40];
     int64_t last_token;
     snib__time token_at;
-    snib__time broken_at;    /* the truth last lost something */
-    snib__time island_until; /* somebody acted as its master who was not */
-    snib__time apart_until;  /* its slot was on its way: what needs several keys may have to wait */
+    snib__time broken_at;    /* the truth last lost data */
+    snib__time island_until; /* another server than the master last acted as one */
+    snib__time apart_until;  /* its slot was being moved: multi-key requests may have to wait */
     snib__time free_since;   /* SNIB__NEVER: it is not free */
 };
 
@@ -149,10 +149,9 @@ struct topo_hold {
     int reason;
     uint64_t number;
     snib__time submitted;
-    uint64_t
-        durable;  /* the servers that had it when it was granted, if it was every replica in step */
-    bool excused; /* it is valid and the truth does not know of it, for a documented reason */
-    snib__time excused_at, known_at; /* the truth last knew of it */
+    uint64_t durable; /* the servers that had it when granted, if all replicas in step did */
+    bool excused;     /* it is valid and unknown to the truth, for a documented reason */
+    snib__time excused_at, known_at; /* when the truth last had it */
     bool valid;
     snib__time overlaps_since;
 };
@@ -169,11 +168,11 @@ struct topo_task {
     snib__time submitted, wait_ends;
 };
 
-struct topo_end { /* a link's carrier */
+struct topo_end { /* carries a link */
     struct snib__link *link;
     struct topo_process *process;
     bool connecting;
-    int server;              /* it goes to; -1: nobody has the address */
+    int server;              /* to which it goes; -1: the address has no server */
     snib__time connected_at; /* or will be; or will fail */
     struct topo_pipe *pipe;
 };
@@ -192,7 +191,7 @@ struct topo_process {
     snib__time frozen_until, late_until;
     snib__time last_tick;
     uint32_t ticks;
-    snib__time counted_since; /* requests since then, without anything that came of them */
+    snib__time counted_since; /* requests are counted since then, as none had an effect */
     uint32_t sent;
     snib__time sent_at, connects_since;
     uint32_t connects;
@@ -213,17 +212,17 @@ struct topo_flow {
     bool ended;
 };
 
-struct topo_pipe { /* one connection; it lives on at the server when the client's end is gone */
+struct topo_pipe { /* one connection; the server's end may outlive the client's */
     bool used;
-    struct topo_end *client; /* NULL: its end is gone */
+    struct topo_end *client; /* NULL: this end is gone */
     uint32_t process;
     int server;
-    uint64_t number; /* the model's; 0: its end is gone */
+    uint64_t number; /* the model's; 0: this end is gone */
     snib__time made_at;
     struct topo_flow to_server, to_client;
     int cut_next;
-    struct {              /* WAIT: its answer, and those that come after it */
-        snib__time until; /* 0: there is none */
+    struct {              /* WAIT: its reply, and those behind it */
+        snib__time until; /* 0: no WAIT is pending */
         uint64_t need, writes;
         char *held;
         size_t held_n;
@@ -244,8 +243,8 @@ struct topo {
     int server_count, data_count; /* sentinels come after the data servers */
     struct topo_shard shards[TOPO_SHARDS];
     int shard_count;
-    bool stale_reads; /* a replica without its master answers from what it has */
-    int at_address;   /* SINGLE: who has the address */
+    bool stale_reads; /* a replica without its master serves what it has */
+    int at_address;   /* SINGLE: the server with the address */
     struct snib__address address;
     struct snib__address seeds[TOPO_SERVERS];
     uint32_t seed_count;
@@ -256,7 +255,7 @@ struct topo {
     struct topo_process *slots[TOPO_SLOTS], *processes[TOPO_PROCESSES];
     uint32_t process_count;
     struct topo_pipe pipes[TOPO_PIPES];
-    snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* they do not reach each other until then */
+    snib__time apart[TOPO_HOSTS][TOPO_HOSTS]; /* no contact until then */
     struct topo_event pending[TOPO_EVENTS];
     int pending_count;
 };
@@ -265,7 +264,7 @@ struct topo_totals {
     uint64_t events, requests, granted, released, busy, timed_out, cancelled, lost, failed;
     uint64_t promotions, excused, overlaps;
     uint64_t waits, too_few,
-        durable; /* WAIT, answered by too few; holds that had to be there after a failover */
+        durable; /* WAITs, those with too few replicas; holds that had to survive a failover */
     snib__time longest_overlap;
     uint64_t by_family[TOPO_FAMILIES], multis;
     uint64_t faults[TOPO_FAULTS];
@@ -288,7 +287,7 @@ void net_connect(struct topo_end *end);
 void net_close(struct topo_end *end);
 void net_send(struct topo_end *end, const char *bytes, size_t n);
 void net_server_died(int server);
-void net_leave(int server); /* its connections end as by CLIENT KILL: what it has written arrives */
+void net_leave(int server); /* its connections end as by CLIENT KILL: what it wrote arrives */
 void net_collect(int server);
 snib__time net_delay(void);
 bool net_apart(int host, int other);
@@ -297,13 +296,14 @@ void net_heal(void);
 struct topo_pipe *net_pick(void);
 int net_host(const struct topo_process *process);
 snib__time net_next(void);
-/* WAIT of a connection: the answer comes when so many replicas have what the server has written, or after the time. */
-#define NET_WAITS "+WAITS\r\n" /* its place among the server's answers */
+/* WAIT of a connection: the reply comes when enough replicas have what the server has written, or
+ * after the time limit. */
+#define NET_WAITS "+WAITS\r\n" /* its place among the server's replies */
 void net_wait(int server, uint64_t connection, uint64_t need, snib__time limit);
-void net_waited(int server);               /* a replica has got on */
+void net_waited(int server);               /* a replica has caught up further */
 bool server_listens(int at, int to);       /* a replica in step */
-int server_acked(int at, uint64_t writes); /* replicas in step that have them */
-void check_durable(int at);                /* it is promoted, and was in step */
+int server_acked(int at, uint64_t writes); /* replicas in step that have these writes */
+void check_durable(int at);                /* called when a replica in step is promoted */
 bool net_run(void);
 void net_free(void);
 
@@ -311,13 +311,13 @@ void net_free(void);
 int server_new(bool sentinel, int shard);
 void server_free_all(void);
 void server_time(void);
-bool server_runs(int server); /* it is there and not stopped */
+bool server_runs(int server); /* it has a process, which is not stopped */
 bool server_reaches(int server, int other);
 void server_kill(int server, bool keeps);
 void server_return(int server);
 void server_follow(int server, int master, bool hang_up);
 void server_promote(int server);
-void server_executed(int server); /* something was executed there: it is sent on */
+void server_executed(int server); /* a command was executed there: replicate it */
 void server_event(const struct topo_event *event);
 int server_best_replica(int shard, int except);
 snib__time server_next(void);
@@ -327,7 +327,7 @@ void server_set_faults(int server);
 /* topo_single.c */
 void single_plan(void);
 void single_event(const struct topo_event *event);
-void single_lost(int shard); /* its master is not there any more */
+void single_lost(int shard); /* its master is gone */
 void single_settle(void);
 
 /* topo_sentinel.c */
@@ -371,7 +371,7 @@ snib__time task_hold_for(void);
 void task_move(struct topo_process *process, struct topo_task *task);
 
 /* topo_check.c */
-void check_broken(int shard, const char *why); /* the truth has lost something, perhaps */
+void check_broken(int shard, const char *why); /* the truth may have lost data */
 void check_sent(struct topo_process *process);
 void check_connects(struct topo_process *process);
 void check_progress(struct topo_process *process);

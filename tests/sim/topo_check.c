@@ -1,9 +1,10 @@
-/* topo_check.c - what must be true of results and at every step, judged with perfect knowledge of who is master and
- * of what every server has.
+/* topo_check.c - what must be true of results and at every step, judged with full knowledge of
+ * which server is master and of what every server has.
  *
- * The truth about a name is the data set of its authority.  A hold that calls itself valid is known there, for
- * as long as it is valid; if it is not, it is excused, and there are few excuses: the truth was handed to a server that
- * had not heard of it, or began anew without data, or somebody was a master beside the true one.
+ * The truth about a name is the data set of its authority.  A hold that reports itself valid is
+ * known there, for as long as it is valid; if it is not, it is excused, and there are few excuses:
+ * a server took over that had not heard of it, or started without data, or another server acted as
+ * a master beside the true one.
  */
 #include "topo.h"
 
@@ -31,7 +32,8 @@ static bool writes(const struct topo_hold *hold, const struct topo_name *name)
            (hold->use.kind == SNIB__MULTI && name->family == TOPO_RW);
 }
 
-/* A key of a name at its master, or, while its slot is on its way, at either end.  NULL: it is nowhere. */
+/* A key of a name at its master or, while its slot is being moved, at either end.  NULL: it does
+ * not exist. */
 static model *find(const struct topo_name *name, const char *text, size_t n, model_key *out)
 {
     model *also = cluster_also(name);
@@ -41,7 +43,7 @@ static model *find(const struct topo_name *name, const char *text, size_t n, mod
     return also != NULL && model_key_find(also, 0, text, n, out) ? also : NULL;
 }
 
-/* Until when the truth keeps a hold of one name; 0: it does not. */
+/* Until when the truth has a hold of one name; 0: it has none. */
 static snib__time known_until(const struct topo_process *process, const struct topo_hold *hold,
                               const struct topo_name *name)
 {
@@ -73,7 +75,7 @@ static snib__time known_until(const struct topo_process *process, const struct t
     return ends == UINT64_MAX ? SNIB__NEVER : ends - TOPO_EPOCH;
 }
 
-/* Whether the truth keeps all of it for as long as its holder relies on it. */
+/* Whether the truth keeps all of the hold for as long as its holder relies on it. */
 static bool is_known(const struct topo_process *process, const struct topo_hold *hold)
 {
     for (int i = 0; i < topo.name_count; i++) {
@@ -86,7 +88,7 @@ static bool is_known(const struct topo_process *process, const struct topo_hold 
     return true;
 }
 
-/* What the master of a name has, for whoever reads the story. */
+/* Trace what the master of a name has. */
 static void trace_truth(const struct topo_name *name)
 {
     model_key key;
@@ -111,7 +113,7 @@ void check_broken(int shard, const char *why)
     }
 }
 
-/* Whether a server acts as the master of a name, and who is not the true one. */
+/* Whether a server acts as the master of a name and is not the true one. */
 static bool is_island(int at, const struct topo_name *name)
 {
     const struct topo_server *server = &topo.servers[at];
@@ -164,7 +166,8 @@ static int copies(const struct topo_process *process, const struct topo_hold *ho
     return n;
 }
 
-/* What the engine says of a grant is so, where nothing has happened to the servers meanwhile. */
+/* The replicas that the engine reports for a grant have it, unless something has happened to the
+ * servers meanwhile. */
 static void check_replicas(const struct topo_process *process, struct topo_hold *hold)
 {
     int master = topo.shards[topo.names[hold->use.name].shard].authority;
@@ -185,8 +188,9 @@ static void check_replicas(const struct topo_process *process, struct topo_hold 
     }
 }
 
-/* A replica is promoted that was in step when every replica in step had a hold: it has it.  By how much the lease was
- * renewed since may be lost, so holds are looked at whose first lease has not ended. */
+/* A replica is promoted that was in step when every replica in step had a hold: it has it.  Later
+ * extensions of the lease may be lost, so only holds are checked whose first lease has not
+ * ended. */
 void check_durable(int at)
 {
     const struct topo_server *server = &topo.servers[at];
@@ -216,7 +220,7 @@ void check_durable(int at)
 
 /* ---- Requests ----------------------------------------------------------------------------------- */
 
-#define MOST_SENT 400 /* with nothing that came of them, within: */
+#define MOST_SENT 400 /* requests without effect, within: */
 #define MOST_CONNECTS 200
 #define COUNTED (1000 * SNIB__MS)
 
@@ -226,7 +230,7 @@ void check_progress(struct topo_process *process)
     process->sent = 0;
 }
 
-/* Nobody is busy with nothing. */
+/* No process is busy to no effect. */
 void check_sent(struct topo_process *process)
 {
     process->sent_at = topo.now;
@@ -316,7 +320,8 @@ void check_lost(struct topo_process *process, const struct topo_hold *hold)
 
 /* ---- Every step --------------------------------------------------------------------------------- */
 
-/* Since when nothing stands between a process and the master of a shard; SNIB__NEVER / 2: something does. */
+/* Since when the path between a process and the master of a shard is clear; SNIB__NEVER / 2: it is
+ * not. */
 static snib__time reaches_since(const struct topo_process *process, int shard)
 {
     int master = topo.shards[shard].authority;
@@ -369,7 +374,7 @@ static void check_excused(struct topo_process *process, struct topo_hold *hold)
     }
 }
 
-/* What is lost stays lost, for its reason. */
+/* A lost hold stays lost, for the same reason. */
 static void check_steady(const struct topo_process *process, struct topo_hold *hold, int state)
 {
     bool is_safe = state == SNIB_HOLD_VALID || state == SNIB_HOLD_AT_RISK;
@@ -464,7 +469,7 @@ static void check_waits(const struct topo_process *process)
     }
 }
 
-/* Once all is well, what is free is soon taken by whoever waits. */
+/* Once all is well, a free lock soon goes to a waiter. */
 static void check_served(struct topo_process *process)
 {
     for (int i = 0; i < TOPO_TASKS; i++) {
@@ -516,7 +521,7 @@ void check_step(void)
 
 /* ---- The end ------------------------------------------------------------------------------------ */
 
-/* Counters of tokens are for ever. */
+/* Token counters stay for ever. */
 static bool may_stay(const model_key *key)
 {
     static const char counter[] = "redisson_lock_token:";

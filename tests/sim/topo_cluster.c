@@ -1,8 +1,8 @@
 /* topo_cluster.c - a cluster: what each node believes of slots and masters, and how that spreads.
  *
- * A view says which shard has a slot, and who is a shard's master; both have epochs, and the higher one wins wherever
- * two nodes meet.  The truth is the newest of all.  Only the slots of names that are used are kept one by one: the
- * others stay where they were.
+ * A view says which shard has a slot, and which node is a shard's master; both have epochs, and the
+ * higher one wins wherever two nodes meet.  The truth is the newest of all.  Only the slots of
+ * names in use are tracked one by one: the others stay where they were.
  */
 #include "topo_cluster.h"
 
@@ -40,7 +40,8 @@ static void learn(int self, int other)
     mine->epoch = its->epoch > mine->epoch ? its->epoch : mine->epoch;
 }
 
-/* A master that has been replaced learns it, and follows; so does a replica of a master that was. */
+/* A master that has been replaced learns of it and follows; so does a replica of a former
+ * master. */
 static void obey(int self)
 {
     struct topo_server *server = &topo.servers[self];
@@ -62,7 +63,7 @@ static void meet(int self, int other)
     }
 }
 
-/* Those who are there hear of it soon; who is not, by gossip later. */
+/* Reachable nodes hear of it soon, the others later by gossip. */
 void cluster_spread(int from)
 {
     for (int i = 0; i < topo.data_count; i++) {
@@ -72,7 +73,7 @@ void cluster_spread(int from)
     }
 }
 
-/* ---- Who is there ------------------------------------------------------------------------------- */
+/* ---- Reachability ------------------------------------------------------------------------------- */
 
 static int count_masters(const struct view *view, int self, int *out_reached)
 {
@@ -92,7 +93,8 @@ static int count_masters(const struct view *view, int self, int *out_reached)
     return all;
 }
 
-/* A node that does not see most masters for a while, or sees that slots are without one, refuses. */
+/* A node that does not see most masters for a while, or sees slots without one, refuses
+ * requests. */
 static void look(int self)
 {
     struct view *view = &cluster.views[self];
@@ -151,7 +153,7 @@ static void promote(int replica, int shard)
     }
     move_aborted(shard);
     if (topo_chance(2)) {
-        shard_left(replica); /* who listened at the replica has to do so again */
+        shard_left(replica); /* subscribers of the replica have to subscribe again */
         net_collect(replica);
     }
     cluster_spread(replica);
@@ -174,7 +176,7 @@ static void consider(int replica)
     promote(replica, shard);
 }
 
-/* CLUSTER FAILOVER: the replica has caught up first, unless it is forced. */
+/* CLUSTER FAILOVER: the replica catches up first, unless it is forced. */
 static void manual(int shard)
 {
     int master = topo.shards[shard].authority;
@@ -191,7 +193,7 @@ static void manual(int shard)
     meet(replica, master);
 }
 
-/* ---- The world's side --------------------------------------------------------------------------- */
+/* ---- Interface to the world --------------------------------------------------------------------- */
 
 static void tick(void)
 {

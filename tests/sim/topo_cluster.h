@@ -1,7 +1,7 @@
 /* topo_cluster.h - what the files of the simulated cluster share.
  *
  * topo_cluster.c  what each node believes, and how that spreads; failover
- * topo_slot.c     slots: whose a name is, what a node answers, moves
+ * topo_slot.c     slots: which node serves a name, what it answers, moves
  */
 #ifndef SNIB_TESTS_TOPO_CLUSTER_H
 #define SNIB_TESTS_TOPO_CLUSTER_H
@@ -9,18 +9,18 @@
 #include "topo.h"
 
 #define CLUSTER_SLOTS 16384
-#define CLUSTER_EVENTS (TOPO_ROUTE_OWN + 10) /* those of moves */
+#define CLUSTER_EVENTS (TOPO_ROUTE_OWN + 10) /* of slot moves */
 
 struct view_slot {
     int shard;
     uint64_t epoch;
-    int migrating, importing; /* on the node itself: to whom, from whom; -1: no */
+    int migrating, importing; /* on the node itself: to or from which node; -1: no */
 };
 
 struct view_shard {
     int master;
     uint64_t epoch;
-    snib__time lost_since; /* 0: it is there */
+    snib__time lost_since; /* 0: reachable */
     bool fails;
 };
 
@@ -29,13 +29,13 @@ struct view { /* of a node */
     struct view_shard shards[TOPO_SHARDS];
     uint64_t epoch;
     snib__time alone_since, down_since, writable_at, up_at;
-    bool failed; /* it finds the cluster's state so */
-    bool down;   /* ... or had until now: it refuses */
+    bool failed; /* it considers the cluster down */
+    bool down;   /* ... or did until recently: it refuses requests */
 };
 
 struct slot { /* in truth */
     int number, shard;
-    int to;        /* a shard to which it is on its way; -1: none */
+    int to;        /* the shard to which it is being moved; -1: none */
     uint64_t turn; /* of the move */
 };
 
@@ -58,8 +58,8 @@ uint64_t truth_epoch(int shard);
 /* topo_slot.c */
 void slot_begin(void);
 int slot_of(model_text name);
-void slot_left(int self, int slot); /* a node has heard that it is another's */
-void shard_left(int self);          /* a node serves none of its slots any more */
+void slot_left(int self, int slot); /* a node has heard that another serves it */
+void shard_left(int self);          /* a node no longer serves any of its slots */
 void move_aborted(int shard);
 void move_event(const struct topo_event *event);
 

@@ -1,5 +1,5 @@
-/* topo_fault.c - what goes wrong between processes and servers, and among servers.  Which faults a seed knows, and how
- * often they come, is drawn once. */
+/* topo_fault.c - what goes wrong between processes and servers, and among servers.  Which faults a
+ * seed enables, and how often they come, is drawn once. */
 #include "topo.h"
 
 #define BACK (3000 * SNIB__MS) /* a server that died returns within this time */
@@ -52,7 +52,7 @@ static void strike_process(int fault)
     }
 }
 
-/* A master and the other servers do not reach each other; of the processes each is on either side, or on both. */
+/* A master and the other servers lose contact; each process is on either side, or on both. */
 static void isolate(int master, int shard)
 {
     snib__time until = topo.now + topo_between(topo.lease / 4, 4 * topo.lease);
@@ -167,7 +167,7 @@ void fault_run(void)
     while (!topo_has(fault)) {
         fault = (fault + 1) % TOPO_FAULTS;
     }
-    /* Faults come in flocks: one that strikes what another has left is the hardest. */
+    /* Faults come in clusters: one that strikes what another has left is the hardest. */
     topo.next_fault = topo.now + 1 + topo_draw(topo_chance(3) ? 10 * topo.delay : 2 * topo.pace);
     strike(fault);
 }

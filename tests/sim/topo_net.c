@@ -1,7 +1,7 @@
-/* topo_net.c - connections between processes and servers, and machines that do not reach each other.
+/* topo_net.c - connections between processes and servers, and machines that lose contact.
  *
- * Between two machines that are apart nothing arrives; it does when they meet again, unless somebody has given
- * up meanwhile.  A connection lives on at the server when the client's end is gone.
+ * Between two machines without contact nothing arrives until it is restored, unless one side has
+ * given up meanwhile.  A connection lives on at the server when the client's end is gone.
  */
 #include "topo.h"
 
@@ -147,7 +147,7 @@ static void send_on(struct topo_pipe *pipe, int direction, const char *bytes, si
     }
 }
 
-/* Who has the address at this moment; -1: nobody. */
+/* The server that has the address at this moment; -1: none. */
 static int resolve(const struct snib__address *address)
 {
     if (address == NULL || snib__address_equal(address, &topo.address)) {
@@ -167,7 +167,7 @@ void net_connect(struct topo_end *end)
     end->server = resolve(snib__link_address(end->link));
     check_connects(end->process);
     end->connected_at = topo.now + net_delay();
-    /* A server that is stopped has a kernel that accepts; one that is apart does not even refuse. */
+    /* A stopped server has a kernel that accepts; one without contact does not even refuse. */
     if (end->server >= 0 && net_apart(net_host(end->process), end->server)) {
         end->connected_at = topo.now + CONNECT_LIMIT;
     }
@@ -331,7 +331,7 @@ static snib__time wait_due(const struct topo_pipe *pipe)
     return pipe->wait.until > server->stopped_until ? pipe->wait.until : server->stopped_until;
 }
 
-/* What a server has written goes on its way. */
+/* Send what a server has written on its way. */
 void net_collect(int server)
 {
     model *m = topo.servers[server].model;

@@ -1,5 +1,5 @@
-/* topo_process.c - processes: an engine each, with a driver, the pump, that carries the wishes and bytes of all
- * its links, and its results. */
+/* topo_process.c - processes: an engine each, with a driver, the pump, that carries out the
+ * requests of all its links and delivers bytes and results. */
 #include "topo.h"
 
 #include "locks/kind.h"
@@ -79,7 +79,7 @@ struct topo_process *process_new(int slot)
     return process;
 }
 
-/* Without a word to anybody, as by kill -9. */
+/* Dies abruptly, as by kill -9. */
 void process_crash(struct topo_process *process)
 {
     topo_trace("%u is dead", process->id);
@@ -121,7 +121,7 @@ static struct topo_hold *find_hold(struct topo_process *process, const struct sn
     topo_fail("%u has no such hold, or no room for one more", process->id);
 }
 
-/* One task has done with the hold; the last one gives it back to the engine. */
+/* One task has finished with the hold; the last one gives it back to the engine. */
 void process_leave_hold(struct topo_process *process, struct topo_hold *hold)
 {
     if (--hold->users > 0) {
@@ -231,7 +231,7 @@ static struct topo_end *end_of(struct topo_process *process, struct snib__link *
     return end;
 }
 
-/* What goes out, in words. */
+/* Trace what is sent, in words. */
 static void trace_words(const struct topo_end *end, const char *bytes, size_t n)
 {
     char text[300];

@@ -1,8 +1,10 @@
-/* topo_sentinel.c - sentinels: each with its own view of who is master, which the others' news reach late.
+/* topo_sentinel.c - sentinels: each has its own view of the master, and hears of the others' views
+ * late.
  *
- * A master that does not answer for a while is down for a sentinel; when enough of them find so, one that can speak to
- * most of them promotes a replica, and the configuration's epoch rises.  It says so at once, the others when they
- * have heard.  The old master and the other replicas are told to follow when they are found.
+ * A master that does not answer for a while is down for a sentinel; when enough of them agree, one
+ * that reaches most of them promotes a replica, and the configuration's epoch rises.  It announces
+ * that at once, the others once they have heard.  The old master and the other replicas are told to
+ * follow when they are found.
  */
 #include "topo.h"
 
@@ -21,15 +23,15 @@ enum { TOPO_TICK = TOPO_ROUTE_OWN, TOPO_ELECTED, TOPO_SWITCHED };
 static struct watcher {
     int master;
     uint64_t epoch;
-    snib__time down_since; /* 0: it is well */
+    snib__time down_since; /* 0: it is up */
 } watchers[TOPO_SERVERS];
 
-static snib__time down_after; /* a master is down */
-static snib__time next_try;   /* no failover begins before */
+static snib__time down_after; /* silence after which a master is down */
+static snib__time next_try;   /* no failover begins before this */
 static uint64_t last_epoch;
 static char said[4096];
 
-/* ---- What they say ------------------------------------------------------------------------------ */
+/* ---- Replies and messages ----------------------------------------------------------------------- */
 
 static size_t add_bulk(size_t at, const char *text)
 {
@@ -115,7 +117,7 @@ const char *sentinel_answer(int self, const model_text *argv, size_t argc, size_
     static const char *const own[] = {"ping", "subscribe", "unsubscribe", "auth", "client"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (is(argv[0], own[i])) {
-            return NULL; /* as every server */
+            return NULL; /* as in every server */
         }
     }
     if (is(argv[0], "sentinel")) {
@@ -133,7 +135,7 @@ const char *sentinel_answer(int self, const model_text *argv, size_t argc, size_
     return said;
 }
 
-/* ---- What they find ----------------------------------------------------------------------------- */
+/* ---- Views -------------------------------------------------------------------------------------- */
 
 static bool is_watcher(int at)
 {
@@ -167,7 +169,8 @@ static void say_promoted(int self, int before)
     say(self, PROMOTED, text);
 }
 
-/* The leader knows it when it has promoted the server, and tells of the switch when the others follow that one. */
+/* The leader believes in the new master once it has promoted it, and announces the switch when the
+ * others follow that server. */
 static void believe(int self, int master, uint64_t epoch, bool leads)
 {
     struct watcher *watcher = &watchers[self];
@@ -184,7 +187,7 @@ static void believe(int self, int master, uint64_t epoch, bool leads)
     }
 }
 
-/* Another's news arrives, sooner or later. */
+/* News from another sentinel arrives, sooner or later. */
 static void hear(int self)
 {
     for (int i = topo.data_count; i < topo.server_count; i++) {
@@ -209,7 +212,7 @@ static bool finds_down(int self)
     return watchers[self].down_since != 0 && topo.now >= watchers[self].down_since + down_after;
 }
 
-/* A sentinel that finds the master down, with enough who agree and enough who vote. */
+/* Whether the sentinel finds the master down, enough others agree, and enough vote. */
 static bool may_lead(int self)
 {
     int agree = 1, vote = 1, all = topo.server_count - topo.data_count;
@@ -268,7 +271,7 @@ static void elected(const struct topo_event *event)
     }
 }
 
-/* ---- The world's side --------------------------------------------------------------------------- */
+/* ---- Interface to the world --------------------------------------------------------------------- */
 
 void sentinel_plan(void)
 {
@@ -287,7 +290,7 @@ void sentinel_plan(void)
     for (int i = 0; i < 3; i++) {
         int at = server_new(true, 0);
         watchers[at] = (struct watcher){.master = 0, .epoch = last_epoch};
-        if (i == 0 || topo_chance(2)) { /* the others are learnt */
+        if (i == 0 || topo_chance(2)) { /* the others are discovered */
             topo.seeds[topo.seed_count++] = topo.servers[at].address;
         }
     }
@@ -304,7 +307,7 @@ void sentinel_event(const struct topo_event *event)
         if (watchers[event->a].epoch == event->c && server_runs(event->a)) {
             say_switch(event->a, event->b);
         }
-    } else if (event->kind == TOPO_PROMOTE) { /* somebody asked for it */
+    } else if (event->kind == TOPO_PROMOTE) { /* by request */
         int leader = topo.data_count + (int)topo_draw(3);
         if (server_runs(leader)) {
             elect(leader, server_best_replica(0, watchers[leader].master));
@@ -312,7 +315,7 @@ void sentinel_event(const struct topo_event *event)
     }
 }
 
-/* A sentinel is killed, stops, or does not hear the others. */
+/* A sentinel is killed, stops, or loses contact with the others. */
 void sentinel_disturb(void)
 {
     int at = topo.data_count + (int)topo_draw(3);

@@ -1,8 +1,8 @@
-/* topo_server.c - servers: who follows whom, what is on its way between them, death and return, and what they say of
- * themselves.
+/* topo_server.c - servers: which follows which, data in flight between them, death and return, and
+ * what they report of themselves.
  *
- * Replication is asynchronous: after every command that wrote, a copy of the data set leaves for each replica and
- * arrives later.  Who is promoted before has lost what was on its way.
+ * Replication is asynchronous: after every command that wrote, a copy of the data set leaves for
+ * each replica and arrives later.  A replica that is promoted before has lost what was in flight.
  */
 #include "topo.h"
 
@@ -14,7 +14,7 @@
 
 #define SAID_MAX 4096
 
-static char said[SAID_MAX]; /* the reply that is being given */
+static char said[SAID_MAX]; /* the reply being built */
 
 /* ---- Replicas ---------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ int server_acked(int at, uint64_t writes)
     return n;
 }
 
-/* ---- What a server says of itself --------------------------------------------------------------- */
+/* ---- Replies ------------------------------------------------------------------------------------ */
 
 static const char *bulk(const char *text, size_t *out_n)
 {
@@ -322,7 +322,8 @@ static void finish_sync(const struct topo_event *event)
     topo_trace("server %d has the data of %d", event->a, event->b);
 }
 
-/* The replica with the most of its master's data, or nearly: it cannot be known for sure.  -1: there is none. */
+/* The replica with the most of its master's data, or nearly: which that is cannot be known for
+ * sure.  -1: none. */
 int server_best_replica(int shard, int except)
 {
     int best = -1;
@@ -410,7 +411,7 @@ void server_kill(int at, bool keeps)
     net_server_died(at);
 }
 
-/* It comes back as what it was: a master that was replaced does not know it yet. */
+/* It returns in its old role: a master that was replaced does not know that yet. */
 void server_return(int at)
 {
     struct topo_server *server = &topo.servers[at];
@@ -441,7 +442,7 @@ void server_return(int at)
     if (server->master >= 0) {
         server_follow(at, server->master, false);
     }
-    for (int i = 0; i < topo.data_count; i++) { /* another history: from the beginning */
+    for (int i = 0; i < topo.data_count; i++) { /* another history: full resynchronization */
         if (topo.servers[i].master == at && !topo.servers[i].dead) {
             server_follow(i, at, false);
         }
@@ -452,7 +453,7 @@ void server_return(int at)
     }
 }
 
-/* Somebody tells a server whom to follow, as soon as it is found. */
+/* A server is told which master to follow, as soon as it can be reached. */
 static void be_told(const struct topo_event *event)
 {
     const struct topo_server *server = &topo.servers[event->a];

@@ -1,11 +1,12 @@
-/* topo_sim.c - engines whose servers change, in a simulated world: one seed, one life, one verdict.
+/* topo_sim.c - runs engines whose servers change in simulated worlds: one seed, one world, one
+ * verdict.
  *
  *     sim_topo [--topology NAME] [--seeds A-B] [--trace SEED]
  *
- * Without a range: a fifth of the seeds that SNIB_SIM_SEEDS says, for these worlds are larger, or 400.
+ * Without a range: a fifth of SNIB_SIM_SEEDS seeds, because these worlds are larger, or 400.
  *
- * A world is disturbed first, then calm, in which everybody must be served, and winds down until nothing may
- * be left.  Every 64th seed runs twice and must leave the same trace.
+ * A world is first disturbed, then calm, when every waiter must be served, and then winds down
+ * until nothing may be left.  Every 64th seed runs twice and must leave the same trace.
  */
 #include "topo.h"
 
@@ -17,8 +18,8 @@
 #include <time.h>
 
 #define EVENTS_MAX 2000000
-#define SETTLED (9000 * SNIB__MS)  /* the servers know again who is master */
-#define RECOVERY (5000 * SNIB__MS) /* connections are back, with their back-off, and asked again */
+#define SETTLED (9000 * SNIB__MS)  /* all servers know the master again */
+#define RECOVERY (5000 * SNIB__MS) /* reconnect, with back-off, and ask again */
 
 struct topo topo;
 struct topo_totals topo_totals;
@@ -151,7 +152,7 @@ static void begin(uint64_t seed, bool trace)
         process_new(i);
     }
     topo.calm_at = topo.now + topo_between(2000 * SNIB__MS, 8000 * SNIB__MS);
-    topo.stable_at = topo.enabled == 0 ? topo.now : SNIB__NEVER / 2; /* can be added to */
+    topo.stable_at = topo.enabled == 0 ? topo.now : SNIB__NEVER / 2; /* leaves room to add */
 }
 
 static void end(void)
@@ -204,7 +205,8 @@ static snib__time next_of_all(struct topo_process **out_runs)
     return next;
 }
 
-/* Go to the next moment at which something happens, at most to `until`, and let one thing happen. */
+/* Advance to the next moment at which something happens, at most to `until`, and let one thing
+ * happen. */
 static void step(snib__time until)
 {
     struct topo_process *runs = NULL;
@@ -216,7 +218,7 @@ static void step(snib__time until)
         topo_fail("there is no end to events");
     }
     if (next <= until) {
-        /* What has come may be read before the time is looked at, or after. */
+        /* Bytes that have arrived may be read before the time is checked, or after. */
         if (topo_chance(2) && net_run()) {
             ;
         } else if (runs != NULL && process_next(runs) <= topo.now) {
@@ -268,7 +270,7 @@ static void live(void)
     check_end();
 }
 
-/* Returns whether the world was as it must be. */
+/* Returns whether the world passed all checks. */
 static bool run(uint64_t seed, bool trace, uint64_t *out_hash)
 {
     volatile bool good = false;

@@ -1,11 +1,11 @@
-/* topo_single.c - a deployment behind one address: when the master is gone, somebody who sees it promotes a
- * replica in its place and moves the address.  Clients are told nothing.
+/* topo_single.c - a deployment behind one address: when the master is gone, an external monitor
+ * promotes a replica in its place and moves the address.  Clients are told nothing.
  *
- * The old master may be a master still, for whom nobody reaches; when it is found again it has to follow.
+ * The old master may still be a master that no client reaches; once found again it has to follow.
  */
 #include "topo.h"
 
-#define NOTICED (1500 * SNIB__MS) /* it takes so long, at most, to see that a master is gone */
+#define NOTICED (1500 * SNIB__MS) /* until a lost master is noticed, at most */
 
 void single_plan(void)
 {
@@ -23,14 +23,14 @@ void single_plan(void)
 void single_lost(int shard)
 {
     if (topo.topology != SNIB__SINGLE) {
-        return; /* the servers see for themselves */
+        return; /* the servers detect it themselves */
     }
     const struct topo_shard *is = &topo.shards[shard];
     topo_later(topo.now + topo_between(20 * SNIB__MS, NOTICED), TOPO_PROMOTE, is->authority, shard,
                is->terms);
 }
 
-/* Everybody else who is there has to follow, sooner or later. */
+/* All other running servers have to follow, sooner or later. */
 static void align(int shard, int master)
 {
     for (int i = 0; i < topo.data_count; i++) {
@@ -41,7 +41,7 @@ static void align(int shard, int master)
     }
 }
 
-/* Whether the master does for those who watch what a master does. */
+/* Whether the master looks healthy to the monitor. */
 static bool is_well(int master)
 {
     return server_runs(master) && topo.servers[master].master < 0 &&
@@ -70,7 +70,7 @@ static void promote(const struct topo_event *event)
     topo_later(topo.now + topo_draw(topo_chance(2) ? 2 * SNIB__MS : 300 * SNIB__MS), TOPO_ADDRESS,
                next, 0, shard->terms);
     if (server_runs(old) && topo_chance(2)) {
-        server_follow(old, next, topo_chance(2)); /* at once: it was told first */
+        server_follow(old, next, topo_chance(2)); /* immediately: it was told first */
     }
     align(event->b, next);
 }
@@ -90,7 +90,7 @@ void single_event(const struct topo_event *event)
     }
 }
 
-/* The faults are over: what is left undone is done. */
+/* The faults are over: complete what is unfinished. */
 void single_settle(void)
 {
     if (topo.topology != SNIB__SINGLE) {

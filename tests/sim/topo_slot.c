@@ -1,5 +1,5 @@
-/* topo_slot.c - slots: what a node of the cluster answers when it is asked for a name, and slots that move, key by
- * key, from a node to another, while everybody goes on. */
+/* topo_slot.c - slots: what a cluster's node answers to a request for a name, and slots that are
+ * moved, key by key, from one node to another while clients continue. */
 #include "topo_cluster.h"
 
 #include "snib.h"
@@ -17,7 +17,7 @@ static struct {
     uint64_t all[ASKING_MAX];
     int n;
 } asking[TOPO_SERVERS]; /* connections whose next command may be served while importing */
-static bool asks;       /* the one whose command runs */
+static bool asks;       /* the running command's connection is one of them */
 
 /* ---- Hashing ------------------------------------------------------------------------------------ */
 
@@ -49,7 +49,7 @@ int slot_of(model_text name)
     return crc16(name.p, name.n) % CLUSTER_SLOTS;
 }
 
-/* The place of a slot among those that are kept; -1: it is another. */
+/* The index of a slot among those that are tracked; -1: it is not. */
 static int find(int number)
 {
     for (int i = 0; i < cluster.slot_count; i++) {
@@ -66,7 +66,7 @@ static int shard_of(const struct view *view, int number)
     return at < 0 ? number * cluster.base / CLUSTER_SLOTS : view->slots[at].shard;
 }
 
-/* ---- Words -------------------------------------------------------------------------------------- */
+/* ---- Replies ------------------------------------------------------------------------------------ */
 
 static void add(const char *format, ...)
 {
@@ -87,7 +87,7 @@ static void add_node(int at)
         address->port, at + 1);
 }
 
-/* A replica that has no data of its master yet is left out. */
+/* A replica that does not have its master's data yet is left out. */
 static bool is_shown(int at, int shard, int master)
 {
     const struct topo_server *server = &topo.servers[at];
@@ -141,7 +141,7 @@ static bool is(model_text text, const char *word)
     return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
 }
 
-/* ---- Whose it is -------------------------------------------------------------------------------- */
+/* ---- Serving or redirecting --------------------------------------------------------------------- */
 
 static void moved(const struct view *view, int number, const char *word, int node)
 {
@@ -160,7 +160,7 @@ static int count_here(int self, const model_text *keys, size_t n)
     return here;
 }
 
-/* What a node says instead of doing something with these keys, or nothing: it does it. */
+/* What a node answers instead of executing a command with these keys; empty: it executes it. */
 static void judge(int self, const model_text *keys, size_t n)
 {
     const struct view *view = &cluster.views[self];
@@ -190,7 +190,7 @@ static void judge(int self, const model_text *keys, size_t n)
     }
 }
 
-/* Shard channels: a replica of the slot serves them, too, and nothing has to be there. */
+/* Shard channels: a replica of the slot serves them, too, and no key has to exist. */
 static void judge_channels(int self, const model_text *channels, size_t n)
 {
     const struct view *view = &cluster.views[self];
@@ -264,7 +264,8 @@ const char *cluster_answer(int self, uint64_t connection, const model_text *argv
     return said_n > 0 ? said : NULL;
 }
 
-/* In the middle of a script: an undeclared key of a slot that is on its way, which is not here. */
+/* In the middle of a script: an undeclared key of a slot that is being moved and that is not
+ * here. */
 const char *cluster_touch(int self, const model_text *name, bool channel)
 {
     static const char error[] = "ERR Script attempted to access a non local key in a cluster node";
@@ -347,7 +348,7 @@ static void give_up(int at)
     slot->turn = ++cluster.turns;
 }
 
-/* A failover has made another of a shard's nodes the master: it knows nothing of moves. */
+/* A failover has made another of a shard's nodes the master: it knows nothing of slot moves. */
 void move_aborted(int shard)
 {
     for (int i = 0; i < cluster.slot_count; i++) {
@@ -381,7 +382,7 @@ static void begin_move(const struct topo_event *event)
     topo_later(topo.now + move_pause(), MOVE_KEY, event->a, 0, slot->turn);
 }
 
-/* The next key goes; one that is there already, of an earlier try, is replaced. */
+/* Move the next key; a copy left by an earlier attempt is replaced. */
 static void move_key(const struct topo_event *event)
 {
     struct slot *slot = &cluster.slots[event->a];
@@ -411,7 +412,7 @@ static void move_key(const struct topo_event *event)
     topo_later(topo.now + move_pause(), MOVE_KEY, event->a, 0, event->c);
 }
 
-/* The target says that the slot is its own; then the source is told. */
+/* The target takes the slot; then the source is told. */
 static void end_move(const struct topo_event *event)
 {
     struct slot *slot = &cluster.slots[event->a];
@@ -467,7 +468,7 @@ void cluster_disturb(int fault)
     topo_later(topo.now, MOVE_BEGIN, at, to, cluster.slots[at].turn);
 }
 
-/* What is half moved goes all the way. */
+/* Complete half-finished moves. */
 void cluster_settle(void)
 {
     for (int i = 0; i < cluster.slot_count; i++) {
@@ -477,7 +478,7 @@ void cluster_settle(void)
     }
 }
 
-/* A second server that may have keys of a name: the one to which its slot is on its way; NULL: none. */
+/* A second server that may have keys of a name: the target of its slot's move; NULL: none. */
 model *cluster_also(const struct topo_name *name)
 {
     const struct slot *slot = &cluster.slots[name->slot];
@@ -490,7 +491,7 @@ bool cluster_goes_to(const struct topo_name *name, int shard)
     return topo.topology == SNIB__CLUSTER && cluster.slots[name->slot].to == shard;
 }
 
-/* Whether a node would do something with a free name. */
+/* Whether a node would serve a free name. */
 bool cluster_serves(int at, const struct topo_name *name)
 {
     const struct view *view = &cluster.views[at];

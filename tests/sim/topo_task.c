@@ -1,5 +1,6 @@
-/* topo_task.c - tasks use locks as programs do: they acquire (one try, for some time, without limit; renewed or fixed
- * lease; one lock or two), may cancel at any moment, hold, release or just drop what they got. */
+/* topo_task.c - tasks use locks as programs do: they acquire (one try, for some time, without
+ * limit; renewed or fixed lease; one lock or two), may cancel at any moment, hold, release or
+ * simply drop the hold. */
 #include "topo.h"
 
 #include "locks/kind.h"
@@ -92,7 +93,7 @@ static void release(struct topo_process *process, struct topo_task *task)
 {
     int32_t code;
     struct topo_hold *hold = task->hold;
-    if (topo_chance(12)) { /* the program just drops it */
+    if (topo_chance(12)) { /* the program simply drops it */
         process_leave_hold(process, hold);
         task_rest(task);
         return;
@@ -110,7 +111,7 @@ static void release(struct topo_process *process, struct topo_task *task)
     }
     topo_trace("%u task %d leaves %llu: %s", process->id, (int)(task - process->tasks),
                (unsigned long long)hold->number, snib_code_name(code));
-    process_pump(process); /* a loss that the release itself has found is told in the same breath */
+    process_pump(process); /* reports a loss that the release itself has found */
     if (code == SNIB_LOST ? !hold->told : code != SNIB_OK) {
         topo_fail("%u:%llu: release without an operation gave %s", process->id,
                   (unsigned long long)hold->number, snib_code_name(code));

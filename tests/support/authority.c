@@ -13,7 +13,7 @@ static void run(const char *format, ...)
     int n = vsnprintf(command, sizeof command, format, list);
     va_end(list);
     assert_true(n > 0 && (size_t)n < sizeof command);
-    if (system(command) != 0) /* NOLINT: our own words only */
+    if (system(command) != 0) /* NOLINT: no foreign input */
         fail_msg("failed: %s", command);
 }
 

@@ -1,4 +1,4 @@
-/* cluster.c - a cluster of masters and replicas, made by its own commands; its slots on their way. */
+/* cluster.c - a cluster of masters and replicas, built by its own commands; slot migration. */
 #include "deployment.h"
 
 #include <stdio.h>
@@ -9,12 +9,12 @@ enum { NOBODY = 255 };
 
 /* ---- Views --------------------------------------------------------------------------------------- */
 
-/* The cluster as one node has it. */
+/* The cluster as one node sees it. */
 struct view {
-    uint8_t map[SLOTS];    /* who serves the slot, or NOBODY */
-    uint8_t of[NODES_MAX]; /* for each node of the deployment its master, or NOBODY */
+    uint8_t map[SLOTS];    /* the master that serves the slot, or NOBODY */
+    uint8_t of[NODES_MAX]; /* each node's master, or NOBODY */
     int count;             /* nodes known */
-    bool well;             /* none is failing, none is new, all links are up */
+    bool well;             /* no node is failing or new, all links are up */
 };
 
 static int by_id(const struct deployment *deployment, const char *id)
@@ -63,7 +63,7 @@ static void view_get(struct deployment *deployment, struct node *node, struct vi
     freeReplyObject(reply);
 }
 
-/* Masters are the first to know. */
+/* Masters learn of changes first. */
 static struct node *any_master(struct deployment *deployment)
 {
     for (int i = 0; i < deployment->count; i++)
@@ -81,7 +81,8 @@ static struct node *cluster_node(struct deployment *deployment)
     int timeout_ms = deployment->options.node_timeout_ms;
     node_config(node, "cluster-enabled yes\ncluster-config-file nodes.conf");
     node_config(node, "cluster-node-timeout %d", timeout_ms ? timeout_ms : 1000);
-    /* A replica that was away may follow its master all the same, and stays where the test has put it. */
+    /* A replica may fail over however long it was disconnected, and never migrates to another
+     * master. */
     node_config(node, "cluster-replica-validity-factor 0\ncluster-migration-barrier 100");
     if (deployment->options.tls)
         node_config(node, "tls-cluster yes");
@@ -98,7 +99,7 @@ static void learn_id(struct node *node)
 static bool replicates(struct node *node, const struct node *master)
 {
     redisReply *reply = node_try(node, "CLUSTER REPLICATE %s", master->id);
-    bool done = reply && reply->type == REDIS_REPLY_STATUS; /* refused before it knows that node */
+    bool done = reply && reply->type == REDIS_REPLY_STATUS; /* refused until it knows that master */
     if (reply)
         freeReplyObject(reply);
     return done;
@@ -106,7 +107,7 @@ static bool replicates(struct node *node, const struct node *master)
 
 static void meet(struct deployment *deployment, int from)
 {
-    /* Each meets each: gossip would do the same, some rounds later. */
+    /* Every node meets every other: gossip would do the same, some rounds later. */
     for (int i = from; i < deployment->count; i++)
         for (int j = 0; j < i; j++)
             if (node_runs(&deployment->nodes[j]))
@@ -138,7 +139,7 @@ void cluster_start(struct deployment *deployment, const struct deployment_option
     cluster_await_settled(deployment);
 }
 
-/* ---- Who is what ----------------------------------------------------------------------------------- */
+/* ---- Roles ----------------------------------------------------------------------------------------- */
 
 int slot_of(const char *key)
 {
@@ -193,7 +194,7 @@ void cluster_key_at(struct deployment *deployment, const struct node *node, cons
     fail_msg("%s serves nothing", node->name);
 }
 
-/* ---- What is waited for ------------------------------------------------------------------------------ */
+/* ---- Waiting ----------------------------------------------------------------------------------------- */
 
 static bool state_ok(struct node *node)
 {
@@ -269,7 +270,7 @@ struct node *cluster_await_failover(struct deployment *deployment, int slot, con
     return owner;
 }
 
-/* ---- What is done to it -------------------------------------------------------------------------------- */
+/* ---- Changes ------------------------------------------------------------------------------------------- */
 
 static bool promoted(struct node *replica, const char *how)
 {
@@ -288,7 +289,8 @@ void cluster_failover(struct node *replica, const char *how)
     AWAIT(promoted(replica, how), DEPLOYED_MS);
 }
 
-/* Valkey wants the node's replicas to have heard it, and answers NOREPLICAS while they are about to connect. */
+/* Valkey waits until the node's replicas know of the change, and answers NOREPLICAS while they are
+ * still connecting. */
 static bool slot_set(struct node *node, int slot, const char *state, const struct node *peer)
 {
     redisReply *reply = node_try(node, "CLUSTER SETSLOT %d %s %s", slot, state, peer->id);
@@ -337,8 +339,9 @@ int cluster_move_keys(const struct move *move)
     }
 }
 
-/* Not to be told: what has become a replica meanwhile, as a master does that has lost its last slot, or is without
- * its replicas then.  Both have heard of it from the target. */
+/* Some refusals are fine: from a node that has become a replica meanwhile, as a master does that
+ * has lost its last slot, or that has no replicas connected at the moment.  Both learn of the move
+ * from the target. */
 static void tell_owner(const struct move *move, struct node *node)
 {
     redisReply *reply = node_try(node, "CLUSTER SETSLOT %d NODE %s", move->slot, move->to->id);
@@ -349,7 +352,8 @@ static void tell_owner(const struct move *move, struct node *node)
         freeReplyObject(reply);
 }
 
-/* To the target and the source first, then to the other masters, who would hear of it from them. */
+/* Tell the target and the source first, then the other masters, which would learn of it by
+ * gossip. */
 void cluster_move_finish(const struct move *move)
 {
     struct deployment *deployment = move->deployment;

@@ -1,4 +1,4 @@
-/* deployment.c - the nodes of a deployment: their ports, their folders, their lives. */
+/* deployment.c - the nodes of a deployment: ports, folders, processes. */
 #define _GNU_SOURCE
 #include "deployment.h"
 
@@ -19,8 +19,8 @@
 
 /* ---- Ports ------------------------------------------------------------------------------------- */
 
-/* Blocks of ports below those that the system gives to clients.  A block belongs to the process that has its file
- * locked, so a server that is down keeps its port; tests/topology/node.py obeys the same rule. */
+/* Blocks of ports below the ephemeral range.  A block belongs to the process that holds the lock on
+ * its file, so a server that is down keeps its port; tests/topology/node.py obeys the same rule. */
 enum { PORTS_FIRST = 11000, PORTS_BLOCK = 32, PORTS_BLOCKS = 300, BUS = 10000 };
 
 static void ports_take(struct deployment *deployment)
@@ -162,7 +162,7 @@ void deployment_url(struct deployment *deployment, const char *scheme, int first
     assert_true(at < limit);
 }
 
-/* ---- Life ---------------------------------------------------------------------------------------- */
+/* ---- Processes ----------------------------------------------------------------------------------- */
 
 static void node_exec(const struct deployment *deployment, const struct node *node, pid_t parent)
 {
@@ -205,7 +205,8 @@ static bool node_answers(struct node *node)
 
 static void node_hurry(struct node *node)
 {
-    /* Sentinels ask servers each 10 s and tell each other each 2 s; where they can, they do it sooner here. */
+    /* Sentinels send INFO to servers every 10 s and announce themselves every 2 s; versions that
+     * allow it do both more often here. */
     if (node->sentinel)
         node_do(node, "SENTINEL DEBUG INFO-PERIOD 500 PUBLISH-PERIOD 500");
 }
@@ -302,7 +303,8 @@ static redisReply *node_vtry(struct node *node, const char *format, va_list list
 {
     redisReply *reply = NULL;
     void (*pipes)(int) = signal(SIGPIPE, SIG_IGN);
-    /* Sentinels end the connections of servers that they make replicas: a second attempt is on a new one. */
+    /* A sentinel closes the connections of a server that it demotes: the second attempt uses a new
+     * connection. */
     for (int attempt = 0; attempt < 2 && !reply && node_connect(node); attempt++) {
         va_list again;
         va_copy(again, list);
@@ -377,7 +379,8 @@ bool server_has_tls(void)
 {
     char binary[256], command[400];
     server_binary(binary);
-    /* Without a certificate it does not start; the words of its complaint tell whether it knows of TLS. */
+    /* Without a certificate the server does not start; its error message shows whether it was built
+     * with TLS. */
     snprintf(command, sizeof command,
              "%s --port 0 --save '' --tls-port 1 --tls-cert-file /none 2>&1 | grep -q 'No tls-'",
              binary);

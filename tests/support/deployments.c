@@ -1,4 +1,4 @@
-/* deployments.c - deployments do what the tests of topologies believe they do. */
+/* deployments.c - deployments behave as the topology tests assume. */
 #include "deployment.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a client gets for a command at this node, over the network. */
+/* Send a command and expect a reply of any type. */
 static redisReply *ask_in(redisContext *context, const char *format, ...)
 {
     va_list list;
@@ -27,7 +27,8 @@ static redisContext *join(const struct node *node)
     return context;
 }
 
-/* An EVAL of so many keys at this node is answered by a reply that begins so; "" stands for no error. */
+/* Expect an EVAL of `count` keys at this node to get an error that begins with `want`; "" stands
+ * for no error. */
 static void expect_eval(struct node *node, bool asking, const char *want, int count,
                         const char *key, const char *other)
 {
@@ -69,7 +70,7 @@ static void single(void **state)
     assert_int_equal(access(dir, F_OK), -1);
 }
 
-/* Whatever a test dies of, what it started dies with it. */
+/* Servers die with the test that started them, however it dies. */
 static void dies_with_the_test(void **state)
 {
     struct deployment *one = NULL;
@@ -118,7 +119,7 @@ static void sentinels(void **state)
     began("the old one follows it", since);
     assert_false(node_is_master(old));
 
-    second = sentinels_master(&set); /* on a busy machine there may have been one more */
+    second = sentinels_master(&set); /* on a busy machine there may have been a further failover */
     since = now_ms();
     node_stop(second);
     const struct node *third = sentinels_await_failover(&set, second);
@@ -287,7 +288,7 @@ static void nodes_come_and_go(void **state)
 
 /* ---- TLS ------------------------------------------------------------------------------------------- */
 
-/* What a client of the openssl command thinks of the server there. */
+/* Whether openssl s_client accepts the certificate of the server on this port. */
 static bool accepted(const struct authority *authority, int port)
 {
     char command[400];
@@ -295,7 +296,7 @@ static bool accepted(const struct authority *authority, int port)
              "openssl s_client -connect 127.0.0.1:%d -CAfile '%s' -verify_ip 127.0.0.1 "
              "-verify_return_error -brief </dev/null >/dev/null 2>&1",
              port, authority->ca);
-    return system(command) == 0; /* NOLINT: our own words only */
+    return system(command) == 0; /* NOLINT: no foreign input */
 }
 
 static void tls(void **state)
@@ -341,7 +342,7 @@ static void tls(void **state)
     assert_non_null(strstr(set.url, "rediss+cluster://:secret@127.0.0.1:"));
     deployment_end(&set);
     snprintf(command, sizeof command, "rm -r %s", dir);
-    assert_int_equal(system(command), 0); /* NOLINT: our own words only */
+    assert_int_equal(system(command), 0); /* NOLINT: no foreign input */
 }
 
 int main(void)

@@ -38,7 +38,7 @@ void before_everybody(void)
     (void)sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){1});
 }
 
-/* SNIB_TEST_ONLY=name: that test of the program alone. */
+/* SNIB_TEST_ONLY=name: run only that test of the program. */
 __attribute__((constructor)) static void run_only(void)
 {
     const char *name = getenv("SNIB_TEST_ONLY");
@@ -66,7 +66,7 @@ snib_client *must_open_recheck(const char *url, int64_t lease_ms, int64_t rechec
     snib_client_options_init(&options, sizeof options);
     options.lease_ms = lease_ms;
     options.recheck_ms = recheck_ms;
-    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 is to fail for one reason only */
+    options.try_timeout_ms = patient_ms(1000); /* a wait of 0 fails only if it is busy */
     snib_client *client = NULL;
     EXPECT(snib_client_open(url, &options, &client, err), SNIB_OK);
     return client;
@@ -167,7 +167,8 @@ snib_queue *must_queue(snib_client *client)
     return queue;
 }
 
-/* One way to wait and the other in turn; an event that is only found when the limit has passed woke nobody. */
+/* Alternate between the two ways of waiting.  An event found only after the limit has passed woke
+ * no waiter. */
 snib_event must_event(snib_queue *queue, int64_t limit_ms)
 {
     static _Atomic unsigned turns;

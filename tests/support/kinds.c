@@ -1,4 +1,4 @@
-/* kinds.c - the table of kinds, and its small world. */
+/* kinds.c - the table of kinds, and the world in which they are tested. */
 #include "kinds.h"
 
 #include <stdio.h>
@@ -85,7 +85,7 @@ void kinds_open(struct kinds_world *world, struct kinds_options options)
         pair->own_rival = kinds_lock(world->ours, kind->rival, kind->rival_flags, pair->name, none);
     }
     kinds_set_numbers(world);
-    for (EACH_KIND(world, pair)) { /* counters of tokens are there from the first hold on */
+    for (EACH_KIND(world, pair)) { /* token counters exist from the first hold on */
         must_release(must_acquire(pair->ours, 0));
         must_release(must_acquire(pair->rival, 0));
     }

@@ -1,9 +1,9 @@
-/* proxy.c - a TCP front of a server's unix socket that delays, stalls, drops, cuts and records.
+/* proxy.c - a TCP front end to a server's unix socket that delays, stalls, drops, cuts and records.
  *
  * One thread moves all bytes.  A link is one connection of a client together with the connection to
  * the server that the proxy opened for it.  Bytes read from one side become chunks with a due time
  * and are written to the other side in order.  Every stream is also fed to a RESP reader: requests
- * become records, replies are looked at to find wake-up messages.  All state is guarded by `mu`.
+ * become records, replies are searched for wake-up messages.  All state is guarded by `mu`.
  */
 #define _GNU_SOURCE
 #include "support.h"
@@ -36,14 +36,14 @@ struct link {
     int fd[2];    /* [TO_SERVER] is the server's side, [TO_CLIENT] the client's; -1: closed */
     bool eof[2];  /* nothing more will come for this direction */
     bool shut[2]; /* and that has been passed on */
-    bool doomed;  /* ends when its chunks are out */
+    bool doomed;  /* ends once its chunks are written */
     enum cut_mode doom;
     bool held_back; /* the client's side is gone, the server's side waits for proxy_let_go() */
     bool subscriber, filter;
     bool whole;               /* passes on whole commands and replies only */
     uint64_t asked, answered; /* commands and replies so far */
     uint64_t spoils;          /* the command whose answer is to be replaced; 0: none */
-    bool executed;            /* ... and which the server has got */
+    bool executed;            /* ... and whether the server gets it */
     struct chunk *first[2], **last[2];
     redisReader *reader[2];
 };
@@ -175,7 +175,7 @@ static void link_encode(struct proxy *proxy, struct link *link, enum direction t
         link_encode(proxy, link, to, reply->element[i]);
 }
 
-/* ---- Answers that are replaced --------------------------------------------------------------- */
+/* ---- Replaced replies ------------------------------------------------------------------------ */
 
 static bool request_is(const redisReply *request, const char *word)
 {
@@ -194,7 +194,7 @@ static void link_say_error(struct proxy *proxy, struct link *link)
     proxy->spoilt++;
 }
 
-/* The answer to a command that the server never gets has its place among the others. */
+/* Put the error for a command that the server never gets in its place among the other replies. */
 static void link_answer_unasked(struct proxy *proxy, struct link *link)
 {
     if (link->spoils == link->answered + 1 && !link->executed) {
@@ -231,7 +231,7 @@ static bool reply_is_message(const redisReply *reply)
            strcmp(reply->element[0]->str, "message") == 0;
 }
 
-/* An answer to TIME, seconds and microseconds, is of a clock that may be ahead. */
+/* Shift a reply to TIME, seconds and microseconds, to a clock that may be ahead. */
 static redisReply *set_clock(const struct proxy *proxy, redisReply *reply)
 {
     bool tells_time = proxy->tells_time && reply->type == REDIS_REPLY_ARRAY &&
@@ -245,8 +245,8 @@ static redisReply *set_clock(const struct proxy *proxy, redisReply *reply)
     return reply;
 }
 
-/* Feed the stream's reader; with `filter` the replies themselves are passed on: without messages, or with
- * another time. */
+/* Feed the stream's reader; with `filter`, pass on the parsed replies: without messages, or with a
+ * shifted time. */
 static void link_parse(struct proxy *proxy, struct link *link, enum direction to, const char *bytes,
                        size_t n)
 {
@@ -288,7 +288,7 @@ static void link_doom(struct proxy *proxy, struct link *link)
     proxy->cuts++;
 }
 
-/* Bytes have come for one direction: judge them and queue what may pass. */
+/* Inspect bytes that came for one direction, and queue what may pass. */
 static void link_take(struct proxy *proxy, struct link *link, enum direction to, const char *bytes,
                       size_t n)
 {
@@ -358,7 +358,7 @@ static bool link_settle(struct link *link)
             link_reset(link);
             return false;
         }
-        link_close(link, TO_SERVER); /* and wait for the client's end, or close() would reset */
+        link_close(link, TO_SERVER); /* and await the client's EOF: close() would reset */
         link->eof[TO_CLIENT] = true;
     }
     for (enum direction to = TO_SERVER; to <= TO_CLIENT; to++) {

@@ -1,4 +1,4 @@
-/* selftest.c - proxy and server do what the other tests believe they do. */
+/* selftest.c - proxy and server behave as the other tests assume. */
 #include "support.h"
 
 #include <errno.h>

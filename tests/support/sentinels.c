@@ -9,7 +9,7 @@ enum { QUORUM = 2, FAILOVER_MS = 3000 };
 
 /* ---- Making ---------------------------------------------------------------------------------------- */
 
-/* Told all of it at once: else they find out by their rounds of 2 and 10 s. */
+/* Configure all nodes at once: discovery takes rounds of 2 and 10 s. */
 static void sentinel_config(const struct deployment *deployment, const struct node *node,
                             int servers)
 {
@@ -69,7 +69,7 @@ void sentinels_start(struct deployment *deployment, const struct deployment_opti
     sentinels_await_settled(deployment);
 }
 
-/* ---- Who is what ----------------------------------------------------------------------------------- */
+/* ---- Roles ----------------------------------------------------------------------------------------- */
 
 struct node *sentinel_announces(struct deployment *deployment, struct node *sentinel)
 {
@@ -124,7 +124,7 @@ struct node *sentinels_sentinel(struct deployment *deployment, int nth)
     return &deployment->nodes[deployment->count - SENTINELS + nth];
 }
 
-/* ---- What is waited for ------------------------------------------------------------------------------ */
+/* ---- Waiting ----------------------------------------------------------------------------------------- */
 
 /* The value of a field in a flat list of names and values. */
 static const char *field(const redisReply *list, const char *name)
@@ -176,7 +176,7 @@ struct node *sentinels_await_failover(struct deployment *deployment, const struc
     return master;
 }
 
-/* Refused while the set is not ready for one. */
+/* The sentinels refuse while the set is not ready for a failover. */
 static bool failover_begun(struct deployment *deployment)
 {
     for (int i = 0; i < SENTINELS; i++) {
@@ -196,8 +196,8 @@ struct node *sentinels_failover(struct deployment *deployment)
     const struct node *old = sentinels_master(deployment);
     struct node *master = NULL;
     int64_t again_ms = 0;
-    /* Sentinels give up after the failover timeout, for instance where one of them takes the promoted replica for a
-     * master that has come back. */
+    /* Sentinels give up after the failover timeout, for instance if one of them takes the promoted
+     * replica for a returning master. */
     for (int64_t end = now_ms() + patient_ms(2LL * DEPLOYED_MS); !master || master == old;) {
         if (now_ms() > end)
             fail_msg("the sentinels do not make another master");

@@ -1,10 +1,10 @@
 /* server.c - a private Redis or Valkey for one test, on a unix socket in a folder of its own.
  *
  * The binary is $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH.  The server dies
- * with the test program, whatever happens to that.
+ * with the test program, however that ends.
  *
- * With $SNIB_TEST_TLS it is reached by TLS on a port of its own; then the binary is Debian's, if that is
- * there, for not every package has TLS.  The test's own commands go by the unix socket as ever.
+ * With $SNIB_TEST_TLS clients reach it by TLS on a TCP port; the binary is then Debian's, if
+ * installed, because not every package has TLS.  The test's own commands still use the unix socket.
  */
 #define _GNU_SOURCE
 #include "support.h"
@@ -86,7 +86,7 @@ static int server_free_port(void)
 
 static void server_prepare_tls(struct server *server)
 {
-    const char *debian = "/usr/bin/redis-check-rdb"; /* the server by another name */
+    const char *debian = "/usr/bin/redis-check-rdb"; /* the same binary under another name */
     server->tls_port = server_free_port();
     snprintf(server->url, sizeof server->url, "rediss://localhost:%d?tls_ca=%s/ca.crt",
              server->tls_port, server_certs());
@@ -177,7 +177,7 @@ void server_start(struct server *server, ...)
 
 static void server_kill(struct server *server)
 {
-    if (server->pid <= 0) /* down, or it was never started */
+    if (server->pid <= 0) /* down, or never started */
         return;
     redisFree(server->admin);
     kill(server->pid, SIGKILL);
@@ -313,8 +313,8 @@ char *server_keys(struct server *server)
     return text;
 }
 
-/* Comment lines and blank lines are for readers and never reach the server.  "-- with" another file in the first
- * line puts that file's text in front. */
+/* Comment lines and blank lines never reach the server.  A first line "-- with" another file puts
+ * that file's text in front. */
 static size_t server_read_script(const char *name, char *text, size_t cap)
 {
     char path[512], line[1024], other[64];

@@ -1,7 +1,7 @@
 /* support.h - what the live and fault tests share: a private server, a hostile proxy, short forms
  * of snib.h.
  *
- * Everything here ends the running test with a message when it cannot do its work, so that tests
+ * Every function here fails the running test with a message if it cannot do its work, so that tests
  * read as a list of what must be true.  Helpers whose name begins with must_ expect SNIB_OK.
  */
 #ifndef SNIB_TESTS_SUPPORT_H
@@ -25,11 +25,11 @@ int64_t now_ns(void); /* CLOCK_BOOTTIME, the clock that holds are judged by */
 int64_t now_ms(void);
 void nap_us(int64_t us);
 
-/* Limits of waiting are told for a machine that has nothing else to do.  One that is slow or busy gets ten
- * times as long, but no more than 14 s more, or a key that was forgotten could end by its lease of 30 s. */
+/* Wait limits are given for an idle machine.  A slow or busy one gets ten times as long, but at
+ * most 14 s more, lest a key that was left behind go unnoticed when its lease of 30 s ends. */
 int64_t patient_ms(int64_t limit_ms);
 
-/* Wait until a condition holds; fail the test when it does not within the limit, see patient_ms(). */
+/* Wait until a condition holds; fail the test if it does not within the limit, see patient_ms(). */
 #define AWAIT(condition, limit_ms)                                                                 \
     do {                                                                                           \
         int64_t await_end = now_ms() + patient_ms(limit_ms);                                       \
@@ -40,11 +40,11 @@ int64_t patient_ms(int64_t limit_ms);
         }                                                                                          \
     } while (0)
 
-/* Run this process, its threads and its servers before everybody else on the machine, where that is
- * allowed: for tests of notices that a process without a processor cannot give. */
+/* Raise the priority of this process, its threads and its servers, where permitted: for tests of
+ * notices that a process without CPU time cannot give. */
 void before_everybody(void);
 
-/* Full counts take minutes and run with SNIB_TEST_ALL=1 only. */
+/* Full counts take minutes and are used only with SNIB_TEST_ALL=1. */
 int count_of(int all, int by_default);
 
 /* ---- Server ---------------------------------------------------------------------------------- */
@@ -55,14 +55,14 @@ struct server {
     char socket[96];
     char url[160];
     char binary[256];
-    char *arguments[16]; /* further command line, kept for a restart */
+    char *arguments[16]; /* further arguments, kept for a restart */
     redisContext *admin;
     int tls_port; /* 0: without TLS */
 };
 
 /* The program: $SNIB_TEST_SERVER, else redis-server or valkey-server on PATH. */
 void server_binary(char out[256]);
-/* Start a server of its own on a unix socket in a new folder.  Arguments end with NULL. */
+/* Start a private server on a unix socket in a new folder.  Arguments end with NULL. */
 void server_start(struct server *server, ...);
 void server_stop(struct server *server);
 void server_down(struct server *server);    /* kill -9; restart or stop it afterwards */
@@ -70,7 +70,7 @@ void server_restart(struct server *server); /* kill -9, then start again with no
 void server_pause(struct server *server);   /* SIGSTOP, and wait until it has stopped */
 void server_continue(struct server *server);
 
-/* The folder of certificates, see certs.sh; it goes with the program. */
+/* The folder of certificates, see certs.sh; it is removed when the program ends. */
 const char *server_certs(void);
 
 /* Commands as for redisCommand(); the caller frees a reply.  An error reply fails the test. */
@@ -78,10 +78,10 @@ redisReply *server_command(struct server *server, const char *format, ...);
 long long server_integer(struct server *server, const char *format, ...);
 void server_do(struct server *server, const char *format, ...);
 bool server_is_empty(struct server *server);      /* no key in any database */
-long long server_channels(struct server *server); /* channels that somebody listens to */
+long long server_channels(struct server *server); /* channels that have a subscriber */
 long long server_calls(struct server *server, const char *command); /* by INFO commandstats */
 
-/* The names of all keys of database 0 in order, parted by newlines; the caller frees the text. */
+/* The names of all keys of database 0, sorted, separated by newlines; the caller frees the text. */
 char *server_keys(struct server *server);
 
 /* The SHA-1 of core/lua/<name>.lua as the library loads it, loaded into this server too. */
@@ -108,21 +108,21 @@ void proxy_delay(struct proxy *proxy, enum direction direction, int64_t ms);
 void proxy_stall(struct proxy *proxy, enum direction direction, bool on);
 void proxy_drop_messages(struct proxy *proxy, bool on);  /* for links that are opened after this */
 void proxy_stall_messages(struct proxy *proxy, bool on); /* of links that have subscribed */
-/* The server's clock as answers to TIME have it, on links that are opened after the first call. */
+/* Shift the server's clock in replies to TIME, on links that are opened after the first call. */
 void proxy_set_clock(struct proxy *proxy, int64_t ahead_s);
-/* End all links, and every new one at once; when it returns they have ended. */
+/* End all links, and every new one immediately; on return the old ones have ended. */
 void proxy_refuse(struct proxy *proxy, bool on);
 
-/* Let so many further bytes of command links pass in one direction, then end the link that carried
+/* Let `bytes` more bytes of command links pass in one direction, then end the link that carried
  * the last one: towards the client by FIN or RST, towards the server by an end of file. */
 void proxy_cut(struct proxy *proxy, enum direction direction, int64_t bytes, enum cut_mode mode);
-/* End the command link towards the client after the next request; deliver that request only when
- * released. */
+/* End the command link towards the client after the next request; deliver that request only by
+ * proxy_let_go(). */
 void proxy_hold_back(struct proxy *proxy);
 void proxy_let_go(struct proxy *proxy);
 int proxy_cuts(struct proxy *proxy); /* how many cuts have happened */
 
-/* Pass on whole commands and replies only, in links that are opened after this. */
+/* Pass on whole commands and replies only, on links that are opened after this. */
 void proxy_read_along(struct proxy *proxy, bool on);
 /* The nth command from now on (1: the next) whose first or second argument is `word` is answered by `error`,
  * a line such as "ERR no": instead of the server's answer, or (executed false) without asking the server. */
@@ -138,7 +138,7 @@ bool record_names(const struct record *record, const char *argument); /* it carr
 
 /* ---- Short forms ----------------------------------------------------------------------------- */
 
-/* Fail unless a call gave the code; the message names both and the error's sentence. */
+/* Fail unless a call returned `want`; the message gives both codes and the error's text. */
 void expect_code_at(int got, int want, const snib_error *err, const char *file, int line);
 #define EXPECT(call, want)                                                                         \
     do {                                                                                           \
@@ -161,7 +161,7 @@ snib_hold *must_acquire_as(snib_lock *lock, uint64_t owner, int64_t wait_ms);
 /* One of snib_permits_count(), snib_semaphore_count() and snib_latch_count(), by the lock's kind. */
 int64_t must_count(int32_t kind, snib_lock *lock, int32_t what, int64_t n);
 void must_release(snib_hold *hold); /* and free */
-/* A hold that is at risk becomes valid again in time; one that is lost fails the test at once. */
+/* A hold at risk must become valid again within the limit; a lost one fails the test at once. */
 void must_be_valid(snib_hold *hold, int64_t limit_ms);
 snib_client_stats_data must_stats(snib_client *client);
 snib_queue *must_queue(snib_client *client);
@@ -170,7 +170,7 @@ snib_event must_event(snib_queue *queue, int64_t limit_ms);
 /* The result of an operation without a queue, awaited for at most limit_ms. */
 snib_event must_end(snib_op *op, int64_t limit_ms);
 
-/* One handle of each kind, for what every function must answer alike. */
+/* One handle of each kind, for codes that every function must return alike. */
 struct handles {
     snib_client *client;
     snib_lock *lock; /* a mutex */
