@@ -1,4 +1,5 @@
-/* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
+/* client.c - clients: opening, closing, statistics, the log; and what the driver does with
+ * results. */
 #include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
@@ -18,8 +19,8 @@ void snib_client_options_init(snib_client_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-/* The kernel's rule for structs that grow: a shorter one lacks defaults, a longer one must be zero where
- * we know nothing. */
+/* The kernel's rule for extensible structs: fields that a shorter struct lacks take their defaults,
+ * and fields of a longer one that are unknown here must be zero. */
 static bool client_copy_options(const snib_client_options *from, snib_client_options *to)
 {
     memset(to, 0, sizeof *to);
@@ -34,7 +35,7 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     return true;
 }
 
-/* What this build cannot do yet is refused by name. */
+/* Refuse what this build does not support, by name. */
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
@@ -51,7 +52,8 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* The environment's user and password go before the environment's URL, and behind what the program gave. */
+/* The environment's user and password override those in the environment's URL, but not those that
+ * the program gave. */
 static void client_take_environment(snib_client_options *o)
 {
     if (!o->username)
@@ -62,7 +64,8 @@ static void client_take_environment(snib_client_options *o)
     o->password_file = client_environment("SNIB_PASSWORD_FILE");
 }
 
-/* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
+/* Resolve the caller's URL and options into servers and the options in effect.  *url is empty
+ * unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
@@ -130,7 +133,7 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 
 /* ---- birth and end ---- */
 
-/* A random UUID of version 8: one character tells a script of ours from Redisson's version 4. */
+/* A random UUID of version 8: by one character, scripts tell it from Redisson's version 4. */
 static void client_uuid(char out[37])
 {
     uuid_t uuid;
@@ -139,13 +142,13 @@ static void client_uuid(char out[37])
     uuid_unparse_lower(uuid, out);
 }
 
-/* How long the driver's thread may sleep without a look: a small part of a lease, a second at most. */
+/* How long the driver's thread may sleep at a time: a sixth of a lease, at most one second. */
 static snib__time client_nap(snib__time lease)
 {
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
-/* What the client goes to, for people; of sentinels while they have not told of a server. */
+/* The client's target, for messages.  The sentinels are shown until they have named a server. */
 static void client_say_where(struct snib__client *client)
 {
     const struct snib__url *url = &client->url;
@@ -176,7 +179,7 @@ static void client_ask_as(struct snib__client *client)
     };
 }
 
-/* A grant's lease runs while its replicas are waited for. */
+/* A grant's lease already runs while the client waits for replicas. */
 static snib__time client_durability_timeout(const snib_client_options *o)
 {
     int64_t most = o->lease_ms / 3;
@@ -204,7 +207,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .sentinel_login = {.username = client->url.sentinel_username,
                            .password = client->url.sentinel_password},
         .seed = random | 1,
-        .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
+        .first_number = 1, /* with the UUID, short enough for the server's cheapest encoding */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
@@ -248,7 +251,8 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-/* A client with one reference, the caller's; takes the URL's parts over.  NULL: *out_code. */
+/* A client with one reference, the caller's; takes ownership of the URL's parts.  NULL:
+ * *out_code. */
 static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
                                        snib_error *err, int32_t *out_code)
 {
@@ -321,7 +325,7 @@ void snib__client_unref(struct snib__client *client)
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
     if (snib__client_forked(client))
-        return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+        return; /* its mutex may stay locked for ever, and its thread is the parent's: leak it */
     snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
@@ -399,7 +403,7 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
     }
     struct snib__client *client = client_new(&where, &from->options, err, out_code);
     if (client && from->stopped)
-        client_close(client, 0, NULL); /* closed it stays */
+        client_close(client, 0, NULL); /* it stays closed */
     return client;
 }
 
@@ -439,7 +443,7 @@ void snib_client_free(snib_client *handle)
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
     if (!snib__client_forked(
-            client)) { /* here, for threads that a fork left behind may have references */
+            client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
         snib__logins_wait(&client->driver.logins);
     }
@@ -488,7 +492,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
     snib__engine_tick(client->driver.engine,
-                      snib__now()); /* what a hold says of itself is counted */
+                      snib__now()); /* count losses that the holds already report */
     snib__engine_stats(client->driver.engine, &stats);
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
@@ -505,7 +509,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     return SNIB_OK;
 }
 
-/* ---- questions to the server that name no lock ---- */
+/* ---- requests that name no lock ---- */
 
 static int client_start(struct snib__client *client, snib_error *err)
 {

@@ -1,4 +1,4 @@
-/* codes.c - names, texts and flags of the result codes, and what this build is.
+/* codes.c - names, texts and flags of the result codes, and the build's version and features.
  *
  * Pure functions over constant tables; callable from any thread.
  */

@@ -1,9 +1,9 @@
-/* credentials.c - what to log in with, when a queue is asked for it: no function of the program's is called.
+/* credentials.c - credentials through a queue, without calling a function of the program.
  *
- * A function of C may be called from any thread.  One of Python's or Go's may be, too, but from a thread that
- * their runtimes do not know that ends badly at the wrong moment: while an interpreter ends, the thread
- * would wait for ever, or the process is aborted.  So these languages have their own thread, or goroutine, drain a
- * queue and answer.
+ * A C function may be called from any thread.  A Python or Go function may be, too, but on a thread
+ * that the runtime does not know, a call at the wrong moment ends badly: while an interpreter shuts
+ * down, the thread would wait for ever, or the process would abort.  So in these languages a thread
+ * or goroutine of their own drains a queue and answers.
  */
 #include "api/objects.h"
 
@@ -15,7 +15,7 @@ void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
         (struct snib__client *)driver; /* the driver is its first member */
     uint64_t number = snib__login_open(&driver->logins);
     if (!client->login_queue)
-        return; /* it waits for one */
+        return; /* the request waits for one */
     driver->logins.untold = false;
     if (number)
         snib__queue_push_question(client->login_queue, number, wakes);

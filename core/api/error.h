@@ -13,7 +13,7 @@
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same for SNIB_EINVAL and what is wrong in the same way in many functions; argument is its name in snib.h. */
+/* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
 int snib__fail_null(snib_error *err, const char *argument);
 int snib__fail_wait(snib_error *err, const char *argument);
 int snib__fail_size(snib_error *err);   /* of a structure to be filled */
@@ -22,9 +22,9 @@ int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
- * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not
- * fit is cut at a character and marked by three dots after the closing quote; cap must be at least
- * 16. */
+ * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
+ * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
+ * must be at least 16. */
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif

@@ -1,11 +1,12 @@
-/* exit.c - a process that ends gives back what it holds.
+/* exit.c - releases a process's holds when it exits.
  *
- * All clients of this process are listed.  A destructor closes them: it runs after the program's own
- * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
- * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
- * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ * All clients of this process are listed.  A destructor closes them: it runs after the program's
+ * own atexit() handlers, which may still release, when exit() is called or main() returns, on
+ * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
+ * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
+ * are made.
  *
- * Clients with TLS are closed earlier where OpenSSL does not last until then: see tls_openssl.c.
+ * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
 #include "api/objects.h"
 
@@ -87,8 +88,7 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client =
-                exit_take(with_tls))) { /* first all releases leave, then answers are waited for */
+    while ((client = exit_take(with_tls))) { /* send all releases, then wait for replies */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;
@@ -110,7 +110,8 @@ __attribute__((destructor)) static void exit_give_back(void)
     exit_close(false);
 }
 
-/* OpenSSL is about to be taken down by the exit handler of somebody who has initialised it before us. */
+/* The exit handler of other code, which initialised OpenSSL before this library, is about to tear
+ * it down. */
 static void exit_without_openssl(void)
 {
     exit_close(true);

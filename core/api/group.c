@@ -1,11 +1,11 @@
-/* group.c - locks of locks of several clients: what locks/group.c decides is carried out here.
+/* group.c - multi and quorum locks over several clients: carries out what locks/group.c decides.
  *
- *     home client: the group's operation and hold, seen by the caller   \
- *     member clients: an operation and a hold each, with the carrier as sink  >  one carrier an acquisition
+ *     home client: the group's operation and hold, seen by the caller         \  one carrier for
+ *     member clients: an operation and a hold each, with the carrier as sink  /  each acquisition
  *
- * A client's thread that finds news for a carrier notes them under the carrier's mutex while it is inside
- * that client, lists the carrier, and takes its steps once it is outside: a step enters one client at a
- * time and holds no other mutex meanwhile.  One thread at a time steps a carrier; others leave it a note.
+ * A thread inside a client that has news for a carrier records them under the carrier's mutex,
+ * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
+ * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
  */
 #include "api/group.h"
 
@@ -16,33 +16,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to a node that fails to answer them */
+#define CARRIER_REFILL (100 * SNIB__MS) /* between requests for missing votes */
 
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
-    struct snib__hold *hold; /* ours */
+    struct snib__hold *hold; /* the carrier's */
 };
 
 struct carrier {
-    struct snib__outer outer; /* first: the home engine knows the carrier by it */
+    struct snib__outer outer; /* first: the home engine refers to the carrier by it */
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
-    snib__time asked_at; /* the round began; guarded by the home client */
+    snib__time asked_at; /* start of the round; guarded by the home client */
     bool once;
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
-    struct carrier *next; /* in a list of those to be stepped */
-    uint32_t debts;       /* references to be given back by the next step, outside of all clients */
+    struct carrier *next; /* in a list of carriers to be stepped */
+    uint32_t debts;       /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
-    bool finished;          /* the home's hold is not ours any more */
-    bool abandoned;         /* what the members hold is left to its leases */
-    bool fixed;             /* the members' leases are what the caller wants */
+    bool finished;          /* the carrier no longer has the home's hold */
+    bool abandoned;         /* the members' holds are left to expire */
+    bool fixed;             /* the members' leases have been set to the caller's */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
-    snib__time refill_at;   /* HELD: when those are asked that do not grant; 0: at once */
-    snib__time ends;        /* HELD: the first deadline; a fixed lease of a majority has no other */
+    snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
+    snib__time ends;        /* HELD: the first deadline; a majority's fixed lease ends by it */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -75,7 +75,7 @@ static void carrier_ref(struct carrier *c)
     atomic_fetch_add(&c->refs, 1);
 }
 
-/* Outside of all clients: the last reference ends the carrier, and its clients' with it. */
+/* Outside all clients: the last reference ends the carrier, and its references to clients. */
 static void carrier_unref(struct carrier *c, uint32_t n)
 {
     if (atomic_fetch_sub(&c->refs, n) != n)
@@ -87,8 +87,8 @@ static void carrier_unref(struct carrier *c, uint32_t n)
     snib__client_unref(home);
 }
 
-/* Inside: the carrier is to be stepped by whoever leaves this client; the step gives back `debts`
- * references as well. */
+/* Inside: list the carrier, to be stepped by the thread that leaves this client; the step also
+ * drops `debts` references. */
 static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_t debts)
 {
     pthread_mutex_lock(&c->mutex);
@@ -103,7 +103,7 @@ static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_
     driver->carriers = c;
 }
 
-/* Inside: nobody else knows it, and none of its references is the last. */
+/* Inside: no other thread knows the carrier, and none of the references it drops is the last. */
 static void carrier_discard(struct carrier *c)
 {
     atomic_fetch_sub(&c->parts->refs, 1);
@@ -200,8 +200,9 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
-/* How long a member may wait.  A majority's never do while it collects, for they would wait for each other in
- * a circle; a vote that is to widen the majority waits at its server until it is free. */
+/* How long a member may wait.  While a majority is being collected, its members never wait, because
+ * clients would wait for each other in a circle; a vote that widens an existing majority waits
+ * until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
@@ -235,7 +236,7 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     carrier_ref(c);
     op->sink = c;
     op->member = i + 1;
-    op->within = client == c->home && !c->parts->majority; /* votes are waited for beside it */
+    op->within = client == c->home && !c->parts->majority; /* votes are counted separately */
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;
@@ -259,16 +260,15 @@ static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
     hold->sink = NULL;
     if (abandoned)
         snib__hold_abandon(engine, hold, now);
-    snib__hold_drop(engine, hold,
-                    now); /* of one that was lost, too, its server may have something */
-    carrier_unref(c, 1);  /* never the last: the step has one */
+    snib__hold_drop(engine, hold, now); /* the server may still have a lost hold, too */
+    carrier_unref(c, 1);                /* never the last: the step has one */
 }
 
 static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
     struct snib__op *op = c->members[i].op;
-    c->members[i].op = NULL; /* its result is nobody's */
+    c->members[i].op = NULL; /* its result will be discarded */
     pthread_mutex_unlock(&c->mutex);
     if (op)
         snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
@@ -293,7 +293,7 @@ static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
     return SNIB_AGAIN;
 }
 
-/* Do one thing that the group wishes; false: there is nothing. */
+/* Carry out one wish of the group; false: there is none. */
 static bool carrier_wish(struct carrier *c)
 {
     uint32_t i;
@@ -329,7 +329,7 @@ static bool carrier_wish(struct carrier *c)
 
 /* ---- the caller's side ---- */
 
-/* Look how long the members are safe by now; they have been renewed since. */
+/* Read the members' current deadlines, which renewals have moved. */
 static void carrier_look(struct carrier *c)
 {
     for (uint32_t i = 0; i < c->parts->n; i++) {
@@ -344,7 +344,8 @@ static void carrier_look(struct carrier *c)
     }
 }
 
-/* A fixed lease of all: the members were collected under the watchdog, now theirs begins. */
+/* A fixed lease of a multi lock: the watchdog renewed the members while they were collected; the
+ * lease begins now. */
 static void carrier_fix_leases(struct carrier *c)
 {
     bool needed = c->lease && !c->parts->majority && !c->fixed;
@@ -358,7 +359,8 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
-/* What the caller has done: given up, released, lost by a time of its own. */
+/* Take over what happened on the caller's side: given up, released, or lost by its own time
+ * limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
@@ -393,20 +395,20 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         c->ends = deadline;
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-            snib__group_refill(&c->group); /* no news may come of those that have refused */
+            snib__group_refill(&c->group); /* nodes that refused may send no news */
             c->refill_at = now + CARRIER_REFILL;
         } else {
-            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the replies came too late */
         }
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* votes that came later last longer */
-    /* Or sooner: a vote has gone, and the rest are not as safe. */
+        deadline = c->ends; /* later votes last longer */
+    /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
 
-/* What the group has come to. */
+/* Report the group's state to the home client. */
 static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
@@ -456,7 +458,7 @@ static void carrier_home(struct carrier *c)
 
 /* ---- steps ---- */
 
-/* Outside of every client. */
+/* Outside every client. */
 static void carrier_step(struct carrier *c)
 {
     pthread_mutex_lock(&c->mutex);
@@ -479,10 +481,11 @@ static void carrier_step(struct carrier *c)
         while (carrier_wish(c))
             ;
     }
-    carrier_unref(c, 1 + debts); /* the list's, and what is owed */
+    carrier_unref(c, 1 + debts); /* the list's, and the debts */
 }
 
-/* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
+/* A step may list other carriers for this thread: they are stepped one after another, not
+ * recursively. */
 void snib__carrier_steps(void *list)
 {
     struct snib__steps *steps = snib__sys_steps();

@@ -1,4 +1,4 @@
-/* group.h - locks of locks of several clients: what the rest of the API knows of them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
@@ -26,7 +26,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
-/* Outside: what was listed inside. */
+/* Outside: step the carriers that were listed inside. */
 void snib__carrier_steps(void *list);
 
 void snib__parts_unref(struct snib__parts *parts);

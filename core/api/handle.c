@@ -14,8 +14,8 @@
  * handles).
  *
  * Free slots are linked through their object fields; the list and the table's growth are guarded by
- * handle_mutex.  It is held over a fork, so the child finds both whole.  References of threads that
- * the child does not have are never put there: their objects stay, unused.
+ * handle_mutex.  It is held over a fork, so the child finds both intact.  References of threads
+ * that do not exist in the child are never put there: their objects stay, unused.
  */
 #include "api/handle.h"
 
@@ -85,7 +85,7 @@ int snib__fork_init(void)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-/* The slot of an index, or NULL if the table has not grown so far. */
+/* The slot of an index, or NULL if the table has not grown that far. */
 static struct handle_slot *handle_slot_at(uint32_t index)
 {
     uint32_t n = index + (1U << HANDLE_CHUNK_BITS);

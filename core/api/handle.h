@@ -1,16 +1,16 @@
-/* handle.h - handles are tickets, not addresses, and this table honours them.
+/* handle.h - the table of handles, which are tickets, not addresses.
  *
  * A handle looks like a pointer to the caller and carries
  *
  *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
  *
  * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
- * touching freed memory.  When a handle ends its slot's generation moves on, and what is left of
- * the old handle finds nothing.
+ * touching freed memory.  When a handle ends, its slot's generation advances, and remaining copies
+ * of the old handle find nothing.
  *
  * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
- * reference to its caller.  The last put after a take calls the kind's destructor.
+ * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes
+ * that reference to its caller.  The last put after a take calls the kind's destructor.
  *
  *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
  *     ...
@@ -48,11 +48,11 @@ void *snib__handle_take(int kind, const void *handle);
  * the thread of the last put, under no mutex of this table. */
 void snib__handle_free_fn(int kind, void (*destroy)(void *object));
 
-/* Counts the forks between the first process and this one.  What belongs to a process notes the
- * value at its birth and is inherited if it differs. */
+/* Counts the forks between the first process and this one.  An object that belongs to one process
+ * records the value when it is made, and was inherited if the value differs. */
 extern _Atomic uint32_t snib__fork_generation;
 
-/* snib__fork_init - have forks counted from now on and the table usable in the child.  Returns 0 or
+/* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
 int snib__fork_init(void);
 

@@ -1,20 +1,20 @@
-/* heir.c - what the child of a fork has in place of the clients and locks that it inherited.
+/* heir.c - the clients and locks that replace inherited ones in the child of a fork.
  *
  *     handle --> client of the parent --heir--> client of the child --heir--> of its child ...
  *
- * What was inherited cannot be used: its mutex may be locked by a thread that is not here, its structures
- * caught in the middle of a change, its connections are the parent's.  But the handle goes on: at its first use
- * in the child the client gets an heir with the same address and options, a new identity, new
- * connections and a thread of its own, and a lock gets one of the same name.  All that is read of the old ones has
- * not changed since they were made.
+ * An inherited object cannot be used: its mutex may be locked by a thread that does not exist here,
+ * its structures may be in the middle of a change, and its connections are the parent's.  But its
+ * handle stays valid: on first use in the child, a client gets an heir with the same address and
+ * options, a new identity, new connections and its own thread, and a lock gets an heir of the same
+ * name.  Only fields that never change after creation are read from the old objects.
  *
- * Holds, operations and queues have no heirs.  They are the parent's and say so.
+ * Holds, operations and queues have no heirs: they belong to the parent and return SNIB_EFORKED.
  */
 #include "api/group.h"
 
 #include <stdlib.h>
 
-/* Of two threads that make an heir at once the faster has made it. */
+/* If two threads make an heir at the same time, the first to store it wins. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
@@ -24,7 +24,7 @@ struct snib__client *snib__client_heir(struct snib__client *client, snib_error *
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            snib__driver_forked(&client->driver); /* close the copies of the parent's connections */
             heir = made;
         } else if (made) {
             snib__client_unref(made);

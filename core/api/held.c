@@ -41,7 +41,7 @@ void snib__hold_destroy(void *object)
     snib__client_unref(client);
 }
 
-/* One user less; the last takes the hold along. */
+/* Drop one user; the last one frees the hold. */
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -54,7 +54,7 @@ static void held_give_back(snib_hold *handle, bool abandoned)
         if (abandoned)
             snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
-            hold->owner = 0; /* nobody gets again what is about to go */
+            hold->owner = 0; /* no re-entry into a hold that is about to be freed */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;
@@ -88,7 +88,7 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     return state;
 }
 
-/* Inside: what may be said of a hold in a state. */
+/* Inside: the result for a hold in this state. */
 static int held_told(struct snib__client *client, const struct snib__hold *hold, int state,
                      snib_error *err)
 {
@@ -222,7 +222,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         snib__engine_call(client->driver.engine, slice > 0);
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
-        if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
+        if (!op && code == SNIB_OK && slice == 0) /* submitted: an event is due all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
         run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);

@@ -1,4 +1,4 @@
-/* lock.c - locks: naming one, acquiring, asking about it. */
+/* lock.c - locks: creating and acquiring them. */
 #include "api/group.h"
 #include "api/name.h"
 #include "api/objects.h"
@@ -36,7 +36,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     return SNIB_OK;
 }
 
-/* The flags and times that make sense for a kind. */
+/* Check that the flags and times make sense for the kind. */
 static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
 {
     uint32_t known = kind == SNIB_WRITE  ? SNIB_LOCK_FENCED | SNIB_LOCK_PREFER_WRITER
@@ -166,7 +166,7 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 
 /* ---- acquiring ---- */
 
-/* What is asked for, by all ways to ask. */
+/* The arguments of an acquisition, for all forms of the call. */
 struct lock_call {
     uint64_t owner;
     uint32_t permits;
@@ -228,7 +228,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     return snib__run(&run, op, code, call->out_event, err);
 }
 
-/* All ways to acquire.  The caller has checked nothing.  kind: what the lock must be, 0 any but a latch. */
+/* All forms of acquire; the arguments are not yet checked.  kind: required kind; 0: any but a
+ * latch. */
 static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
                         snib_error *err)
 {

@@ -1,8 +1,9 @@
 /* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
  *
- * Members are put into an order that every process comes to, by server, in a cluster by slot, then by name: who
- * takes locks in one order cannot wait in a circle.  Neighbours of one client (and slot) whose kinds one script
- * can take are one part; if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
+ * Members are sorted in an order that is the same in every process: by server, in a cluster by
+ * slot, then by name.  Processes that take locks in one order cannot deadlock.  Adjacent members of
+ * one client (and slot) whose kinds one script can take form one part.  If there is only one part,
+ * the lock is a gate of that client like any other, else a group (group.c).
  */
 #include "api/group.h"
 #include "locks/group.h"
@@ -22,7 +23,7 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
+    char server[320 + SNIB__SERVICE_MAX]; /* the server its client connects to, with the database */
     char letter;                          /* of its kind in the script; 0: none */
     bool clustered;
     uint16_t slot; /* in a cluster; 0 elsewhere */
@@ -63,8 +64,8 @@ static int members_by_order(const void *a, const void *b)
     return order ? order : one->lock->kind - other->lock->kind;
 }
 
-/* Of several addresses the first in order stands for all, so that it is the same whichever comes first in
- * the URL. */
+/* Of several addresses, the first in sort order stands for all, so that their order in the URL does
+ * not matter. */
 static void members_server(struct member *member, const struct snib__url *url)
 {
     const struct snib__address *first = url->addresses;
@@ -137,7 +138,8 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
-        /* What a node of a quorum remembers is in a key of its own, which is in another slot than the lock. */
+        /* A quorum node records its memory in a separate key, which is in another slot than the
+         * lock. */
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
@@ -169,7 +171,7 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
     return SNIB_OK;
 }
 
-/* How many members from `from` on one script can take. */
+/* The number of members, starting at `from`, that one script can take. */
 static uint32_t members_run(const struct member *members, uint32_t n, uint32_t from)
 {
     uint32_t to = from + 1;
@@ -195,7 +197,7 @@ static size_t members_text(const struct member *members, uint32_t n, char *text)
     return used;
 }
 
-/* With their servers, for members of several clients. */
+/* The same with their servers, for members of several clients. */
 static size_t members_full_text(const struct member *members, uint32_t n, char *text)
 {
     size_t used = members_text(members, n, text);
@@ -252,7 +254,7 @@ static int64_t members_longest_lease(const struct member *members, uint32_t n)
     return longest;
 }
 
-/* The lock of checked members: a gate of one client, or a group. */
+/* Create the lock of checked members: a gate of one client, or a group. */
 static int members_lock(struct member *members, uint32_t n, struct snib__client *home,
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* What is wrong with the braces, or NULL.  The server hashes the text between the first opening
- * brace and the first closing one after it. */
+/* The fault in the braces, or NULL.  The server hashes the text between the first opening brace and
+ * the first closing one after it. */
 static const char *name_brace_fault(const char *name, size_t n)
 {
     const char *open = memchr(name, '{', n);

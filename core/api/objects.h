@@ -1,10 +1,10 @@
-/* objects.h - what is behind the handles.
+/* objects.h - the objects behind the handles.
  *
  *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
  *
- * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
- * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
- * point at them and are ended before the engine gets them back.
+ * The client's memory stays until the last of its handles is freed, in any order; a closed client
+ * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * refer to them, and end before the engine gets them back.
  */
 #ifndef SNIB__OBJECTS_H
 #define SNIB__OBJECTS_H
@@ -19,17 +19,17 @@ struct snib__client {
     struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
-    _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
-    snib_client_options options;         /* settled and without texts, for the heir */
+    _Atomic(struct snib__client *) heir; /* heir.c: replaces a client inherited over a fork */
+    snib_client_options options;         /* in effect, without texts; for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT + 128];       /* what the URL names, for people */
+    char where[SNIB__ADDRESS_TEXT + 128];       /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
-    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
     struct snib__queue *log_queue;
-    struct snib__queue *login_queue; /* where the login's questions go */
+    struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
@@ -37,7 +37,7 @@ struct snib__lock {
     struct snib__client *client;
     _Atomic(struct snib__lock *) heir; /* as a client's */
     struct snib__gate *gate;
-    struct snib__parts *parts; /* of a group lock; NULL else */
+    struct snib__parts *parts; /* of a group lock; else NULL */
     int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
     uint32_t flags;
     int64_t lease_ms;
@@ -53,25 +53,26 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     struct snib__bell *bell;
-    _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
-    bool corked;       /* what is submitted waits for the uncork */
+    _Atomic bool busy; /* a consumer is inside; read without the mutex */
+    bool corked;       /* submitted operations wait for the uncork */
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
-    struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
-    uint32_t witnessed;           /* losses to be told of holds whose first queue is another */
+    struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
+    uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
     struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
-    uint64_t question; /* a login's, to be told; 0: none */
+    uint64_t question; /* request for credentials, to be reported; 0: none */
 };
 
 #define SNIB__LOG_MAX 256
 /* hold->tell */
-#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of the lost */
+#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of losses */
 #define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
 
-/* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
- * returned with the code in *out_code.  Give back with snib__handle_put(). */
+/* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
+ * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
+ * snib__handle_put(). */
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
@@ -80,8 +81,8 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
-/* lock.c's, for locks of locks: options checked and with defaults; a lock's fields; its handle (which owns the
- * lock, or has freed it when the code is not SNIB_OK). */
+/* lock.c's, for multi and quorum locks: check options and fill in defaults; fill a lock's fields;
+ * make its handle, which owns the lock (on failure, the lock is freed). */
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
 void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
@@ -89,28 +90,30 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
 
 bool snib__client_forked(const struct snib__client *client);
 
-/* heir.c's: the client or lock itself, or what stands for it in the child of a fork; NULL with *out_code. */
+/* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
 struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
-/* client.c's, for exit.c: the two halves of closing; begin() gives back what is held, end() waits for the
- * answers. */
+/* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
+ * the replies. */
 void snib__client_close_begin(struct snib__client *client);
 bool snib__client_close_end(struct snib__client *client, snib__time until);
 
-/* exit.c's: clients that are closed when the process ends. */
+/* exit.c's: the list of clients to be closed when the process exits. */
 void snib__exit_init(void);
 void snib__exit_add(struct snib__client *client);
 void snib__exit_remove(struct snib__client *client);
 
-/* client.c's, for the heir: a new client with the address and options of another; NULL with *out_code. */
+/* client.c's, for the heir: a new client with the address and options of another; NULL with
+ * *out_code. */
 struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code);
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 
-/* credentials.c's: the driver's question goes to the queue, if there is one; a queue ends.  Inside. */
+/* credentials.c's: pass the driver's request for credentials to the queue, if there is one; handle
+ * the end of a queue.  Inside. */
 void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
 void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
 
@@ -119,15 +122,16 @@ bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Now + that. */
 snib__time snib__until(snib__time wait);
 
-/* How an operation that was just started goes on: run.c.  Inside; leaves.  `op` NULL: code is the answer. */
+/* How to continue an operation that was just started: run.c.  Inside; leaves.  `op` NULL: code is
+ * the result. */
 struct snib__run {
     struct snib__client *client;
     struct snib__queue *queue; /* NULL: none */
     uint64_t token;
-    snib__time slice; /* how long to stay; 0: submit */
+    snib__time slice; /* how long to block; 0: submit */
     bool interruptible;
-    snib_op **out_op;              /* NULL: the caller cannot go on with it */
-    const struct snib__gate *gate; /* what it is about; NULL: no lock */
+    snib_op **out_op;              /* NULL: the caller cannot continue it */
+    const struct snib__gate *gate; /* the lock it is about; NULL: none */
     int32_t reason;                /* of SNIB_LOST without an operation */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
@@ -137,13 +141,16 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 /* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
-/* An operation's hold that nobody wants: others may have got the same one.  Inside. */
+/* Give back a hold that an operation got and its caller will not take; re-entries may share it.
+ * Inside. */
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 
-/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
+/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
+ * Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
-/* witness.c: a hold's loss is to be told to this queue, too.  0, or -1: out of memory.  All inside. */
+/* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
+ * inside. */
 int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
 void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);

@@ -26,7 +26,7 @@ struct option {
     const char *words; /* "word:value word:value" */
 };
 
-/* Where a row has its state and its text. */
+/* A row's state, and the place of its text. */
 #define OPTION_READY true
 #define OPTION_LATER false
 #define OPTION_TEXT_AT_DURATION(field) 0
@@ -53,7 +53,7 @@ static const struct option options_table[] = {
 #define OPTION_WORDS_MAX 8
 #define OPTIONS_N (sizeof options_table / sizeof options_table[0])
 
-/* The table's kinds are the header's types. */
+/* The table's kinds match the header's types. */
 #define OPTION_TYPE_DURATION int64_t
 #define OPTION_TYPE_COUNT int32_t
 #define OPTION_TYPE_CHOICE int32_t
@@ -103,7 +103,7 @@ static char **option_text(const struct option *option, struct snib__url *url)
     return (char **)((char *)url + option->text);
 }
 
-/* ---- what a value may be ---- */
+/* ---- permitted values ---- */
 
 /* The next of "word:value word:value"; false at the end. */
 static bool option_next_word(const char **words, const char **out_word, size_t *out_n,
@@ -131,7 +131,8 @@ static bool option_in_range(const struct option *option, int64_t value)
     return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
 }
 
-/* "a, b or c": what it may be, after a range if it has one.  Of each value the first word is shown. */
+/* Write the permitted values: a range, if there is one, then words as in "a, b or c", the first
+ * word for each value. */
 static void option_say_range(const struct option *option, char *text, size_t cap)
 {
     const char *parts[OPTION_WORDS_MAX], *words = option->words, *word;
@@ -163,7 +164,7 @@ static void option_say_range(const struct option *option, char *text, size_t cap
 static int option_refused(const struct option *option, snib_error *err)
 {
     char range[100];
-    if (strcmp(option->name, "lease") == 0) /* has a code, and a sentence, of its own */
+    if (strcmp(option->name, "lease") == 0) /* has its own code and sentence */
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     option_say_range(option, range, sizeof range);
     return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; take %s",
@@ -259,7 +260,7 @@ int snib__option_take(const char *name, const char *value, snib_client_options *
 
 /* ---- all of them together ---- */
 
-/* What the program gave goes before what the URL has. */
+/* The program's value overrides the URL's. */
 static int option_merge(const struct option *option, snib_client_options *o,
                         const snib_client_options *query, struct snib__url *url, snib_error *err)
 {
@@ -274,7 +275,7 @@ static int option_merge(const struct option *option, snib_client_options *o,
     char **own = option_text(option, url);
     if (!text)
         return SNIB_OK;
-    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* of a name it would check nothing */
+    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* an empty name would check nothing */
         return snib__fail(err, SNIB_EOPTION, 0, "the option %s is empty; leave it out",
                           option->name);
     char *copy = strdup(text);
@@ -296,7 +297,8 @@ static int options_bad(snib_error *err, const char *why)
     return snib__fail(err, SNIB_EOPTION, 0, "%s", why);
 }
 
-/* What cannot be together.  Of a password and a file for it the program's choice goes before the URL's. */
+/* Refuse options that exclude each other.  The program's choice between a password and a password
+ * file has already replaced the URL's. */
 static int options_agree(const snib_client_options *o, const struct snib__url *url, snib_error *err)
 {
     const char *tls = url->tls_ca             ? "tls_ca"

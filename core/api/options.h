@@ -1,4 +1,5 @@
-/* options.h - a client's options: options.def, read from a URL's query and from snib_client_options. */
+/* options.h - a client's options: options.def, read from a URL's query and from
+ * snib_client_options. */
 #ifndef SNIB__OPTIONS_H
 #define SNIB__OPTIONS_H
 
@@ -6,18 +7,18 @@
 
 /* snib__option_take - one option of a URL's query.
  *
- * A duration is a decimal number with ms, s, m or h behind it, or plain seconds.
+ * A duration is a decimal number followed by ms, s, m or h, or plain seconds.
  *
- * name     letters and underlines only: it is shown when it is not known.
+ * name     letters and underscores only: an unknown name is shown.
  * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  A value is
  *          never shown. */
 int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 
-/* snib__options_settle - bring together what the program gave in *o, what the query gave, and the defaults.
+/* snib__options_settle - merge the program's options in *o, those of the query, and the defaults.
  *
- * What the program gave goes before the query.  Texts move into *url; in *o they are NULL afterwards, and
- * every number is the one to use.
+ * The program's options override the query's.  Texts move into *url; in *o they are NULL
+ * afterwards, and every number is the one in effect.
  *
  * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
 int snib__options_settle(snib_client_options *o, const snib_client_options *query,

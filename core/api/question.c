@@ -1,4 +1,4 @@
-/* question.c - asking about locks, and the counts of permits, semaphores and latches. */
+/* question.c - queries about locks, and the counts of permits, semaphores and latches. */
 #include "api/name.h"
 #include "api/objects.h"
 #include "engine/ask.h"
@@ -11,7 +11,7 @@
 #define QUESTION_TEXTS_BYTES 65536
 #define QUESTION_PATTERN_MAX 1024
 
-/* One question, by all ways to ask it. */
+/* The arguments of a query, for all forms of the call. */
 struct question {
     int op; /* enum snib__op_kind */
     int32_t what;
@@ -52,7 +52,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
-/* Whether a count makes sense for a kind. */
+/* Check that the operation and its number make sense for the kind. */
 static int question_count_fits(int32_t kind, const struct question *q, snib_error *err)
 {
     bool latch = kind == SNIB_LATCH, semaphore = kind == SNIB_SEMAPHORE;
@@ -98,7 +98,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
     return SNIB_OK;
 }
 
-/* kind: what the lock must be; 0 any. */
+/* kind: the required kind of the lock; 0: any. */
 static int question_ask(snib_lock *handle, int32_t kind, const struct question *q, snib_error *err)
 {
     int32_t code;
@@ -228,9 +228,10 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
     return question_count_submit(latch, SNIB_LATCH, what, n, queue, token, out_op, err);
 }
 
-/* ---- questions to a client ---- */
+/* ---- queries to a client ---- */
 
-/* A name's description, one step of a list, or what the server says of itself, by all ways to ask. */
+/* A name's description, one step of a list, or information about the server, for all forms of the
+ * call. */
 struct question_texts {
     bool list;
     int32_t server;   /* enum snib_server; 0: about names */
@@ -294,7 +295,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     return code;
 }
 
-/* The blocking forms: the texts go where the caller wants them. */
+/* The blocking forms: copy the texts into the caller's buffer. */
 static int question_here(snib_client *handle, struct question_texts *q, char *buffer,
                          size_t *out_used, uint32_t *out_count, snib_error *err)
 {

@@ -1,7 +1,9 @@
-/* queue.c - events for one loop: results, losses, log records, and the descriptor that tells of them.
+/* queue.c - events for one loop: results, losses, log records, and the descriptor that announces
+ * them.
  *
- * Operations and holds are linked into the queue themselves, so an event needs no memory and cannot be
- * dropped.  The descriptor is written when the queue stops being empty and read when it is found empty.
+ * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
+ * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
+ * found empty.
  */
 #include "api/say.h"
 
@@ -145,7 +147,7 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
     struct snib__hold *hold = NULL;
     uint64_t token;
-    if (queue->witnessed > 0) /* its grant has been told */
+    if (queue->witnessed > 0) /* its grant has been reported */
         hold = snib__witness_take(queue, &token);
     if (!hold) {
         hold = queue->lost;
@@ -188,7 +190,7 @@ static void queue_next_question(struct snib__queue *queue, snib_event *out)
 
 #define QUEUE_ENDED_MAX 64
 
-/* Copy out what is there; `ended` gets the handles whose operations are over. */
+/* Copy events out; `ended` gets the handles of the operations that they end. */
 static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
                       uint32_t *out_ended)
 {
@@ -197,7 +199,7 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     if (cap > QUEUE_ENDED_MAX)
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
-        /* A hold's grant comes before its loss; else losses have the right of way. */
+        /* A hold's grant comes before its loss; otherwise losses have priority. */
         if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
@@ -232,7 +234,7 @@ static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t c
     return n;
 }
 
-/* Be the one consumer; false if there is another. */
+/* Claim or give up the role of the only consumer; false: another thread has it. */
 static bool queue_claim(struct snib__queue *queue, bool claim)
 {
     snib__driver_enter(&queue->client->driver);
@@ -265,8 +267,8 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-/* Until there is an event, that time, or a signal handler.  The kernel's clock of sleeps stops in a suspend,
- * so it is looked at once a second. */
+/* Sleep until there is an event, that time is reached, or a signal handler runs.  The kernel's
+ * sleep clock stops during a suspend, so the time is checked once a second. */
 static void queue_sleep(struct snib__queue *queue, snib__time until)
 {
     snib__time nap = 1000 * SNIB__MS;
@@ -350,7 +352,7 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     return fd;
 }
 
-/* Cut every tie to the queue: running operations are cancelled, grants nobody fetched given back. */
+/* Detach everything from the queue; its running operations are cancelled. */
 static void queue_cut(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
@@ -370,8 +372,8 @@ static void queue_cut(struct snib__queue *queue)
         snib__queue_drop_lost(queue, queue->lost);
 }
 
-/* Results that nobody has fetched: what was granted is given back, and nobody is told of it here any more.  Returns
- * whether there are others. */
+/* Discard undrained results: release what they granted, and end their handles.  Returns whether
+ * there are more. */
 static bool queue_forget(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
@@ -405,7 +407,7 @@ void snib__queue_destroy(void *object)
     }
     snib__driver_enter(&client->driver);
     queue_cut(queue);
-    snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
+    snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
     while (queue_forget(queue))
         ;
     snib__bell_put(queue->bell);

@@ -1,4 +1,5 @@
-/* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
+/* run.c - operations as the caller sees them: blocking on one, continuing it, its result as a
+ * value. */
 #include "api/objects.h"
 #include "api/say.h"
 #include "engine/ask.h"
@@ -22,7 +23,8 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
+/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of
+ * memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
     if (!hold->handle) {
@@ -42,7 +44,7 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
     if (hold->users == 0 && !hold->handle)
         snib__hold_drop(engine, hold, snib__now());
     else
-        snib__engine_release(engine, hold, snib__now(), &code); /* others have it, too */
+        snib__engine_release(engine, hold, snib__now(), &code); /* re-entries share it */
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -83,7 +85,7 @@ static int run_answer(const snib_event *event, snib_error *err)
     return event->code;
 }
 
-/* Let go of a running operation: to its queue, to a handle, or to nobody. */
+/* Hand a running operation over: to its queue, to a handle, or to neither. */
 static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
 {
     struct snib__client *client = run->client;
@@ -160,7 +162,7 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
 void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
-    snib__client_unref(op->home); /* the operation itself went back when its result was taken */
+    snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
 }
 
 int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)
@@ -229,7 +231,7 @@ void snib_op_free(snib_op *handle)
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)
-            op->awaited = false; /* nobody waits: it goes when it has ended, which is now */
+            op->awaited = false; /* no thread waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
         op->handle = handle; /* another thread waits for it and will take it */

@@ -8,7 +8,8 @@
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* What a lock is called: its kind and its name; of several, the first one's. */
+/* What a lock is called in messages: its kind and its name; for a multi lock, its first
+ * member's. */
 static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
@@ -29,13 +30,13 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* The words are a sentence of the client's own. */
+/* Whether the words are a sentence of the client, not of the server. */
 static bool say_explained(int32_t code, const struct snib__told *told)
 {
     return (code == SNIB_ETLS || code == SNIB_ECREDENTIALS) && told->words && told->words[0];
 }
 
-/* Why there is no connection, or no answer: a sentence of ours, the system's word, or a code's. */
+/* Why there is no connection or no reply: the client's sentence, the system's text, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
     if (say_explained(told->cause, told))
@@ -45,7 +46,8 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* It was reached, and nobody serves the name: why, by the server's words; NULL: that is not so. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: not such a
+ * case. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
@@ -92,7 +94,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS;
-    if (sentence && told->words && told->words[0]) { /* of ours */
+    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -101,7 +103,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code ==
-             SNIB_EREADONLY) /* behind "its primary" the address would be taken for that one's */
+             SNIB_EREADONLY) /* after "its primary", the address would look like the primary's */
         snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);

@@ -4,19 +4,20 @@
 
 #include "api/objects.h"
 
-/* What there is to be told. */
+/* The result that the sentence describes. */
 struct snib__told {
     int32_t code;
     int32_t os_error;
     int32_t cause;     /* a code: why there is no connection; 0 unknown */
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
-    const char *words; /* the server's; NULL: it has not spoken */
+    const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
 };
 
-/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
- * the server's own words.  gate NULL: it is about no lock.  The gate must not go meanwhile.  Returns out. */
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
+ * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
+ * meanwhile.  Returns out. */
 const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told);
 

@@ -1,7 +1,7 @@
 /* url.c - see url.h.
  *
- * The grammar is RFC 3986's, cut down to what a lock needs, and strict: what is not understood is
- * refused, because a client that guesses talks to the wrong server.
+ * The grammar is a strict subset of RFC 3986: anything not understood is refused, because a client
+ * that guesses may talk to the wrong server.
  */
 #include "api/url.h"
 
@@ -23,7 +23,7 @@ struct url_span {
     size_t n;
 };
 
-/* redis:// and its relatives, with the names that Valkey's clients have for them. */
+/* The schemes, with the names that Valkey's clients use for them. */
 static const struct url_scheme {
     const char *name;
     int topology;
@@ -66,7 +66,7 @@ void snib__url_wipe(char *text)
     free(text);
 }
 
-/* Percent-decode a span into new memory.  what names it in messages. */
+/* Percent-decode a span into new memory.  `what` names it in messages. */
 static int url_decode(struct url_span in, const char *what, char **out, snib_error *err)
 {
     char *text = malloc(in.n + 1);
@@ -95,7 +95,7 @@ static int url_decode(struct url_span in, const char *what, char **out, snib_err
     return SNIB_OK;
 }
 
-/* Read a span as a decimal number without sign; -1 if it is none or above max. */
+/* Read a span as an unsigned decimal number; -1 if it is not one or above max. */
 static long url_number(struct url_span in, long max)
 {
     long value = 0;
@@ -186,7 +186,7 @@ static int url_host_port(struct url_span in, struct snib__url *out, snib_error *
     return SNIB_OK;
 }
 
-/* Read one host, or several with commas between. */
+/* Read one host, or several separated by commas. */
 static int url_hosts(struct url_span in, struct snib__url *out, snib_error *err)
 {
     size_t commas = 0;
@@ -271,7 +271,8 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
 
 /* ---- the query ---- */
 
-/* Read "name=value".  The name is copied only if it looks like one: it is shown when it is not known. */
+/* Read "name=value".  The name is copied only if it looks like one, because an unknown name is
+ * shown. */
 static int url_option(struct url_span in, struct snib__url *out, snib_client_options *given,
                       snib_error *err)
 {

@@ -1,4 +1,4 @@
-/* url.h - the URLs of snib_client_open(): where the servers are, and as whom to come. */
+/* url.h - the URLs of snib_client_open(): where the servers are, and how to log in. */
 #ifndef SNIB__URL_H
 #define SNIB__URL_H
 
@@ -9,16 +9,16 @@
 #define SNIB__URL_ADDRESSES_MAX 32
 #define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
 
-/* All strings are owned, decoded, without control characters; NULL: not said. */
+/* All strings are owned, decoded, without control characters; NULL: not given. */
 struct snib__url {
     int topology; /* enum snib__topology */
-    bool tls;     /* of every connection; each address says it too */
+    bool tls;     /* for every connection; each address has it, too */
     bool has_database;
     uint32_t addresses_n;
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
-    char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
+    char *service;                   /* SENTINEL: the master's name at the sentinels; else NULL */
     int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
-    /* the options that say how to come in, see options.def */
+    /* the options for logging in and for TLS, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
@@ -27,13 +27,13 @@ struct snib__url {
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
- * given    gets the numbers that the query has; 0: not given.  Its texts are in *out.
+ * given    gets the query's numbers; 0: not given.  The query's texts are in *out.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- *          message quotes the URL, so none can show a password; of an option that is not known the name. */
+ *          message quotes the URL, except the name of an unknown option, so none can show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
-/* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
+/* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
 /* snib__url_free - free the parts and wipe them; *url is empty afterwards. */

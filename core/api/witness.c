@@ -1,8 +1,9 @@
-/* witness.c - who else hears of a loss.
+/* witness.c - further queues that are told of a loss.
  *
- * A hold has one queue for its loss, that of whoever acquired it first.  An owner that enters again by another
- * queue, a thread's or a loop's of its own, hears there too: it is noted here, in a list of the client's that is
- * nearly always empty, when its success is told, so that the loss itself needs no memory.
+ * A hold reports its loss to one queue, that of its first acquire.  An owner that re-enters through
+ * another queue, such as another thread's or loop's, is told there, too.  That queue is recorded
+ * here when the re-entry succeeds, in a list of the client that is nearly always empty, so that the
+ * loss itself needs no memory.
  */
 #include "api/objects.h"
 
@@ -17,10 +18,10 @@ struct snib__witness {
     struct snib__hold *hold;
     struct snib__queue *queue;
     uint64_t token;
-    bool due; /* the hold was lost, and the queue has not been told */
+    bool due; /* the hold was lost, which the queue has not reported yet */
 };
 
-/* The place in the list after which the next witness of a hold, or of a queue, comes; NULL: there is none. */
+/* The link that points to the next witness of a hold or of a queue; NULL: there is none. */
 static struct snib__witness **witness_find(struct snib__witness **at, const struct snib__hold *hold,
                                            const struct snib__queue *queue)
 {
@@ -51,7 +52,7 @@ int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
 {
     if (!queue || hold->sink == queue)
         return 0;
-    if (!hold->sink && hold->phase == SNIB__HELD) { /* nobody is told yet */
+    if (!hold->sink && hold->phase == SNIB__HELD) { /* it has no queue yet */
         hold->sink = queue;
         hold->token = token;
         hold->tell = 1;
@@ -100,7 +101,7 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, NULL, queue));)
         witness_end(at);
-    /* Where it was the first to be told, another is now. */
+    /* Where it was a hold's first queue, a witness takes its place. */
     for (struct snib__witness **at = &client->witnesses, *witness; (witness = *at);) {
         struct snib__hold *hold = witness->hold;
         if (hold->sink || hold->phase != SNIB__HELD) {
