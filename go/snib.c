@@ -5,28 +5,29 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "a3ef9a2eef55e4c3"
+#define SNIB_BUILD_ID "4d83f5f6acee6888"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
-/* client.c - clients: opening, closing, statistics, the log; and what the driver does with results. */
+/* client.c - clients: opening, closing, statistics, the log; and what the driver does with
+ * results. */
 
 /* ---- api/group.h ------------------------------------------------------------------------------*/
 
-/* group.h - locks of locks of several clients: what the rest of the API knows of them. */
+/* group.h - multi and quorum locks over several clients, as the rest of the API sees them. */
 #ifndef SNIB__API_GROUP_H
 #define SNIB__API_GROUP_H
 
 
 /* ---- api/objects.h ----------------------------------------------------------------------------*/
 
-/* objects.h - what is behind the handles.
+/* objects.h - the objects behind the handles.
  *
  *     lock, hold, op, queue  --each a reference-->  client  -->  driver, engine
  *
- * The client's memory stays until the last of its handles is freed, in whatever order that happens; a
- * closed client answers, but does nothing.  Holds and ops are the engine's own objects: their handles
- * point at them and are ended before the engine gets them back.
+ * The client's memory stays until the last of its handles is freed, in any order; a closed client
+ * still answers calls, but does nothing.  Holds and ops are the engine's own objects: their handles
+ * refer to them, and end before the engine gets them back.
  */
 #ifndef SNIB__OBJECTS_H
 #define SNIB__OBJECTS_H
@@ -44,30 +45,31 @@
 /* snib.h - distributed locks on Redis and Valkey, wire-compatible with Redisson.
  *
  * This header is the reference manual.  In one paragraph: open a client, create a lock from it, and acquire the
- * lock to get a hold.  The hold is what you own, inspect and release.  The client's watchdog renews a lock
- * without an explicit lease for as long as the hold lives.  When the hold can no longer be trusted, it becomes
- * lost, permanently, before the lease in Redis can have ended.
+ * lock to get a hold.  The hold is what you own, inspect and release.  Unless the lock has an explicit lease, the
+ * client's watchdog renews it for as long as the hold lives.  A hold that can no longer be trusted becomes lost,
+ * permanently, before its lease in Redis can expire.
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
  *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             from a parent process gives an error and never touches freed memory.
+ *             inherited from the parent process returns an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
- * Unreachable a wait that ends while the server does not answer, or has not confirmed this client's own earlier
- *             release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since nobody knows whether the lock
- *             is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so, or that this client holds it.
- * Threads     every function may be called from any thread unless it says otherwise; none is
- *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
- *             point: a thread that is cancelled inside a call ends after it.  A thread that is stopped, or
- *             interrupted by a signal handler, inside a call does not keep other holds from being renewed.
- * Fork        the child may continue to use the clients and locks that it inherited: at their first use there, they
- *             get a new identity, new connections and their own thread (also locks made of locks).  Holds and
- *             running operations belong to the parent, which continues undisturbed: inherited holds, operations
- *             and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
- *             fork, whatever other threads are doing in the library.
+ * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
+ *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
+ *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
+ *             this client holds it.
+ * Threads     any thread may call any function, unless its description says otherwise; none is
+ *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
+ *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds.
+ * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
+ *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
+ *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
+ *             holds, operations and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any
+ *             thread may fork, whatever other threads are doing in the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -101,12 +103,12 @@ typedef struct snib_queue snib_queue;
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Values are never reused.  core/api/codes.def is the one table behind this list, behind
- * snib_code_name(), behind the Python exceptions and the Go errors; a test compares them all. */
+/* Values are never reused.  core/api/codes.def is the one table behind this list, snib_code_name(), the
+ * Python exceptions and the Go errors; a test compares them all. */
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,      /* the lock is held and the caller did not want to wait */
+    SNIB_BUSY = 1,      /* the lock is held, and the call was not to wait */
     SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
     SNIB_CANCELLED = 3, /* cancelled: the operation will not give the caller the lock */
     SNIB_LOST = 4,      /* the hold was lost before this call */
@@ -128,13 +130,13 @@ enum snib_code {
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
     SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
-    SNIB_EUNREACHABLE = -30, /* sent, but no answer came in time; maybe applied */
+    SNIB_EUNREACHABLE = -30, /* sent, but no reply came in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
     SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
-    SNIB_ECREDENTIALS = -36, /* the password's file, or who was asked for it, had none: nothing was applied */
+    SNIB_ECREDENTIALS = -36, /* the password file, function or queue gave no password: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -145,7 +147,7 @@ enum snib_code {
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
     SNIB_EDATABASE = -47,  /* the database number does not exist */
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
-    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was taken back */
+    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was undone */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
@@ -153,7 +155,7 @@ enum snib_code {
 
 /* What may be concluded from a code: see snib_code_is(). */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
-#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
+#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
@@ -183,83 +185,85 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
-/* snib_client_options.durability; 0 is none unless the URL says more.  Replicas are those that are in step, as the
- * master said at most a second before: MAJORITY and ALL do not count those that are away. */
+/* snib_client_options.durability; 0: none, unless the URL sets it.  MAJORITY and ALL count only replicas that are
+ * in sync, as reported by the master at most one second earlier. */
 #define SNIB_DURABILITY_NONE (-1)
 #define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
 #define SNIB_DURABILITY_ALL (-3)
 /* snib_client_options.durability_policy: what happens if too few replicas have the grant in time */
 #define SNIB_DURABILITY_REFUSE 1 /* the grant is undone and the call fails */
-#define SNIB_DURABILITY_REPORT 2 /* it counts, and the hold says how many have it */
-/* snib_client_options.publish; 0 is auto unless the URL says more. */
-#define SNIB_PUBLISH_AUTO 1 /* as Redisson does it */
+#define SNIB_DURABILITY_REPORT 2 /* the grant stands; snib_hold_replicas() tells how many have it */
+/* snib_client_options.publish; 0: auto, unless the URL sets it. */
+#define SNIB_PUBLISH_AUTO 1 /* as Redisson does */
 #define SNIB_PUBLISH_CLASSIC 2
 #define SNIB_PUBLISH_SHARDED 3
 #define SNIB_PUBLISH_BOTH 4
 
-/* ---- What to log in with, asked anew at each connect ---- */
+/* ---- Credentials, requested for each connect ---- */
 
 #define SNIB_USERNAME_MAX 512   /* with the NUL */
-#define SNIB_PASSWORD_MAX 16384 /* with the NUL; a token of a managed service has 1 to 4 KiB */
+#define SNIB_PASSWORD_MAX 16384 /* with the NUL; tokens of managed services take 1 to 4 KiB */
 
 typedef struct snib_credentials {
-    uint32_t size;     /* of the struct as the library knows it */
+    uint32_t size;     /* of the struct, as the library knows it */
     uint32_t reserved; /* 0 */
-    int64_t valid_ms;  /* the password is good for so long, counted from the question; 0: no end is known */
-    char why[192];     /* an answer that is none: one sentence for the log and for errors */
-    char username[SNIB_USERNAME_MAX]; /* "": that of the options or the URL, else none */
+    int64_t valid_ms;  /* lifetime of the password, counted from the request for it; 0: no known end */
+    char why[192];     /* on failure: one sentence for the log and for errors */
+    char username[SNIB_USERNAME_MAX]; /* "": the one from the options or the URL, else none */
     char password[SNIB_PASSWORD_MAX];
 } snib_credentials;
 
-/* snib_credentials_fn - the program fills *out, which is zero but for its size, and is wiped after use.
+/* snib_credentials_fn - the program's function that fills *out, which is zeroed except for its size, and which the
+ * library wipes after use.
  *
- * Called before each connect to a server, or to several at once (sentinels have a user of their own), on a
- * thread of its own with all signals blocked, so it may take its time, and ask others; never two at a time for
- * one client.  What takes longer than the connect timeout is of use for the next attempt at the earliest.  With
- * valid_ms it is called again after four fifths of that, and every connection that there is logs in anew, so
- * that none ends with its password; those with subscriptions are made anew.  It must not free or close the
- * client.  snib_client_free() waits for a call that is under way; after the fork it may come in the child, too.
+ * Called before each connect to a server (one call may serve several connects; sentinels have a user of their own),
+ * on a dedicated thread with all signals blocked, so it may take its time and query other services; a client never
+ * has two calls at a time.  An answer that takes longer than the connect timeout serves the next attempt at the
+ * earliest.  With valid_ms, the function is called again after four fifths of that time, and every existing
+ * connection logs in again, so that none ends when its password does; connections with subscriptions are replaced.
+ * The function must not free or close the client.  snib_client_free() waits for a call in progress.  After a fork,
+ * the function may be called in the child, too.
  *
- * Returns  0, or anything else for a failure: what waits goes on waiting for as long as it endures an
- *          unreachable server, and ends as SNIB_ECREDENTIALS with `why`. */
+ * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
+ *          then fail with SNIB_ECREDENTIALS and `why`. */
 typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
 
-/* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
+/* Always fill with snib_client_options_init() first.  0 or NULL selects a field's default. */
 typedef struct snib_client_options {
     uint32_t size;
     uint32_t flags;             /* must be 0 */
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms; /* one attempt to connect, with all addresses of the name, and as
-                                   long again to resolve it; default 3000 */
-    int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
+    int64_t connect_timeout_ms; /* one attempt to connect, over all addresses of the host name, and
+                                   the same again to resolve the name; default 3000 */
+    int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
-    int64_t try_timeout_ms; /* the same for a wait of 0, one round trip; default 1000 */
-    int64_t recheck_ms;   /* a waiter asks again at least this often; default 3000 */
-    int64_t max_hold_ms;  /* default for locks; 0 none; -1 none, whatever the URL says */
-    int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
-    int32_t waiters_max;  /* concurrent operations; more get SNIB_ELIMIT; default 200000 */
+    int64_t try_timeout_ms; /* the same for a wait of 0 (one round trip); default 1000 */
+    int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
+    int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
+    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
-    /* Strings as above.  Options that this build does not support give SNIB_ENOTSUP. */
+    /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
     const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
-    const char *sentinel_username; /* at the sentinels */
+    const char *sentinel_username; /* for the sentinels */
     const char *sentinel_password;
     const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
     const char *tls_cert;          /* file with the client's certificate and its chain */
-    const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
-    const char *tls_key_password;  /* of that file, if it is encrypted */
-    const char *tls_server_name;   /* name that the certificate must have, instead of the host */
-    int32_t tls_insecure; /* 1: accept any certificate; -1: do not, whatever the URL says */
-    int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
-    int64_t durability_timeout_ms; /* how long they may take; default 1000, a third of the lease
-                                    * at most */
+    const char *tls_key;           /* file with the certificate's private key; NULL: it is in tls_cert */
+    const char *tls_key_password;  /* of that key file, if it is encrypted */
+    const char *tls_server_name;   /* name that the certificate must have, instead of the URL's host */
+    int32_t tls_insecure; /* 1: accept any certificate; -1: do not, even if the URL says so */
+    int32_t durability;   /* number of replicas that must have a grant, or SNIB_DURABILITY_* */
+    int64_t durability_timeout_ms; /* how long the replicas may take; default 1000, at most a third
+                                    * of the lease */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
-    int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
-                       * only one until several threads often wait for answers at the same time */
-    int32_t ask_credentials; /* 1: a queue is asked at each connect, see snib_client_credentials() */
-    snib_credentials_fn credentials; /* asked at each connect, instead of a password; NULL: none */
-    void *credentials_data;
+    int32_t lanes;    /* maximum of command connections to each server; 1 to 4, default 4.  There is
+                       * only one until several threads often wait for replies at the same time */
+    int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
+    snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
+    void *credentials_data; /* passed to it */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -277,10 +281,10 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
  *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster;
  *          name some of its nodes.  At most 32 hosts.  With TLS: rediss+sentinel://, rediss+cluster://.
- *          What this build does not support gives SNIB_ENOTSUP.  valkey means redis, and valkeys means rediss.
- *          Put IPv6 addresses in brackets.  User, password, path, service and option values are percent-decoded.
- *          redis://:password@host gives only a password.
- *          ?name=value&name=value gives options, named like the fields above without _ms, and db, the database.
+ *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
+ *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
+ *          are percent-decoded.  redis://:password@host gives a password without a user.
+ *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
  *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
@@ -292,29 +296,30 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
 
-/* snib_client_credentials, snib_client_login - the same as snib_credentials_fn without a function of the program's
- * being called, for languages into which C should not call: with options.ask_credentials each question is an
- * event, SNIB_EVENT_CREDENTIALS with the question's number as token, in the queue that is given here, and is
- * answered by snib_client_login().  Questions come one at a time; one that comes before there is a queue waits
- * for it.  The queue's end answers for it that there are none.
+/* snib_client_credentials, snib_client_login - supply credentials through a queue instead of a snib_credentials_fn,
+ * for languages that C should not call into.
  *
- * answer   NULL: a failure without a sentence; what has a `why` is a failure too.  Copied; the copy is wiped.
- * Returns  SNIB_OK, also when nobody waits for the answer any more; SNIB_EINVAL: the queue is another client's,
- *          the client does not ask, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
+ * With options.ask_credentials, each request for credentials is an event in the queue that is given here:
+ * SNIB_EVENT_CREDENTIALS, with the request's number as token.  snib_client_login() answers it.  Requests come one at
+ * a time; a request made before the client has a queue waits for one.  Freeing the queue fails a pending request.
+ *
+ * answer   NULL: a failure without a reason; an answer with a `why` is a failure too.  Copied; the copy is wiped.
+ * Returns  SNIB_OK, also if the request is no longer pending; SNIB_EINVAL: the queue belongs to another client,
+ *          the client was opened without ask_credentials, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_client_credentials(snib_client *client, snib_queue *queue, snib_error *err);
 SNIB_API int snib_client_login(snib_client *client, uint64_t token, const snib_credentials *answer,
                                snib_error *err);
 
-/* snib_client_get_options - the options in effect: those given, those of the URL, and the defaults.
+/* snib_client_get_options - the options in effect, from the call, the URL and the defaults.
  *
- * out      its size was set by snib_client_options_init().  Strings are NULL.
+ * out      initialized with snib_client_options_init().  Strings are returned as NULL.
  * Returns  SNIB_OK, SNIB_EINVAL, SNIB_EHANDLE.
  */
 SNIB_API int snib_client_get_options(snib_client *client, snib_client_options *out,
                                      snib_error *err);
 
-/* snib_client_ping - connect if necessary and ask the server for an answer.
+/* snib_client_ping - connect if necessary and wait for a reply from the server.
  *
  * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).
  * Returns  SNIB_OK, or an error of the network, server or state group.
@@ -338,13 +343,12 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
  * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
 
-/* snib_set_exit_timeout - how long the process may take at its end to release its holds.
+/* snib_set_exit_timeout - set how long process exit may take to release holds.
  *
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
- * atexit() handlers and before the process is gone: holds are released, operations end with
- * SNIB_ECLOSED.  Threads that still work under a lock are then no longer protected, so end them first.  The
- * child of a fork releases only what it acquired itself.  After _exit(), abort() or a fatal signal the locks
- * become free when their leases end.
+ * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
+ * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -360,7 +364,7 @@ SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
 typedef struct snib_client_stats_data {
     uint32_t size; /* set to sizeof before the call */
     uint32_t flags;
-    uint64_t acquisitions; /* holds granted, re-entries not counted */
+    uint64_t acquisitions; /* holds granted, without re-entries */
     uint64_t reentries;
     uint64_t releases;
     uint64_t waits;     /* acquisitions that had to wait */
@@ -369,7 +373,7 @@ typedef struct snib_client_stats_data {
     uint64_t cancels;
     uint64_t renewals; /* holds renewed, not commands */
     uint64_t renewal_commands;
-    uint64_t renewal_failures; /* renewals without a good answer; they are tried again */
+    uint64_t renewal_failures; /* renewals that failed; they are retried */
     uint64_t lost_expired;     /* losses by reason, see enum snib_reason */
     uint64_t lost_taken;
     uint64_t lost_deleted;
@@ -377,23 +381,23 @@ typedef struct snib_client_stats_data {
     uint64_t lost_max_hold;
     uint64_t lost_closed;
     uint64_t abandoned; /* holds dropped without a release, see snib_hold_abandon() */
-    uint64_t rechecks; /* attempts of waiters that no message caused */
+    uint64_t rechecks; /* attempts of waiters without a wake-up message */
     uint64_t messages; /* wake-up messages received */
-    uint64_t polling;  /* waits without a subscription, which was refused */
+    uint64_t polling;  /* waits that poll because their subscription was refused */
     uint64_t connects;
     uint64_t reconnects;
-    uint64_t commands;         /* commands sent on command connections, handshakes not counted */
+    uint64_t commands;         /* commands sent on command connections, without handshakes */
     uint64_t writes;           /* system calls that sent to command connections */
     uint64_t reads;            /* system calls that received from command connections */
     uint64_t wakes;            /* threads and queues woken */
     uint64_t clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
-    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
-    uint64_t held;             /* now */
-    uint64_t waiting;          /* now */
-    uint64_t memory;           /* bytes the client uses now, buffers included */
+    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far, in microseconds */
+    uint64_t held;             /* current holds */
+    uint64_t waiting;          /* current waiters */
+    uint64_t memory;           /* bytes in use by the client, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
-    uint64_t lost_failover; /* a loss like those above */
+    uint64_t lost_failover; /* losses by reason, continued */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -403,9 +407,9 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  *
  * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
  *
- * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
- * buffer   receives the names, each ended by a NUL; at least 65536 bytes.  Invalid UTF-8 and control
- *          characters, which Snib's own names never contain, are shown as question marks.
+ * pattern  as in Redis's SCAN (*, ?, [a-z]); length 0 means all.
+ * buffer   receives *out_count names, each ended by a NUL, in *out_used bytes; cap is at least 65536.  Invalid UTF-8
+ *          and control characters, which Snib's own names never contain, are shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
@@ -439,7 +443,7 @@ enum snib_kind {
     1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
 #define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
 #define SNIB_LOCK_NO_QUARANTINE                                                                    \
-    4 /* quorum: let nodes that may have lost their memory vote at once */
+    4 /* quorum: nodes that may have lost their data vote immediately */
 
 typedef struct snib_lock_options {
     uint32_t size;
@@ -447,13 +451,13 @@ typedef struct snib_lock_options {
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
-        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
+        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1: none */
 } snib_lock_options;
 
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
 SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 
-/* snib_lock_new - create a lock object for a name.  Cheap: nothing is sent.
+/* snib_lock_new - create a lock object for a name.  This sends nothing.
  *
  * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
@@ -466,32 +470,32 @@ SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, 
                            const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
 SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 
-/* snib_multi_new - one lock that holds all of several locks, or none.
+/* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
  * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
  * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
  *
- * locks    1 to 100, of any kinds but semaphore and latch; their clients may differ.  The members' own leases,
- *          limits and flags are ignored in favour of these options.  They may be freed afterwards.
+ * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
+ *          members' own leases, limits and flags.  The members may be freed afterwards.
  * options  as for snib_lock_new(); NULL for defaults.
- * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member,
+ * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
 
-/* snib_quorum_new - a lock on a majority of several independent servers, for use where one server is not enough.
+/* snib_quorum_new - create a lock on a majority of several independent servers, where one server is not enough.
  *
- * All nodes are asked at the same time, and an acquire returns when a majority has answered.  The lease counts from
- * the first request, minus the drift.  Grants of a mere minority are undone everywhere.  A release goes to all nodes
- * and returns when a majority has answered; a node that is gone keeps its vote until the lease ends.
+ * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
+ * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
+ * and returns when a majority has replied; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
  *
- * A node that was restarted, or lost its data, does not vote until every lease that it may have forgotten has
- * ended; neither does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
+ * A node that has restarted or lost its data does not vote until every lease that it may have forgotten has
+ * ended; nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
  *
  * locks    3 to 15 mutexes of the same name, each of a different client.
  * Returns  as snib_multi_new().
@@ -502,7 +506,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process waiters are served first come, first served.  Between processes the lock goes to the first
+ * Within a process, waiters are served first come, first served.  Between processes, the lock goes to the first
  * process that asks after the release, except that SNIB_FAIR is first come, first served between processes, too.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
@@ -512,10 +516,10 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          Otherwise: any number that the caller chooses.  While that owner holds this lock through this client,
  *          another acquire by the same owner succeeds immediately without a command and returns the same hold,
  *          which must then be released once more.
- *          An owner that holds the write lock may also take the read lock of the name, and so keep it
- *          when it releases the write lock.  The opposite is SNIB_EUPGRADE, because it would wait for
+ *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
+ *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
  *          itself.
- * wait_ms  -1 no limit, 0 one attempt, at most 86400000 otherwise.
+ * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
  *          caller owns nothing, and if a late answer still grants the lock, the client releases it.
@@ -528,7 +532,7 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
  *
  * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
  *          use snib_op_wait() on *out_op.
- * token    returned in the events; it must not be a pointer into a garbage-collected heap.
+ * token    returned in the events; must not be a pointer into a garbage-collected heap.
  * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
  *          automatically when its event has been drained or waited for.
  * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will arrive.  Otherwise nothing was started.
@@ -539,11 +543,12 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
 
 /* snib_lock_acquire_begin - acquire, but return SNIB_AGAIN instead of blocking for long.
  *
- * For language bindings: stays in the fast synchronous path for up to slice_ms.  If the operation is not done by
- * then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
+ * For language bindings: the call stays on the fast synchronous path for up to slice_ms.  If the operation is not
+ * done by then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
  * operation continues: with a queue as if submitted, without a queue through snib_op_wait() on *out_op.
- * The hold's SNIB_EVENT_LOST goes to the queue in every case.
+ * The hold's SNIB_EVENT_LOST goes to the queue in either case.
  *
+ * Blocks   for at most slice_ms.
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; otherwise as snib_lock_acquire().
  */
 SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms,
@@ -552,26 +557,27 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 
 /* ---- Permits, semaphores, latches --------------------------------------------------------------- */
 
-/* What to do with a counter, and (after the arrow) the value in *out_value (snib_event.count for _submit). */
+/* Operations on a counter.  After the arrow: the value in *out_value (snib_event.count for _submit). */
 enum snib_count {
     SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
-    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1 done, 0 it was already set */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1: done, 0: it was already set */
     SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
     SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
     SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
     SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
-    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> how many there were */
-    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> what is left */
+    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> the number taken */
+    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> the remaining count */
 };
 
 /* snib_permits_acquire - take `count` permits at once; the hold owns them all and releases them all.
  *
+ * These functions work like snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
+ * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
+ *
  * count    1 to 1000.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
  *          together.  With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were
- *          taken: semaphores have no owners, so nobody can tell.
- * Otherwise these work like snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
- * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
+ *          taken: semaphores have no owners, so the client cannot tell.
  */
 SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
                                   snib_hold **out_hold, snib_error *err);
@@ -590,7 +596,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
                                            snib_queue *queue, uint64_t token, snib_op **out_op,
                                            snib_error *err);
 
-/* snib_permits_count, snib_semaphore_count, snib_latch_count - read or change the number.
+/* snib_permits_count, snib_semaphore_count, snib_latch_count - read or change the count.
  *
  * what     enum snib_count.
  * n        INIT and SET: 0 to 2147483647 (a latch: at least 1); RELEASE: 1 to 2147483647; ADD: not 0;
@@ -598,7 +604,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  A change is sent only once: after SNIB_EUNREACHABLE nobody knows whether it was made.
+ *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -616,6 +622,7 @@ SNIB_API int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, 
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_latch_wait - wait until the latch's count is 0 (a latch that was never set counts as 0).
+ * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  There is no hold. */
 SNIB_API int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err);
 SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms,
@@ -624,29 +631,30 @@ SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t sl
 SNIB_API int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
                                     uint64_t token, snib_op **out_op, snib_error *err);
 
-/* ---- Asking about locks ------------------------------------------------------------------------- */
+/* ---- Querying locks ----------------------------------------------------------------------------- */
 
 typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
-    int32_t held;  /* 1 if anybody holds it */
+    int32_t held;  /* 1 if the lock is held */
     int64_t
-        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0 if free */
+        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0: free */
     int64_t count; /* hold count on the wire; READ: readers; counters: free permits, or the count */
     int64_t
-        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1 unknown */
+        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1: unknown */
     int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
-    int64_t token;   /* the fencing token issued last; 0 none */
+    int64_t token;   /* the last fencing token issued; 0: none */
 } snib_lock_info_data;
 
-/* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
- * Blocks   for at most the client's patience. */
+/* snib_lock_info - ask the server for the lock's state and owner.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK; SNIB_ENOTSUP for a multi or quorum lock; or an error. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
-/* What snib_client_server() can ask for, and the texts it returns. */
+/* The queries of snib_client_server(), and the texts that each returns. */
 enum snib_server {
     SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
     SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
@@ -657,28 +665,28 @@ enum snib_server {
     SNIB_SERVER_CLUSTER = 7,  /* CLUSTER INFO: "name:value" each */
     SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
     SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
-    SNIB_SERVER_WAIT = 10,      /* WAIT for no replica: how many there are */
+    SNIB_SERVER_WAIT = 10,      /* WAIT for 0 replicas: how many there are */
     SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
 };
 
-/* snib_client_server - what the server reports about itself, for people and for diagnosis.
+/* snib_client_server - ask the server for information about itself, for diagnosis.
  *
- * With several servers, one that serves locks is asked.
+ * With several servers, the client asks one that serves locks.
  *
  * what       enum snib_server
  * buffer     receives the texts, each ended by a NUL; cap: its size in bytes, at least 65536
- * out_used   bytes used; out_count: how many texts
- * Blocks     like any request to the server, for at most the client's patience.
- * Returns    SNIB_OK; SNIB_EPERM: this user may not ask that; SNIB_ENOTSUP: the server does not know the command;
- *            SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
+ * out_used   bytes used; out_count: number of texts
+ * Blocks     for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: the user may not run the command; SNIB_ENOTSUP: the server does not know the
+ *            command; SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
  *            server or state group.
  */
 SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                                 size_t *out_used, uint32_t *out_count, snib_error *err);
 
-/* snib_client_describe - everything the server knows about a name, whatever its kind.
+/* snib_client_describe - ask for everything the server knows about a name, whatever its kind.
  *
- * buffer   receives the texts, each ended by a NUL; at least 65536 bytes.  The first is
+ * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  The first is
  *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other.  The rest, in
  *          any number, are words separated by blanks:
  *              holder <owner> <remaining ms> <count>      mutex, fair, write, plain
@@ -695,22 +703,22 @@ SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t 
                                   char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                                   snib_error *err);
 
-/* The same without waiting, like snib_lock_acquire_submit(): the texts come with its event. */
+/* The same without waiting, like snib_lock_acquire_submit(): the event carries the texts. */
 SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
-/* snib_lock_force_release - delete the lock, whoever holds it, and wake the waiters.
+/* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
- * stays.  Permits and semaphores are deleted with their number; a latch opens.  Token counters stay.  A multi or
- * quorum lock: SNIB_ENOTSUP.
+ * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
  * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
- * never deleted: SNIB_EWRONGTYPE.
+ * never deleted.
  *
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK deleted; SNIB_NOT_HELD there was nothing; or an error.
+ * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;
+ *          SNIB_ENOTSUP: a multi or quorum lock; or an error.
  */
 SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);
 SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
@@ -721,7 +729,7 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has moved since the lease began */
+                              clock has jumped since the lease began */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -729,10 +737,10 @@ enum snib_state {
 enum snib_reason {
     SNIB_REASON_NONE = 0,
     SNIB_REASON_EXPIRED = 1,     /* a fixed lease ended */
-    SNIB_REASON_TAKEN = 2,       /* the server says that another owner holds the lock */
-    SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
+    SNIB_REASON_TAKEN = 2,       /* the server reports another owner */
+    SNIB_REASON_DELETED = 3,     /* the server reports that the lock is gone */
     SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
-    SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
+    SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms has passed */
     SNIB_REASON_CLOSED = 6,      /* the client was closed */
     SNIB_REASON_FAILOVER = 7     /* another server took over and does not know the hold */
 };
@@ -741,35 +749,36 @@ SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ..
 
 /* snib_hold_state - the hold's state by this machine's clock, accurate at the moment of the call.
  *
- * Lost begins at deadline = time before the last confirmed request was sent + lease * 0.99 - 5 ms, on a
- * clock that counts suspended time, or earlier when the server says so.
+ * A hold is lost from its deadline on: the time just before the last confirmed request was sent + lease * 0.99 - 5 ms,
+ * on a clock that counts suspended time; or earlier if the server reports the loss.
  *
  * out_reason  enum snib_reason, if not NULL.
  * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 
-/* snib_hold_check - SNIB_OK while the hold is valid or at risk, SNIB_LOST with a sentence that says why,
- * SNIB_NOT_HELD after the release. */
+/* snib_hold_check - check that the hold is not lost.
+ * Returns  SNIB_OK while the hold is valid or at risk, SNIB_LOST with a sentence that says why, SNIB_NOT_HELD
+ *          after the release, SNIB_EHANDLE, SNIB_EFORKED. */
 SNIB_API int snib_hold_check(snib_hold *hold, snib_error *err);
 
-/* snib_hold_remaining_ms - milliseconds until the deadline as things stand; 0 when lost or released;
+/* snib_hold_remaining_ms - milliseconds until the current deadline; 0 when lost or released;
  * INT64_MAX if it has none (semaphore); negative: an error code. */
 SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - how many replicas had the grant when it was made, as far as the option durability asked for it;
- * 0 without it; negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made; 0 without the option durability;
+ * negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
- * Blocks   for at most timeout_ms (-1 no limit).
- * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT at the end of that time,
+ * Blocks   for at most timeout_ms (-1: no limit).
+ * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
  *          SNIB_AGAIN when a signal handler ran, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
@@ -779,13 +788,13 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  * Renewal ends before the release is sent.  An inner release of a re-entered hold is counted locally and
  * sends nothing.
  *
- * Blocks   until the server has answered, for at most the client's patience.
+ * Blocks   until the server has replied, for at most the client's patience.
  * Returns  SNIB_OK      released.  Also if, after a reconnect, the server no longer knows the hold and the
  *                       lease cannot have ended: then the first attempt released it.
- *          SNIB_LOST    it was no longer held when the release arrived; another owner may have had the lock.
- *          SNIB_NOT_HELD  this hold has been released before.
- *          SNIB_EUNREACHABLE  no answer; the client keeps trying until the lease has ended.
- *          SNIB_ECONNECT  no connection, so it was not sent; the client keeps trying likewise.
+ *          SNIB_LOST    the lock was no longer held when the release arrived; another owner may have had it.
+ *          SNIB_NOT_HELD  the hold was released before.
+ *          SNIB_EUNREACHABLE  no reply; the client retries until the lease has ended.
+ *          SNIB_ECONNECT  no connection, so nothing was sent; the client retries likewise.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
@@ -793,13 +802,13 @@ SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
                                       snib_op **out_op, snib_error *err);
 
-/* Like snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
+/* Like snib_lock_acquire_begin(): blocks for at most slice_ms, then returns SNIB_AGAIN with *out_op. */
 SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
- * waiting for the answer; call snib_hold_release() first if you need it.  If a lost hold may still exist on the
- * server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
+ * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
+ * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
  * needs one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
@@ -807,7 +816,7 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  *
  * For bindings whose garbage collector finds a hold that is still held: code may still work under it, so nothing
  * is released.  Renewal ends immediately, no SNIB_EVENT_LOST will arrive, and the lock is free when the lease has
- * ended at the server; until then everybody waits for it, including this client.  A semaphore has no lease: its
+ * ended at the server; until then every client waits for it, including this one.  A semaphore has no lease: its
  * permits stay taken.  A log record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
  * For a multi or quorum lock this applies to all members.  If a lost hold may still exist on the server, it stays
@@ -823,13 +832,13 @@ enum snib_event_kind {
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
                             of the first acquire there; never after a release */
     SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
-    SNIB_EVENT_CREDENTIALS = 4 /* to be answered, see snib_client_credentials() */
+    SNIB_EVENT_CREDENTIALS = 4 /* a request for credentials, see snib_client_credentials() */
 };
 
 /* The texts of an event: `count` of them, starting at `text`, each ended by a NUL. */
 typedef struct snib_texts {
     uint64_t cursor; /* list: where to continue; 0: this was the last step */
-    uint64_t used;   /* bytes, the NULs included */
+    uint64_t used;   /* bytes, including the NULs */
     uint32_t count;
     uint32_t reserved;
     const char *text;
@@ -838,22 +847,22 @@ typedef struct snib_texts {
 /* snib_texts_free - free the texts of an event.  NULL is allowed. */
 SNIB_API void snib_texts_free(snib_texts *texts);
 
-/* A plain value: only the hold of a successful acquire, and texts, need to be freed.  Every text is
+/* A plain value: only `texts` and the hold of a successful acquire need to be freed.  Every text is
  * UTF-8 without control characters, whatever the server stores. */
 typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;  /* of the submit; CREDENTIALS: of the question */
-    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, now yours.  LOST: which hold */
-    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: now yours, see snib_texts_free() */
+    uint64_t token;  /* of the submit; CREDENTIALS: of the request */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
-    int32_t held;         /* info */
-    int32_t mine;         /* info */
+    int32_t held;         /* info: see snib_lock_info_data */
+    int32_t mine;         /* info: likewise */
     int32_t os_error;
     int32_t reserved;
     char text[248]; /* an error's sentence; info: the owner; LOG: the message */
@@ -861,45 +870,46 @@ typedef struct snib_event {
 
 /* snib_op_wait - wait for an operation that was submitted or begun without a queue.
  *
- * timeout_ms  -1 no limit.  After it, or when a signal handler ran: SNIB_AGAIN; the operation continues.
- * Blocks   for at most timeout_ms.
- * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle is gone);
- *          SNIB_AGAIN; SNIB_EHANDLE; SNIB_EINVAL if it has a queue; SNIB_EFORKED.
+ * Blocks   for at most timeout_ms (-1: no limit).
+ * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle has been freed);
+ *          SNIB_AGAIN after timeout_ms or when a signal handler ran: the operation continues;
+ *          SNIB_EINVAL if it has a queue; SNIB_EHANDLE; SNIB_EFORKED.
  */
 SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event, snib_error *err);
 
-/* snib_op_cancel - end an operation now, unless it has just ended.
+/* snib_op_cancel - end an operation now, unless it has already ended.
  *
- * Atomic with completion: SNIB_OK means that it ended as SNIB_CANCELLED (its event still arrives) and will not
- * give the caller the lock; if the server still grants it, the client releases it.
+ * Atomic with completion: SNIB_OK means that the operation ended as SNIB_CANCELLED (its event still arrives) and will
+ * not give the caller the lock; if the server still grants it, the client releases it.
  * SNIB_EHANDLE means that the result was already there: it has been or will be delivered as usual.
  * A release cannot be cancelled: the caller stops waiting, but the release continues.
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - discard an operation without a queue: cancel it if it runs, release what it acquired. */
+/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */
 
-/* snib_queue_new - a queue of events for one loop, thread or goroutine at a time. */
+/* snib_queue_new - create a queue of events, for one loop, thread or goroutine at a time.
+ * Owns     free with snib_queue_free(). */
 SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
 
-/* snib_queue_fd - a file descriptor that is readable while the queue has events.  Owned by the queue: poll it,
- * but do not read, write or close it.  Non-blocking.  Returns the descriptor, or an error code. */
+/* snib_queue_fd - a non-blocking file descriptor that is readable while the queue has events.  The queue owns it:
+ * poll it, but do not read, write or close it.  Returns the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
 /* snib_queue_drain - take up to cap events out of the queue, oldest first.
  * Returns  their number (0: none), SNIB_EINUSE if another thread is draining or waiting, or an error. */
 SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
 
-/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed, a signal handler
- * ran or snib_queue_wake() was called (then 0). */
+/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed (-1: no limit), a signal
+ * handler has run or snib_queue_wake() was called; without an event, return 0. */
 SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
-/* snib_queue_cork, snib_queue_uncork - send everything that one iteration of a loop submits at once.
+/* snib_queue_cork, snib_queue_uncork - send together what one iteration of a loop submits.
  *
  * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
  * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
@@ -908,8 +918,8 @@ SNIB_API int snib_queue_wake(snib_queue *queue);
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
-/* snib_queue_free - NULL is allowed.  Running operations of the queue are cancelled; holds whose event was
- * not drained are released, texts are freed; other holds continue, without events. */
+/* snib_queue_free - free the queue.  NULL is allowed.  Its running operations are cancelled; holds and texts in
+ * undrained events are released and freed; other holds continue, without events. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
@@ -922,7 +932,7 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped, and the next record counts them.  queue NULL or level NONE: stop. */
+ * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 
@@ -940,7 +950,7 @@ SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t lev
 int snib__fail(snib_error *err, int32_t code, int os_error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same for SNIB_EINVAL and what is wrong in the same way in many functions; argument is its name in snib.h. */
+/* The same for the SNIB_EINVAL cases that many functions share; argument is its name in snib.h. */
 int snib__fail_null(snib_error *err, const char *argument);
 int snib__fail_wait(snib_error *err, const char *argument);
 int snib__fail_size(snib_error *err);   /* of a structure to be filled */
@@ -949,28 +959,28 @@ int snib__fail_silent(snib_error *err); /* neither a queue nor out_op */
 
 /* snib__quote - write s as a quoted printable string, such as "orders\x0a", and return out.
  *
- * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  What does not
- * fit is cut at a character and marked by three dots after the closing quote; cap must be at least
- * 16. */
+ * Quotes, backslashes, control characters and bytes that are not UTF-8 are escaped.  Output that
+ * does not fit is cut at a character boundary and marked by three dots after the closing quote; cap
+ * must be at least 16. */
 const char *snib__quote(char *out, size_t cap, const char *s, size_t n);
 
 #endif
 
 /* ---- api/handle.h -----------------------------------------------------------------------------*/
 
-/* handle.h - handles are tickets, not addresses, and this table honours them.
+/* handle.h - the table of handles, which are tickets, not addresses.
  *
  * A handle looks like a pointer to the caller and carries
  *
  *     63..60 kind | 59..32 slot | 31..0 generation (never 0)
  *
  * A slot is 16 bytes in a table that only grows, so any bit pattern can be looked up without
- * touching freed memory.  When a handle ends its slot's generation moves on, and what is left of
- * the old handle finds nothing.
+ * touching freed memory.  When a handle ends, its slot's generation advances, and remaining copies
+ * of the old handle find nothing.
  *
  * References: snib__handle_new() and snib__handle_get() give one, snib__handle_put() gives one
- * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes that
- * reference to its caller.  The last put after a take calls the kind's destructor.
+ * back.  The first belongs to the handle itself; snib__handle_take() ends the handle and passes
+ * that reference to its caller.  The last put after a take calls the kind's destructor.
  *
  *     object = snib__handle_get(SNIB__HOLD, hold);     use:   get ... put
  *     ...
@@ -1008,11 +1018,11 @@ void *snib__handle_take(int kind, const void *handle);
  * the thread of the last put, under no mutex of this table. */
 void snib__handle_free_fn(int kind, void (*destroy)(void *object));
 
-/* Counts the forks between the first process and this one.  What belongs to a process notes the
- * value at its birth and is inherited if it differs. */
+/* Counts the forks between the first process and this one.  An object that belongs to one process
+ * records the value when it is made, and was inherited if the value differs. */
 extern _Atomic uint32_t snib__fork_generation;
 
-/* snib__fork_init - have forks counted from now on and the table usable in the child.  Returns 0 or
+/* snib__fork_init - count forks from now on, and keep the table usable in the child.  Returns 0 or
  * errno, the same at every call; snib__handle_new() calls it too. */
 int snib__fork_init(void);
 
@@ -1020,7 +1030,7 @@ int snib__fork_init(void);
 
 /* ---- api/url.h --------------------------------------------------------------------------------*/
 
-/* url.h - the URLs of snib_client_open(): where the servers are, and as whom to come. */
+/* url.h - the URLs of snib_client_open(): where the servers are, and how to log in. */
 #ifndef SNIB__URL_H
 #define SNIB__URL_H
 
@@ -1072,16 +1082,16 @@ const char *snib__address_text(const struct snib__address *address, char out[SNI
 #define SNIB__URL_ADDRESSES_MAX 32
 #define SNIB__SERVICE_MAX 200 /* bytes of a service's name */
 
-/* All strings are owned, decoded, without control characters; NULL: not said. */
+/* All strings are owned, decoded, without control characters; NULL: not given. */
 struct snib__url {
     int topology; /* enum snib__topology */
-    bool tls;     /* of every connection; each address says it too */
+    bool tls;     /* for every connection; each address has it, too */
     bool has_database;
     uint32_t addresses_n;
     struct snib__address *addresses; /* the server; the sentinels; cluster nodes to begin with */
-    char *service;                   /* SENTINEL: the name that the sentinels know; else NULL */
+    char *service;                   /* SENTINEL: the master's name at the sentinels; else NULL */
     int database;                    /* 0 to 2^31 - 1; CLUSTER: 0 */
-    /* the options that say how to come in, see options.def */
+    /* the options for logging in and for TLS, see options.def */
     char *username, *password, *password_file;
     char *sentinel_username, *sentinel_password;
     char *tls_ca, *tls_cert, *tls_key, *tls_key_password, *tls_server_name;
@@ -1090,13 +1100,13 @@ struct snib__url {
 
 /* snib__url_parse - take a URL apart; free the parts with snib__url_free().
  *
- * given    gets the numbers that the query has; 0: not given.  Its texts are in *out.
+ * given    gets the query's numbers; 0: not given.  The query's texts are in *out.
  * Returns  SNIB_OK, SNIB_EURL, SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM; *out is empty unless SNIB_OK.  No
- *          message quotes the URL, so none can show a password; of an option that is not known the name. */
+ *          message quotes the URL, except the name of an unknown option, so none can show a password. */
 int snib__url_parse(const char *url, struct snib__url *out, snib_client_options *given,
                     snib_error *err);
 
-/* snib__url_copy - the same again.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
+/* snib__url_copy - a deep copy.  Returns SNIB_OK or SNIB_ENOMEM; *out is empty then. */
 int snib__url_copy(const struct snib__url *from, struct snib__url *out);
 
 /* snib__url_free - free the parts and wipe them; *url is empty afterwards. */
@@ -2388,17 +2398,17 @@ struct snib__client {
     struct snib__url url;
     _Atomic uint32_t refs;
     uint32_t fork_generation;
-    _Atomic(struct snib__client *) heir; /* heir.c: of a client that was inherited over a fork */
-    snib_client_options options;         /* settled and without texts, for the heir */
+    _Atomic(struct snib__client *) heir; /* heir.c: replaces a client inherited over a fork */
+    snib_client_options options;         /* in effect, without texts; for the heir */
     snib__time patience;
     int64_t lease_ms;
     int64_t max_hold_ms;
     char uuid[37];
-    char where[SNIB__ADDRESS_TEXT + 128];       /* what the URL names, for people */
+    char where[SNIB__ADDRESS_TEXT + 128];       /* the URL's target, for messages */
     struct snib__client *exit_prev, *exit_next; /* exit.c's */
-    bool stopped; /* guarded by the mutex: some thread ends or has ended the driver */
+    bool stopped; /* guarded by the mutex: a thread is stopping or has stopped the driver */
     struct snib__queue *log_queue;
-    struct snib__queue *login_queue; /* where the login's questions go */
+    struct snib__queue *login_queue; /* gets the requests for credentials */
     struct snib__witness *witnesses; /* guarded by the mutex; of losses: witness.c */
 };
 
@@ -2406,7 +2416,7 @@ struct snib__lock {
     struct snib__client *client;
     _Atomic(struct snib__lock *) heir; /* as a client's */
     struct snib__gate *gate;
-    struct snib__parts *parts; /* of a group lock; NULL else */
+    struct snib__parts *parts; /* of a group lock; else NULL */
     int32_t kind;              /* enum snib_kind, SNIB__MULTI or SNIB__OUTER */
     uint32_t flags;
     int64_t lease_ms;
@@ -2422,25 +2432,26 @@ struct snib__queue {
     struct snib__client *client;
     void *handle;
     struct snib__bell *bell;
-    _Atomic bool busy; /* a consumer is inside; looked at without the mutex */
-    bool corked;       /* what is submitted waits for the uncork */
+    _Atomic bool busy; /* a consumer is inside; read without the mutex */
+    bool corked;       /* submitted operations wait for the uncork */
     bool woken;
     struct snib__op *head, *tail;        /* done, by next */
-    struct snib__hold *lost, *lost_tail; /* to be told, by next and prev */
-    uint32_t witnessed;           /* losses to be told of holds whose first queue is another */
+    struct snib__hold *lost, *lost_tail; /* to be reported, by next and prev */
+    uint32_t witnessed;           /* losses to be reported of holds whose first queue is another */
     struct snib__log_record *log; /* a ring, or NULL */
     uint32_t log_head, log_n;
     uint64_t log_dropped;
-    uint64_t question; /* a login's, to be told; 0: none */
+    uint64_t question; /* request for credentials, to be reported; 0: none */
 };
 
 #define SNIB__LOG_MAX 256
 /* hold->tell */
-#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of the lost */
+#define SNIB__TELL_QUEUED 2  /* it is in its queue's list of losses */
 #define SNIB__TELL_CARRIER 3 /* its sink is the carrier of a group */
 
-/* Look a handle up and check that its client was not inherited.  On failure *err is filled and NULL
- * returned with the code in *out_code.  Give back with snib__handle_put(). */
+/* Look up a handle; a client or lock that was inherited is replaced by its heir, anything else
+ * inherited is refused.  NULL: the code is in *out_code, and *err is filled.  Give back with
+ * snib__handle_put(). */
 struct snib__client *snib__client_enter(snib_client *handle, snib_error *err, int32_t *out_code);
 struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t *out_code);
 struct snib__hold *snib__hold_enter(snib_hold *handle, struct snib__client **out_client,
@@ -2449,8 +2460,8 @@ struct snib__queue *snib__queue_enter(snib_queue *handle, snib_error *err, int32
 struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_client, snib_error *err,
                                 int32_t *out_code);
 
-/* lock.c's, for locks of locks: options checked and with defaults; a lock's fields; its handle (which owns the
- * lock, or has freed it when the code is not SNIB_OK). */
+/* lock.c's, for multi and quorum locks: check options and fill in defaults; fill a lock's fields;
+ * make its handle, which owns the lock (on failure, the lock is freed). */
 int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, snib_error *err);
 void snib__lock_fill(struct snib__lock *lock, struct snib__client *client, int32_t kind,
                      const snib_lock_options *options);
@@ -2458,28 +2469,30 @@ int snib__lock_handle(struct snib__lock *lock, snib_lock **out_lock, snib_error 
 
 bool snib__client_forked(const struct snib__client *client);
 
-/* heir.c's: the client or lock itself, or what stands for it in the child of a fork; NULL with *out_code. */
+/* heir.c's: the client or lock itself, or its heir in the child of a fork; NULL with *out_code. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code);
 struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int32_t *out_code);
 
-/* client.c's, for exit.c: the two halves of closing; begin() gives back what is held, end() waits for the
- * answers. */
+/* client.c's, for exit.c: the two halves of closing; begin() sends the releases, end() waits for
+ * the replies. */
 void snib__client_close_begin(struct snib__client *client);
 bool snib__client_close_end(struct snib__client *client, snib__time until);
 
-/* exit.c's: clients that are closed when the process ends. */
+/* exit.c's: the list of clients to be closed when the process exits. */
 void snib__exit_init(void);
 void snib__exit_add(struct snib__client *client);
 void snib__exit_remove(struct snib__client *client);
 
-/* client.c's, for the heir: a new client with the address and options of another; NULL with *out_code. */
+/* client.c's, for the heir: a new client with the address and options of another; NULL with
+ * *out_code. */
 struct snib__client *snib__client_again(const struct snib__client *from, snib_error *err,
                                         int32_t *out_code);
 void snib__client_ref(struct snib__client *client);
 void snib__client_unref(struct snib__client *client);
 
-/* credentials.c's: the driver's question goes to the queue, if there is one; a queue ends.  Inside. */
+/* credentials.c's: pass the driver's request for credentials to the queue, if there is one; handle
+ * the end of a queue.  Inside. */
 void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes);
 void snib__client_unask(struct snib__client *client, const struct snib__queue *queue);
 
@@ -2488,15 +2501,16 @@ bool snib__wait_ns(int64_t wait_ms, snib__time *out);
 /* Now + that. */
 snib__time snib__until(snib__time wait);
 
-/* How an operation that was just started goes on: run.c.  Inside; leaves.  `op` NULL: code is the answer. */
+/* How to continue an operation that was just started: run.c.  Inside; leaves.  `op` NULL: code is
+ * the result. */
 struct snib__run {
     struct snib__client *client;
     struct snib__queue *queue; /* NULL: none */
     uint64_t token;
-    snib__time slice; /* how long to stay; 0: submit */
+    snib__time slice; /* how long to block; 0: submit */
     bool interruptible;
-    snib_op **out_op;              /* NULL: the caller cannot go on with it */
-    const struct snib__gate *gate; /* what it is about; NULL: no lock */
+    snib_op **out_op;              /* NULL: the caller cannot continue it */
+    const struct snib__gate *gate; /* the lock it is about; NULL: none */
     int32_t reason;                /* of SNIB_LOST without an operation */
 };
 /* Returns SNIB_AGAIN (with *out_op), or the operation's code with *out_event. */
@@ -2506,13 +2520,16 @@ int snib__run(const struct snib__run *run, struct snib__op *op, int32_t code, sn
 /* Until the hold's end; 0 when it is lost or released; INT64_MAX if it has none. */
 int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now);
 
-/* An operation's hold that nobody wants: others may have got the same one.  Inside. */
+/* Give back a hold that an operation got and its caller will not take; re-entries may share it.
+ * Inside. */
 void snib__hold_return(struct snib__client *client, struct snib__hold *hold);
 
-/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.  Inside. */
+/* The result of a finished operation as an event; the hold becomes a handle.  Frees the operation.
+ * Inside. */
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out);
 
-/* witness.c: a hold's loss is to be told to this queue, too.  0, or -1: out of memory.  All inside. */
+/* witness.c: have a hold's loss reported to this queue, too.  0, or -1: out of memory.  All
+ * inside. */
 int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
                       struct snib__queue *queue, uint64_t token);
 void snib__witness_lost(struct snib__client *client, const struct snib__hold *hold);
@@ -2563,7 +2580,7 @@ struct snib__op *snib__carrier_acquire(struct snib__lock *lock, const struct sni
 void snib__carrier_done(struct snib__driver *driver, struct snib__op *op);
 void snib__carrier_lost(struct snib__driver *driver, struct snib__hold *hold);
 void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer);
-/* Outside: what was listed inside. */
+/* Outside: step the carriers that were listed inside. */
 void snib__carrier_steps(void *list);
 
 void snib__parts_unref(struct snib__parts *parts);
@@ -2582,34 +2599,35 @@ void snib__parts_unref(struct snib__parts *parts);
 /* snib__name_check - SNIB_OK, or SNIB_ENAME with a sentence that says what is wrong.
  *
  * A name is 1 to 512 bytes of UTF-8 without control characters.  Braces: none, or one hash tag that
- * the key and the names derived from it share.  Those are built as "prefix:{name}" from a name
- * without a brace and "prefix:name" from one with, so a name such as a{b, {}x or a}b would spread
- * over several slots of a cluster. */
+ * the key and the names derived from it share.  Derived names are built as "prefix:{name}" from a
+ * name without braces and "prefix:name" from one with braces, so a name such as a{b, {}x or a}b
+ * would spread over several slots of a cluster. */
 int snib__name_check(const char *name, size_t n, snib_error *err);
 
 #endif
 
 /* ---- api/options.h ----------------------------------------------------------------------------*/
 
-/* options.h - a client's options: options.def, read from a URL's query and from snib_client_options. */
+/* options.h - a client's options: options.def, read from a URL's query and from
+ * snib_client_options. */
 #ifndef SNIB__OPTIONS_H
 #define SNIB__OPTIONS_H
 
 
 /* snib__option_take - one option of a URL's query.
  *
- * A duration is a decimal number with ms, s, m or h behind it, or plain seconds.
+ * A duration is a decimal number followed by ms, s, m or h, or plain seconds.
  *
- * name     letters and underlines only: it is shown when it is not known.
+ * name     letters and underscores only: an unknown name is shown.
  * Returns  SNIB_OK, with the value in *given or *url; SNIB_EOPTION, SNIB_ELEASE or SNIB_ENOMEM.  A value is
  *          never shown. */
 int snib__option_take(const char *name, const char *value, snib_client_options *given,
                       struct snib__url *url, snib_error *err);
 
-/* snib__options_settle - bring together what the program gave in *o, what the query gave, and the defaults.
+/* snib__options_settle - merge the program's options in *o, those of the query, and the defaults.
  *
- * What the program gave goes before the query.  Texts move into *url; in *o they are NULL afterwards, and
- * every number is the one to use.
+ * The program's options override the query's.  Texts move into *url; in *o they are NULL
+ * afterwards, and every number is the one in effect.
  *
  * Returns  SNIB_OK, SNIB_EOPTION, SNIB_ELEASE, SNIB_ENOTSUP or SNIB_ENOMEM. */
 int snib__options_settle(snib_client_options *o, const snib_client_options *query,
@@ -2631,8 +2649,8 @@ void snib_client_options_init(snib_client_options *options, size_t size)
     options->size = (uint32_t)size;
 }
 
-/* The kernel's rule for structs that grow: a shorter one lacks defaults, a longer one must be zero where
- * we know nothing. */
+/* The kernel's rule for extensible structs: fields that a shorter struct lacks take their defaults,
+ * and fields of a longer one that are unknown here must be zero. */
 static bool client_copy_options(const snib_client_options *from, snib_client_options *to)
 {
     memset(to, 0, sizeof *to);
@@ -2647,7 +2665,7 @@ static bool client_copy_options(const snib_client_options *from, snib_client_opt
     return true;
 }
 
-/* What this build cannot do yet is refused by name. */
+/* Refuse what this build does not support, by name. */
 static int client_supports(const struct snib__url *url, snib_error *err)
 {
     if (url->tls && !snib__tls_available())
@@ -2664,7 +2682,8 @@ static const char *client_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* The environment's user and password go before the environment's URL, and behind what the program gave. */
+/* The environment's user and password override those in the environment's URL, but not those that
+ * the program gave. */
 static void client_take_environment(snib_client_options *o)
 {
     if (!o->username)
@@ -2675,7 +2694,8 @@ static void client_take_environment(snib_client_options *o)
     o->password_file = client_environment("SNIB_PASSWORD_FILE");
 }
 
-/* From what the caller gave to where to go and with which options.  *url is empty unless SNIB_OK. */
+/* Resolve the caller's URL and options into servers and the options in effect.  *url is empty
+ * unless SNIB_OK. */
 static int client_settle_options(const char *text, const snib_client_options *options,
                                  snib_client_options *o, struct snib__url *url, snib_error *err)
 {
@@ -2743,7 +2763,7 @@ static void client_log(struct snib__driver *driver, int32_t level, const char *t
 
 /* ---- birth and end ---- */
 
-/* A random UUID of version 8: one character tells a script of ours from Redisson's version 4. */
+/* A random UUID of version 8: by one character, scripts tell it from Redisson's version 4. */
 static void client_uuid(char out[37])
 {
     uuid_t uuid;
@@ -2752,13 +2772,13 @@ static void client_uuid(char out[37])
     uuid_unparse_lower(uuid, out);
 }
 
-/* How long the driver's thread may sleep without a look: a small part of a lease, a second at most. */
+/* How long the driver's thread may sleep at a time: a sixth of a lease, at most one second. */
 static snib__time client_nap(snib__time lease)
 {
     return lease / 6 < 1000 * SNIB__MS ? lease / 6 : 1000 * SNIB__MS;
 }
 
-/* What the client goes to, for people; of sentinels while they have not told of a server. */
+/* The client's target, for messages.  The sentinels are shown until they have named a server. */
 static void client_say_where(struct snib__client *client)
 {
     const struct snib__url *url = &client->url;
@@ -2789,7 +2809,7 @@ static void client_ask_as(struct snib__client *client)
     };
 }
 
-/* A grant's lease runs while its replicas are waited for. */
+/* A grant's lease already runs while the client waits for replicas. */
 static snib__time client_durability_timeout(const snib_client_options *o)
 {
     int64_t most = o->lease_ms / 3;
@@ -2817,7 +2837,7 @@ static int client_build(struct snib__client *client, const snib_client_options *
         .sentinel_login = {.username = client->url.sentinel_username,
                            .password = client->url.sentinel_password},
         .seed = random | 1,
-        .first_number = 1, /* with the UUID short enough for the server's cheapest kind of string */
+        .first_number = 1, /* with the UUID, short enough for the server's cheapest encoding */
         .lease = (snib__time)o->lease_ms * SNIB__MS,
         .reply_timeout = (snib__time)o->reply_timeout_ms * SNIB__MS,
         .patience = (snib__time)o->patience_ms * SNIB__MS,
@@ -2861,7 +2881,8 @@ static void client_free(struct snib__client *client)
     free(client);
 }
 
-/* A client with one reference, the caller's; takes the URL's parts over.  NULL: *out_code. */
+/* A client with one reference, the caller's; takes ownership of the URL's parts.  NULL:
+ * *out_code. */
 static struct snib__client *client_new(struct snib__url *where, const snib_client_options *o,
                                        snib_error *err, int32_t *out_code)
 {
@@ -2934,7 +2955,7 @@ void snib__client_unref(struct snib__client *client)
     if (atomic_fetch_sub(&client->refs, 1) != 1)
         return;
     if (snib__client_forked(client))
-        return; /* its mutex may be locked for ever, its thread is not here: leave the memory */
+        return; /* its mutex may stay locked for ever, and its thread is the parent's: leak it */
     snib__exit_remove(client);
     snib__driver_stop(&client->driver);
     snib__driver_destroy(&client->driver);
@@ -3012,7 +3033,7 @@ struct snib__client *snib__client_again(const struct snib__client *from, snib_er
     }
     struct snib__client *client = client_new(&where, &from->options, err, out_code);
     if (client && from->stopped)
-        client_close(client, 0, NULL); /* closed it stays */
+        client_close(client, 0, NULL); /* it stays closed */
     return client;
 }
 
@@ -3052,7 +3073,7 @@ void snib_client_free(snib_client *handle)
     while (snib__client_forked(client) && atomic_load(&client->heir))
         client = atomic_load(&client->heir);
     if (!snib__client_forked(
-            client)) { /* here, for threads that a fork left behind may have references */
+            client)) { /* close now: threads that a fork left behind may keep references */
         client_close(client, 0, NULL);
         snib__logins_wait(&client->driver.logins);
     }
@@ -3101,7 +3122,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
     snib__engine_tick(client->driver.engine,
-                      snib__now()); /* what a hold says of itself is counted */
+                      snib__now()); /* count losses that the holds already report */
     snib__engine_stats(client->driver.engine, &stats);
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
@@ -3118,7 +3139,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     return SNIB_OK;
 }
 
-/* ---- questions to the server that name no lock ---- */
+/* ---- requests that name no lock ---- */
 
 static int client_start(struct snib__client *client, snib_error *err)
 {
@@ -3259,7 +3280,7 @@ void snib__api_init(void)
 
 /* ---- api/codes.c ------------------------------------------------------------------------------*/
 
-/* codes.c - names, texts and flags of the result codes, and what this build is.
+/* codes.c - names, texts and flags of the result codes, and the build's version and features.
  *
  * Pure functions over constant tables; callable from any thread.
  */
@@ -3495,12 +3516,12 @@ uint32_t snib_features(void)
 
 /* ---- api/credentials.c ------------------------------------------------------------------------*/
 
-/* credentials.c - what to log in with, when a queue is asked for it: no function of the program's is called.
+/* credentials.c - credentials through a queue, without calling a function of the program.
  *
- * A function of C may be called from any thread.  One of Python's or Go's may be, too, but from a thread that
- * their runtimes do not know that ends badly at the wrong moment: while an interpreter ends, the thread
- * would wait for ever, or the process is aborted.  So these languages have their own thread, or goroutine, drain a
- * queue and answer.
+ * A C function may be called from any thread.  A Python or Go function may be, too, but on a thread
+ * that the runtime does not know, a call at the wrong moment ends badly: while an interpreter shuts
+ * down, the thread would wait for ever, or the process would abort.  So in these languages a thread
+ * or goroutine of their own drains a queue and answers.
  */
 
 #include <string.h>
@@ -3511,7 +3532,7 @@ void snib__client_ask(struct snib__driver *driver, struct snib__wakes *wakes)
         (struct snib__client *)driver; /* the driver is its first member */
     uint64_t number = snib__login_open(&driver->logins);
     if (!client->login_queue)
-        return; /* it waits for one */
+        return; /* the request waits for one */
     driver->logins.untold = false;
     if (number)
         snib__queue_push_question(client->login_queue, number, wakes);
@@ -3725,14 +3746,15 @@ const char *snib__quote(char *out, size_t cap, const char *s, size_t n)
 
 /* ---- api/exit.c -------------------------------------------------------------------------------*/
 
-/* exit.c - a process that ends gives back what it holds.
+/* exit.c - releases a process's holds when it exits.
  *
- * All clients of this process are listed.  A destructor closes them: it runs after the program's own
- * atexit() handlers, which may still release, when exit() is called or main() returns, from whatever
- * thread.  All clients together have one time limit.  The child of a fork starts with an empty list: its
- * parent's clients are not its own to close, and its heirs (heir.c) are listed when they are made.
+ * All clients of this process are listed.  A destructor closes them: it runs after the program's
+ * own atexit() handlers, which may still release, when exit() is called or main() returns, on
+ * whatever thread.  All clients together have one time limit.  The child of a fork starts with an
+ * empty list: it must not close its parent's clients, and its heirs (heir.c) are listed when they
+ * are made.
  *
- * Clients with TLS are closed earlier where OpenSSL does not last until then: see tls_openssl.c.
+ * Clients with TLS are closed earlier where OpenSSL is torn down before that: see tls_openssl.c.
  */
 
 #define EXIT_MS 1000
@@ -3813,8 +3835,7 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client =
-                exit_take(with_tls))) { /* first all releases leave, then answers are waited for */
+    while ((client = exit_take(with_tls))) { /* send all releases, then wait for replies */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;
@@ -3836,7 +3857,8 @@ __attribute__((destructor)) static void exit_give_back(void)
     exit_close(false);
 }
 
-/* OpenSSL is about to be taken down by the exit handler of somebody who has initialised it before us. */
+/* The exit handler of other code, which initialised OpenSSL before this library, is about to tear
+ * it down. */
 static void exit_without_openssl(void)
 {
     exit_close(true);
@@ -3858,14 +3880,14 @@ int snib_set_exit_timeout(int64_t timeout_ms, snib_error *err)
 
 /* ---- api/group.c ------------------------------------------------------------------------------*/
 
-/* group.c - locks of locks of several clients: what locks/group.c decides is carried out here.
+/* group.c - multi and quorum locks over several clients: carries out what locks/group.c decides.
  *
- *     home client: the group's operation and hold, seen by the caller   \
- *     member clients: an operation and a hold each, with the carrier as sink  >  one carrier an acquisition
+ *     home client: the group's operation and hold, seen by the caller         \  one carrier for
+ *     member clients: an operation and a hold each, with the carrier as sink  /  each acquisition
  *
- * A client's thread that finds news for a carrier notes them under the carrier's mutex while it is inside
- * that client, lists the carrier, and takes its steps once it is outside: a step enters one client at a
- * time and holds no other mutex meanwhile.  One thread at a time steps a carrier; others leave it a note.
+ * A thread inside a client that has news for a carrier records them under the carrier's mutex,
+ * lists the carrier, and steps it once it is outside: a step enters one client at a time and holds
+ * no other mutex meanwhile.  Only one thread steps a carrier at a time; others leave it a flag.
  */
 
 
@@ -4100,33 +4122,33 @@ void snib__verdict_transfer(const struct snib__engine *engine, const struct snib
 #include <stdlib.h>
 #include <string.h>
 
-#define CARRIER_REFILL (100 * SNIB__MS) /* between questions to a node that fails to answer them */
+#define CARRIER_REFILL (100 * SNIB__MS) /* between requests for missing votes */
 
 struct carrier_member {
     struct snib__op *op;     /* acquiring or releasing */
-    struct snib__hold *hold; /* ours */
+    struct snib__hold *hold; /* the carrier's */
 };
 
 struct carrier {
-    struct snib__outer outer; /* first: the home engine knows the carrier by it */
+    struct snib__outer outer; /* first: the home engine refers to the carrier by it */
     struct snib__parts *parts;
     struct snib__client *home;
     snib__time wait_until, lease;
-    snib__time asked_at; /* the round began; guarded by the home client */
+    snib__time asked_at; /* start of the round; guarded by the home client */
     bool once;
     _Atomic uint32_t refs; /* home's, each member's operation and hold, the list's */
     pthread_mutex_t mutex;
     /* below: guarded by the mutex */
-    struct carrier *next; /* in a list of those to be stepped */
-    uint32_t debts;       /* references to be given back by the next step, outside of all clients */
+    struct carrier *next; /* in a list of carriers to be stepped */
+    uint32_t debts;       /* references that the next step drops, outside all clients */
     bool listed, stepping, again;
-    bool finished;          /* the home's hold is not ours any more */
-    bool abandoned;         /* what the members hold is left to its leases */
-    bool fixed;             /* the members' leases are what the caller wants */
+    bool finished;          /* the carrier no longer has the home's hold */
+    bool abandoned;         /* the members' holds are left to expire */
+    bool fixed;             /* the members' leases have been set to the caller's */
     snib__time pause_until; /* PAUSING; 0: not yet set */
     snib__time give_up_at;  /* a contested round; 0: not yet set */
-    snib__time refill_at;   /* HELD: when those are asked that do not grant; 0: at once */
-    snib__time ends;        /* HELD: the first deadline; a fixed lease of a majority has no other */
+    snib__time refill_at;   /* HELD: when to ask for missing votes; 0: immediately */
+    snib__time ends;        /* HELD: the first deadline; a majority's fixed lease ends by it */
     struct snib__group group;
     struct carrier_member members[];
 };
@@ -4159,7 +4181,7 @@ static void carrier_ref(struct carrier *c)
     atomic_fetch_add(&c->refs, 1);
 }
 
-/* Outside of all clients: the last reference ends the carrier, and its clients' with it. */
+/* Outside all clients: the last reference ends the carrier, and its references to clients. */
 static void carrier_unref(struct carrier *c, uint32_t n)
 {
     if (atomic_fetch_sub(&c->refs, n) != n)
@@ -4171,8 +4193,8 @@ static void carrier_unref(struct carrier *c, uint32_t n)
     snib__client_unref(home);
 }
 
-/* Inside: the carrier is to be stepped by whoever leaves this client; the step gives back `debts`
- * references as well. */
+/* Inside: list the carrier, to be stepped by the thread that leaves this client; the step also
+ * drops `debts` references. */
 static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_t debts)
 {
     pthread_mutex_lock(&c->mutex);
@@ -4187,7 +4209,7 @@ static void carrier_list(struct snib__driver *driver, struct carrier *c, uint32_
     driver->carriers = c;
 }
 
-/* Inside: nobody else knows it, and none of its references is the last. */
+/* Inside: no other thread knows the carrier, and none of the references it drops is the last. */
 static void carrier_discard(struct carrier *c)
 {
     atomic_fetch_sub(&c->parts->refs, 1);
@@ -4284,8 +4306,9 @@ void snib__carrier_news(struct snib__driver *driver, struct snib__outer *outer)
 
 /* ---- what the group wishes for a member ---- */
 
-/* How long a member may wait.  A majority's never do while it collects, for they would wait for each other in
- * a circle; a vote that is to widen the majority waits at its server until it is free. */
+/* How long a member may wait.  While a majority is being collected, its members never wait, because
+ * clients would wait for each other in a circle; a vote that widens an existing majority waits
+ * until it is free. */
 static snib__time carrier_wait(struct carrier *c, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
@@ -4319,7 +4342,7 @@ static int32_t carrier_try(struct carrier *c, uint32_t i, snib__time now)
     carrier_ref(c);
     op->sink = c;
     op->member = i + 1;
-    op->within = client == c->home && !c->parts->majority; /* votes are waited for beside it */
+    op->within = client == c->home && !c->parts->majority; /* votes are counted separately */
     if (op->hold) {
         op->hold->sink = c;
         op->hold->tell = SNIB__TELL_CARRIER;
@@ -4343,16 +4366,15 @@ static void carrier_drop(struct carrier *c, uint32_t i, snib__time now)
     hold->sink = NULL;
     if (abandoned)
         snib__hold_abandon(engine, hold, now);
-    snib__hold_drop(engine, hold,
-                    now); /* of one that was lost, too, its server may have something */
-    carrier_unref(c, 1);  /* never the last: the step has one */
+    snib__hold_drop(engine, hold, now); /* the server may still have a lost hold, too */
+    carrier_unref(c, 1);                /* never the last: the step has one */
 }
 
 static void carrier_cancel(struct carrier *c, uint32_t i, snib__time now)
 {
     pthread_mutex_lock(&c->mutex);
     struct snib__op *op = c->members[i].op;
-    c->members[i].op = NULL; /* its result is nobody's */
+    c->members[i].op = NULL; /* its result will be discarded */
     pthread_mutex_unlock(&c->mutex);
     if (op)
         snib__engine_cancel(c->parts->part[i].client->driver.engine, op, now);
@@ -4377,7 +4399,7 @@ static int32_t carrier_give(struct carrier *c, uint32_t i, snib__time now)
     return SNIB_AGAIN;
 }
 
-/* Do one thing that the group wishes; false: there is nothing. */
+/* Carry out one wish of the group; false: there is none. */
 static bool carrier_wish(struct carrier *c)
 {
     uint32_t i;
@@ -4413,7 +4435,7 @@ static bool carrier_wish(struct carrier *c)
 
 /* ---- the caller's side ---- */
 
-/* Look how long the members are safe by now; they have been renewed since. */
+/* Read the members' current deadlines, which renewals have moved. */
 static void carrier_look(struct carrier *c)
 {
     for (uint32_t i = 0; i < c->parts->n; i++) {
@@ -4428,7 +4450,8 @@ static void carrier_look(struct carrier *c)
     }
 }
 
-/* A fixed lease of all: the members were collected under the watchdog, now theirs begins. */
+/* A fixed lease of a multi lock: the watchdog renewed the members while they were collected; the
+ * lease begins now. */
 static void carrier_fix_leases(struct carrier *c)
 {
     bool needed = c->lease && !c->parts->majority && !c->fixed;
@@ -4442,7 +4465,8 @@ static void carrier_fix_leases(struct carrier *c)
     }
 }
 
-/* What the caller has done: given up, released, lost by a time of its own. */
+/* Take over what happened on the caller's side: given up, released, or lost by its own time
+ * limit. */
 static void carrier_hear(struct carrier *c, snib__time now)
 {
     struct snib__group *group = &c->group;
@@ -4477,20 +4501,20 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         c->ends = deadline;
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-            snib__group_refill(&c->group); /* no news may come of those that have refused */
+            snib__group_refill(&c->group); /* nodes that refused may send no news */
             c->refill_at = now + CARRIER_REFILL;
         } else {
-            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the answers came too late */
+            snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the replies came too late */
         }
         return;
     }
     if (c->lease && c->parts->majority && deadline > c->ends)
-        deadline = c->ends; /* votes that came later last longer */
-    /* Or sooner: a vote has gone, and the rest are not as safe. */
+        deadline = c->ends; /* later votes last longer */
+    /* It may also move closer: a vote is gone, and the remaining ones end earlier. */
     snib__outer_timed(engine, &c->outer, deadline, now);
 }
 
-/* What the group has come to. */
+/* Report the group's state to the home client. */
 static void carrier_tell(struct carrier *c, snib__time now)
 {
     struct snib__engine *engine = c->home->driver.engine;
@@ -4540,7 +4564,7 @@ static void carrier_home(struct carrier *c)
 
 /* ---- steps ---- */
 
-/* Outside of every client. */
+/* Outside every client. */
 static void carrier_step(struct carrier *c)
 {
     pthread_mutex_lock(&c->mutex);
@@ -4563,10 +4587,11 @@ static void carrier_step(struct carrier *c)
         while (carrier_wish(c))
             ;
     }
-    carrier_unref(c, 1 + debts); /* the list's, and what is owed */
+    carrier_unref(c, 1 + debts); /* the list's, and the debts */
 }
 
-/* A step may list other carriers with this thread: they are taken in turn, not inside each other. */
+/* A step may list other carriers for this thread: they are stepped one after another, not
+ * recursively. */
 void snib__carrier_steps(void *list)
 {
     struct snib__steps *steps = snib__sys_steps();
@@ -4604,8 +4629,8 @@ void snib__carrier_steps(void *list)
  * handles).
  *
  * Free slots are linked through their object fields; the list and the table's growth are guarded by
- * handle_mutex.  It is held over a fork, so the child finds both whole.  References of threads that
- * the child does not have are never put there: their objects stay, unused.
+ * handle_mutex.  It is held over a fork, so the child finds both intact.  References of threads
+ * that do not exist in the child are never put there: their objects stay, unused.
  */
 
 #include <assert.h>
@@ -4674,7 +4699,7 @@ int snib__fork_init(void)
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
-/* The slot of an index, or NULL if the table has not grown so far. */
+/* The slot of an index, or NULL if the table has not grown that far. */
 static struct handle_slot *handle_slot_at(uint32_t index)
 {
     uint32_t n = index + (1U << HANDLE_CHUNK_BITS);
@@ -4809,22 +4834,22 @@ void snib__handle_free_fn(int kind, void (*destroy)(void *object))
 
 /* ---- api/heir.c -------------------------------------------------------------------------------*/
 
-/* heir.c - what the child of a fork has in place of the clients and locks that it inherited.
+/* heir.c - the clients and locks that replace inherited ones in the child of a fork.
  *
  *     handle --> client of the parent --heir--> client of the child --heir--> of its child ...
  *
- * What was inherited cannot be used: its mutex may be locked by a thread that is not here, its structures
- * caught in the middle of a change, its connections are the parent's.  But the handle goes on: at its first use
- * in the child the client gets an heir with the same address and options, a new identity, new
- * connections and a thread of its own, and a lock gets one of the same name.  All that is read of the old ones has
- * not changed since they were made.
+ * An inherited object cannot be used: its mutex may be locked by a thread that does not exist here,
+ * its structures may be in the middle of a change, and its connections are the parent's.  But its
+ * handle stays valid: on first use in the child, a client gets an heir with the same address and
+ * options, a new identity, new connections and its own thread, and a lock gets an heir of the same
+ * name.  Only fields that never change after creation are read from the old objects.
  *
- * Holds, operations and queues have no heirs.  They are the parent's and say so.
+ * Holds, operations and queues have no heirs: they belong to the parent and return SNIB_EFORKED.
  */
 
 #include <stdlib.h>
 
-/* Of two threads that make an heir at once the faster has made it. */
+/* If two threads make an heir at the same time, the first to store it wins. */
 struct snib__client *snib__client_heir(struct snib__client *client, snib_error *err,
                                        int32_t *out_code)
 {
@@ -4834,7 +4859,7 @@ struct snib__client *snib__client_heir(struct snib__client *client, snib_error *
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
+            snib__driver_forked(&client->driver); /* close the copies of the parent's connections */
             heir = made;
         } else if (made) {
             snib__client_unref(made);
@@ -4942,19 +4967,20 @@ struct snib__lock *snib__lock_heir(struct snib__lock *lock, snib_error *err, int
 #define SNIB__SAY_H
 
 
-/* What there is to be told. */
+/* The result that the sentence describes. */
 struct snib__told {
     int32_t code;
     int32_t os_error;
     int32_t cause;     /* a code: why there is no connection; 0 unknown */
     int32_t reason;    /* SNIB_LOST: enum snib_reason */
-    const char *words; /* the server's; NULL: it has not spoken */
+    const char *words; /* the server's, or the client's own; NULL: none */
     const char *where; /* the address of the server; NULL: the client's */
     bool unconfirmed;  /* SNIB_EUNREACHABLE: this client's earlier release is not confirmed */
 };
 
-/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or why, and
- * the server's own words.  gate NULL: it is about no lock.  The gate must not go meanwhile.  Returns out. */
+/* snib__say - write one sentence into out: the lock and its kind, what happened, at which server or
+ * why, and the server's own words.  gate NULL: no lock is concerned.  The gate must stay valid
+ * meanwhile.  Returns out. */
 const char *snib__say(char *out, size_t cap, const struct snib__client *client,
                       const struct snib__gate *gate, const struct snib__told *told);
 
@@ -5004,7 +5030,7 @@ void snib__hold_destroy(void *object)
     snib__client_unref(client);
 }
 
-/* One user less; the last takes the hold along. */
+/* Drop one user; the last one frees the hold. */
 static void held_give_back(snib_hold *handle, bool abandoned)
 {
     struct snib__client *client;
@@ -5017,7 +5043,7 @@ static void held_give_back(snib_hold *handle, bool abandoned)
         if (abandoned)
             snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
-            hold->owner = 0; /* nobody gets again what is about to go */
+            hold->owner = 0; /* no re-entry into a hold that is about to be freed */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;
@@ -5051,7 +5077,7 @@ int snib_hold_state(snib_hold *handle, int32_t *out_reason)
     return state;
 }
 
-/* Inside: what may be said of a hold in a state. */
+/* Inside: the result for a hold in this state. */
 static int held_told(struct snib__client *client, const struct snib__hold *hold, int state,
                      snib_error *err)
 {
@@ -5185,7 +5211,7 @@ static int held_release(snib_hold *handle, snib__time slice, bool interruptible,
         struct snib__run run = {client, queue, token, slice, interruptible, out_op, hold->gate, 0};
         snib__engine_call(client->driver.engine, slice > 0);
         struct snib__op *op = snib__engine_release(client->driver.engine, hold, snib__now(), &code);
-        if (!op && code == SNIB_OK && slice == 0) /* submitted: it is told all the same */
+        if (!op && code == SNIB_OK && slice == 0) /* submitted: an event is due all the same */
             op = snib__engine_nothing(client->driver.engine, snib__now(), &code);
         run.reason = code == SNIB_LOST ? hold->reason : SNIB_REASON_NONE;
         code = snib__run(&run, op, code, &event, err);
@@ -5221,7 +5247,7 @@ int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
 
 /* ---- api/lock.c -------------------------------------------------------------------------------*/
 
-/* lock.c - locks: naming one, acquiring, asking about it. */
+/* lock.c - locks: creating and acquiring them. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -5255,7 +5281,7 @@ int snib__lock_options(const snib_lock_options *from, snib_lock_options *to, sni
     return SNIB_OK;
 }
 
-/* The flags and times that make sense for a kind. */
+/* Check that the flags and times make sense for the kind. */
 static int lock_options_fit(const snib_lock_options *o, int32_t kind, snib_error *err)
 {
     uint32_t known = kind == SNIB_WRITE  ? SNIB_LOCK_FENCED | SNIB_LOCK_PREFER_WRITER
@@ -5385,7 +5411,7 @@ struct snib__lock *snib__lock_enter(snib_lock *handle, snib_error *err, int32_t 
 
 /* ---- acquiring ---- */
 
-/* What is asked for, by all ways to ask. */
+/* The arguments of an acquisition, for all forms of the call. */
 struct lock_call {
     uint64_t owner;
     uint32_t permits;
@@ -5447,7 +5473,8 @@ static int lock_run(struct snib__lock *lock, const struct lock_call *call,
     return snib__run(&run, op, code, call->out_event, err);
 }
 
-/* All ways to acquire.  The caller has checked nothing.  kind: what the lock must be, 0 any but a latch. */
+/* All forms of acquire; the arguments are not yet checked.  kind: required kind; 0: any but a
+ * latch. */
 static int lock_acquire(snib_lock *handle, int32_t kind, const struct lock_call *call,
                         snib_error *err)
 {
@@ -5631,9 +5658,10 @@ int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
 
 /* members.c - making a lock of other locks: snib_multi_new(), snib_quorum_new().
  *
- * Members are put into an order that every process comes to, by server, in a cluster by slot, then by name: who
- * takes locks in one order cannot wait in a circle.  Neighbours of one client (and slot) whose kinds one script
- * can take are one part; if that is all there is, the lock is a gate of that client like any other, else a group (group.c).
+ * Members are sorted in an order that is the same in every process: by server, in a cluster by
+ * slot, then by name.  Processes that take locks in one order cannot deadlock.  Adjacent members of
+ * one client (and slot) whose kinds one script can take form one part.  If there is only one part,
+ * the lock is a gate of that client like any other, else a group (group.c).
  */
 
 /* ---- net/slot.h -------------------------------------------------------------------------------*/
@@ -5666,7 +5694,7 @@ struct member {
     struct snib__lock *lock;
     const char *name;
     size_t len;
-    char server[320 + SNIB__SERVICE_MAX]; /* where its client connects to, with the database */
+    char server[320 + SNIB__SERVICE_MAX]; /* the server its client connects to, with the database */
     char letter;                          /* of its kind in the script; 0: none */
     bool clustered;
     uint16_t slot; /* in a cluster; 0 elsewhere */
@@ -5707,8 +5735,8 @@ static int members_by_order(const void *a, const void *b)
     return order ? order : one->lock->kind - other->lock->kind;
 }
 
-/* Of several addresses the first in order stands for all, so that it is the same whichever comes first in
- * the URL. */
+/* Of several addresses, the first in sort order stands for all, so that their order in the URL does
+ * not matter. */
 static void members_server(struct member *member, const struct snib__url *url)
 {
     const struct snib__address *first = url->addresses;
@@ -5781,7 +5809,8 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
         snib__driver_leave(&lock->client->driver);
         if (stopped)
             return snib__fail(err, SNIB_ECLOSED, 0, "a member's client is closed");
-        /* What a node of a quorum remembers is in a key of its own, which is in another slot than the lock. */
+        /* A quorum node records its memory in a separate key, which is in another slot than the
+         * lock. */
         if (quorum && members[i].clustered && !(flags & SNIB_LOCK_NO_QUARANTINE))
             return snib__fail(
                 err, SNIB_ENOTSUP, 0,
@@ -5813,7 +5842,7 @@ static int members_check(struct member *members, uint32_t n, bool quorum, uint32
     return SNIB_OK;
 }
 
-/* How many members from `from` on one script can take. */
+/* The number of members, starting at `from`, that one script can take. */
 static uint32_t members_run(const struct member *members, uint32_t n, uint32_t from)
 {
     uint32_t to = from + 1;
@@ -5839,7 +5868,7 @@ static size_t members_text(const struct member *members, uint32_t n, char *text)
     return used;
 }
 
-/* With their servers, for members of several clients. */
+/* The same with their servers, for members of several clients. */
 static size_t members_full_text(const struct member *members, uint32_t n, char *text)
 {
     size_t used = members_text(members, n, text);
@@ -5896,7 +5925,7 @@ static int64_t members_longest_lease(const struct member *members, uint32_t n)
     return longest;
 }
 
-/* The lock of checked members: a gate of one client, or a group. */
+/* Create the lock of checked members: a gate of one client, or a group. */
 static int members_lock(struct member *members, uint32_t n, struct snib__client *home,
                         const snib_lock_options *o, bool quorum, snib_lock **out_lock,
                         snib_error *err)
@@ -5988,8 +6017,8 @@ int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_lock_options
 
 #include <string.h>
 
-/* What is wrong with the braces, or NULL.  The server hashes the text between the first opening
- * brace and the first closing one after it. */
+/* The fault in the braces, or NULL.  The server hashes the text between the first opening brace and
+ * the first closing one after it. */
 static const char *name_brace_fault(const char *name, size_t n)
 {
     const char *open = memchr(name, '{', n);
@@ -6058,7 +6087,7 @@ struct option {
     const char *words; /* "word:value word:value" */
 };
 
-/* Where a row has its state and its text. */
+/* A row's state, and the place of its text. */
 #define OPTION_READY true
 #define OPTION_LATER false
 #define OPTION_TEXT_AT_DURATION(field) 0
@@ -6144,7 +6173,7 @@ X(lanes, lanes, COUNT, READY, 1, 4, 4, "",
 #define OPTION_WORDS_MAX 8
 #define OPTIONS_N (sizeof options_table / sizeof options_table[0])
 
-/* The table's kinds are the header's types. */
+/* The table's kinds match the header's types. */
 #define OPTION_TYPE_DURATION int64_t
 #define OPTION_TYPE_COUNT int32_t
 #define OPTION_TYPE_CHOICE int32_t
@@ -6253,7 +6282,7 @@ static char **option_text(const struct option *option, struct snib__url *url)
     return (char **)((char *)url + option->text);
 }
 
-/* ---- what a value may be ---- */
+/* ---- permitted values ---- */
 
 /* The next of "word:value word:value"; false at the end. */
 static bool option_next_word(const char **words, const char **out_word, size_t *out_n,
@@ -6281,7 +6310,8 @@ static bool option_in_range(const struct option *option, int64_t value)
     return option->kind != OPTION_CHOICE && value >= option->min && value <= option->max;
 }
 
-/* "a, b or c": what it may be, after a range if it has one.  Of each value the first word is shown. */
+/* Write the permitted values: a range, if there is one, then words as in "a, b or c", the first
+ * word for each value. */
 static void option_say_range(const struct option *option, char *text, size_t cap)
 {
     const char *parts[OPTION_WORDS_MAX], *words = option->words, *word;
@@ -6313,7 +6343,7 @@ static void option_say_range(const struct option *option, char *text, size_t cap
 static int option_refused(const struct option *option, snib_error *err)
 {
     char range[100];
-    if (strcmp(option->name, "lease") == 0) /* has a code, and a sentence, of its own */
+    if (strcmp(option->name, "lease") == 0) /* has its own code and sentence */
         return snib__fail(err, SNIB_ELEASE, 0, NULL);
     option_say_range(option, range, sizeof range);
     return snib__fail(err, SNIB_EOPTION, 0, "the option %s cannot have this value; take %s",
@@ -6409,7 +6439,7 @@ int snib__option_take(const char *name, const char *value, snib_client_options *
 
 /* ---- all of them together ---- */
 
-/* What the program gave goes before what the URL has. */
+/* The program's value overrides the URL's. */
 static int option_merge(const struct option *option, snib_client_options *o,
                         const snib_client_options *query, struct snib__url *url, snib_error *err)
 {
@@ -6424,7 +6454,7 @@ static int option_merge(const struct option *option, snib_client_options *o,
     char **own = option_text(option, url);
     if (!text)
         return SNIB_OK;
-    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* of a name it would check nothing */
+    if (text[0] == '\0' && option->kind != OPTION_SECRET) /* an empty name would check nothing */
         return snib__fail(err, SNIB_EOPTION, 0, "the option %s is empty; leave it out",
                           option->name);
     char *copy = strdup(text);
@@ -6446,7 +6476,8 @@ static int options_bad(snib_error *err, const char *why)
     return snib__fail(err, SNIB_EOPTION, 0, "%s", why);
 }
 
-/* What cannot be together.  Of a password and a file for it the program's choice goes before the URL's. */
+/* Refuse options that exclude each other.  The program's choice between a password and a password
+ * file has already replaced the URL's. */
 static int options_agree(const snib_client_options *o, const struct snib__url *url, snib_error *err)
 {
     const char *tls = url->tls_ca             ? "tls_ca"
@@ -6511,7 +6542,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 
 /* ---- api/question.c ---------------------------------------------------------------------------*/
 
-/* question.c - asking about locks, and the counts of permits, semaphores and latches. */
+/* question.c - queries about locks, and the counts of permits, semaphores and latches. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -6520,7 +6551,7 @@ int snib__options_settle(snib_client_options *o, const snib_client_options *quer
 #define QUESTION_TEXTS_BYTES 65536
 #define QUESTION_PATTERN_MAX 1024
 
-/* One question, by all ways to ask it. */
+/* The arguments of a query, for all forms of the call. */
 struct question {
     int op; /* enum snib__op_kind */
     int32_t what;
@@ -6561,7 +6592,7 @@ static int question_run(const struct snib__lock *lock, struct snib__queue *queue
     return code == SNIB_AGAIN ? SNIB_OK : code;
 }
 
-/* Whether a count makes sense for a kind. */
+/* Check that the operation and its number make sense for the kind. */
 static int question_count_fits(int32_t kind, const struct question *q, snib_error *err)
 {
     bool latch = kind == SNIB_LATCH, semaphore = kind == SNIB_SEMAPHORE;
@@ -6607,7 +6638,7 @@ static int question_count_fits(int32_t kind, const struct question *q, snib_erro
     return SNIB_OK;
 }
 
-/* kind: what the lock must be; 0 any. */
+/* kind: the required kind of the lock; 0: any. */
 static int question_ask(snib_lock *handle, int32_t kind, const struct question *q, snib_error *err)
 {
     int32_t code;
@@ -6737,9 +6768,10 @@ int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, snib_queu
     return question_count_submit(latch, SNIB_LATCH, what, n, queue, token, out_op, err);
 }
 
-/* ---- questions to a client ---- */
+/* ---- queries to a client ---- */
 
-/* A name's description, one step of a list, or what the server says of itself, by all ways to ask. */
+/* A name's description, one step of a list, or information about the server, for all forms of the
+ * call. */
 struct question_texts {
     bool list;
     int32_t server;   /* enum snib_server; 0: about names */
@@ -6803,7 +6835,7 @@ static int question_client(snib_client *handle, const struct question_texts *q, 
     return code;
 }
 
-/* The blocking forms: the texts go where the caller wants them. */
+/* The blocking forms: copy the texts into the caller's buffer. */
 static int question_here(snib_client *handle, struct question_texts *q, char *buffer,
                          size_t *out_used, uint32_t *out_count, snib_error *err)
 {
@@ -6892,10 +6924,12 @@ void snib_texts_free(snib_texts *texts)
 
 /* ---- api/queue.c ------------------------------------------------------------------------------*/
 
-/* queue.c - events for one loop: results, losses, log records, and the descriptor that tells of them.
+/* queue.c - events for one loop: results, losses, log records, and the descriptor that announces
+ * them.
  *
- * Operations and holds are linked into the queue themselves, so an event needs no memory and cannot be
- * dropped.  The descriptor is written when the queue stops being empty and read when it is found empty.
+ * Operations and holds are themselves linked into the queue, so an event needs no memory and cannot
+ * be dropped.  The descriptor is written when the queue becomes non-empty, and read when it is
+ * found empty.
  */
 
 #include <errno.h>
@@ -7038,7 +7072,7 @@ static void queue_next_lost(struct snib__queue *queue, snib_event *out)
 {
     struct snib__hold *hold = NULL;
     uint64_t token;
-    if (queue->witnessed > 0) /* its grant has been told */
+    if (queue->witnessed > 0) /* its grant has been reported */
         hold = snib__witness_take(queue, &token);
     if (!hold) {
         hold = queue->lost;
@@ -7081,7 +7115,7 @@ static void queue_next_question(struct snib__queue *queue, snib_event *out)
 
 #define QUEUE_ENDED_MAX 64
 
-/* Copy out what is there; `ended` gets the handles whose operations are over. */
+/* Copy events out; `ended` gets the handles of the operations that they end. */
 static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t cap, void **ended,
                       uint32_t *out_ended)
 {
@@ -7090,7 +7124,7 @@ static int queue_take(struct snib__queue *queue, snib_event *events, uint32_t ca
     if (cap > QUEUE_ENDED_MAX)
         cap = QUEUE_ENDED_MAX;
     while (n < cap) {
-        /* A hold's grant comes before its loss; else losses have the right of way. */
+        /* A hold's grant comes before its loss; otherwise losses have priority. */
         if (queue->witnessed > 0 || (queue->lost && queue->lost->handle)) {
             queue_next_lost(queue, &events[n++]);
         } else if (queue->head) {
@@ -7125,7 +7159,7 @@ static int queue_drain(struct snib__queue *queue, snib_event *events, uint32_t c
     return n;
 }
 
-/* Be the one consumer; false if there is another. */
+/* Claim or give up the role of the only consumer; false: another thread has it. */
 static bool queue_claim(struct snib__queue *queue, bool claim)
 {
     snib__driver_enter(&queue->client->driver);
@@ -7158,8 +7192,8 @@ int snib_queue_drain(snib_queue *handle, snib_event *events, uint32_t cap, snib_
     return code;
 }
 
-/* Until there is an event, that time, or a signal handler.  The kernel's clock of sleeps stops in a suspend,
- * so it is looked at once a second. */
+/* Sleep until there is an event, that time is reached, or a signal handler runs.  The kernel's
+ * sleep clock stops during a suspend, so the time is checked once a second. */
 static void queue_sleep(struct snib__queue *queue, snib__time until)
 {
     snib__time nap = 1000 * SNIB__MS;
@@ -7243,7 +7277,7 @@ int snib_queue_fd(snib_queue *handle, snib_error *err)
     return fd;
 }
 
-/* Cut every tie to the queue: running operations are cancelled, grants nobody fetched given back. */
+/* Detach everything from the queue; its running operations are cancelled. */
 static void queue_cut(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
@@ -7263,8 +7297,8 @@ static void queue_cut(struct snib__queue *queue)
         snib__queue_drop_lost(queue, queue->lost);
 }
 
-/* Results that nobody has fetched: what was granted is given back, and nobody is told of it here any more.  Returns
- * whether there are others. */
+/* Discard undrained results: release what they granted, and end their handles.  Returns whether
+ * there are more. */
 static bool queue_forget(struct snib__queue *queue)
 {
     struct snib__client *client = queue->client;
@@ -7298,7 +7332,7 @@ void snib__queue_destroy(void *object)
     }
     snib__driver_enter(&client->driver);
     queue_cut(queue);
-    snib__driver_leave(&client->driver); /* what was cancelled is pushed here */
+    snib__driver_leave(&client->driver); /* cancelled operations are pushed here */
     while (queue_forget(queue))
         ;
     snib__bell_put(queue->bell);
@@ -7315,7 +7349,8 @@ void snib_queue_free(snib_queue *handle)
 
 /* ---- api/run.c --------------------------------------------------------------------------------*/
 
-/* run.c - operations seen from outside: staying with one, going on with it, its result as a value. */
+/* run.c - operations as the caller sees them: blocking on one, continuing it, its result as a
+ * value. */
 
 #define RUN_WAIT_MS_MAX 86400000
 
@@ -7336,7 +7371,8 @@ int64_t snib__remaining_ms(const struct snib__hold *hold, snib__time now)
     return left == SNIB__NEVER ? INT64_MAX : (int64_t)(left / SNIB__MS);
 }
 
-/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of memory. */
+/* The handle of a granted hold: made at the first grant, shared by re-entries.  NULL: out of
+ * memory. */
 static void *run_hold_handle(struct snib__client *client, struct snib__hold *hold)
 {
     if (!hold->handle) {
@@ -7356,7 +7392,7 @@ void snib__hold_return(struct snib__client *client, struct snib__hold *hold)
     if (hold->users == 0 && !hold->handle)
         snib__hold_drop(engine, hold, snib__now());
     else
-        snib__engine_release(engine, hold, snib__now(), &code); /* others have it, too */
+        snib__engine_release(engine, hold, snib__now(), &code); /* re-entries share it */
 }
 
 void snib__op_finish(struct snib__client *client, struct snib__op *op, snib_event *out)
@@ -7397,7 +7433,7 @@ static int run_answer(const snib_event *event, snib_error *err)
     return event->code;
 }
 
-/* Let go of a running operation: to its queue, to a handle, or to nobody. */
+/* Hand a running operation over: to its queue, to a handle, or to neither. */
 static int run_hand_off(const struct snib__run *run, struct snib__op *op, snib_error *err)
 {
     struct snib__client *client = run->client;
@@ -7474,7 +7510,7 @@ struct snib__op *snib__op_enter(snib_op *handle, struct snib__client **out_clien
 void snib__op_destroy(void *object)
 {
     struct snib__op *op = object;
-    snib__client_unref(op->home); /* the operation itself went back when its result was taken */
+    snib__client_unref(op->home); /* the operation itself was freed when its result was taken */
 }
 
 int snib_op_wait(snib_op *handle, int64_t timeout_ms, snib_event *out_event, snib_error *err)
@@ -7543,7 +7579,7 @@ void snib_op_free(snib_op *handle)
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)
-            op->awaited = false; /* nobody waits: it goes when it has ended, which is now */
+            op->awaited = false; /* no thread waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
         op->handle = handle; /* another thread waits for it and will take it */
@@ -7565,7 +7601,8 @@ void snib_op_free(snib_op *handle)
 
 #define SAY_NAME_MAX 96 /* a result's text has room for it and more */
 
-/* What a lock is called: its kind and its name; of several, the first one's. */
+/* What a lock is called in messages: its kind and its name; for a multi lock, its first
+ * member's. */
 static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
 {
     static const char *const kinds[SNIB__KINDS] = {
@@ -7586,13 +7623,13 @@ static size_t say_lock(char *out, size_t cap, const struct snib__gate *gate)
                             kind >= SNIB__MULTI && !quorum ? " and others" : "");
 }
 
-/* The words are a sentence of the client's own. */
+/* Whether the words are a sentence of the client, not of the server. */
 static bool say_explained(int32_t code, const struct snib__told *told)
 {
     return (code == SNIB_ETLS || code == SNIB_ECREDENTIALS) && told->words && told->words[0];
 }
 
-/* Why there is no connection, or no answer: a sentence of ours, the system's word, or a code's. */
+/* Why there is no connection or no reply: the client's sentence, the system's text, or a code's. */
 static const char *say_cause(const struct snib__told *told)
 {
     if (say_explained(told->cause, told))
@@ -7602,7 +7639,8 @@ static const char *say_cause(const struct snib__told *told)
     return told->cause && told->cause != SNIB_EUNREACHABLE ? snib_code_text(told->cause) : NULL;
 }
 
-/* It was reached, and nobody serves the name: why, by the server's words; NULL: that is not so. */
+/* Why a cluster that was reached does not serve the name, from the server's words; NULL: not such a
+ * case. */
 static const char *say_unserved(const struct snib__told *told)
 {
     const char *words = told->code == SNIB_ECONNECT && told->words ? told->words : "";
@@ -7649,7 +7687,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     }
     n += (size_t)snprintf(out + n, cap - n, "%s", n ? ": " : "");
     bool sentence = told->code == SNIB_ETOPOLOGY || told->code == SNIB_EREPLICAS;
-    if (sentence && told->words && told->words[0]) { /* of ours */
+    if (sentence && told->words && told->words[0]) { /* the client's own sentence */
         snprintf(out + n, cap - n, "%s", told->words);
         return out;
     }
@@ -7658,7 +7696,7 @@ const char *snib__say(char *out, size_t cap, const struct snib__client *client,
     else if (say_explained(told->code, told))
         snprintf(out + n, cap - n, "%s (%s)", told->words, where);
     else if (told->code ==
-             SNIB_EREADONLY) /* behind "its primary" the address would be taken for that one's */
+             SNIB_EREADONLY) /* after "its primary", the address would look like the primary's */
         snprintf(out + n, cap - n, "%s is a read-only replica; connect to its primary", where);
     else if (told->code <= SNIB_ERESOLVE && !about_client)
         snprintf(out + n, cap - n, "%s (%s)", snib_code_text(told->code), where);
@@ -7687,8 +7725,8 @@ int snib__fail_told(snib_error *err, const struct snib__client *client,
 
 /* url.c - see url.h.
  *
- * The grammar is RFC 3986's, cut down to what a lock needs, and strict: what is not understood is
- * refused, because a client that guesses talks to the wrong server.
+ * The grammar is a strict subset of RFC 3986: anything not understood is refused, because a client
+ * that guesses may talk to the wrong server.
  */
 
 
@@ -7706,7 +7744,7 @@ struct url_span {
     size_t n;
 };
 
-/* redis:// and its relatives, with the names that Valkey's clients have for them. */
+/* The schemes, with the names that Valkey's clients use for them. */
 static const struct url_scheme {
     const char *name;
     int topology;
@@ -7749,7 +7787,7 @@ void snib__url_wipe(char *text)
     free(text);
 }
 
-/* Percent-decode a span into new memory.  what names it in messages. */
+/* Percent-decode a span into new memory.  `what` names it in messages. */
 static int url_decode(struct url_span in, const char *what, char **out, snib_error *err)
 {
     char *text = malloc(in.n + 1);
@@ -7778,7 +7816,7 @@ static int url_decode(struct url_span in, const char *what, char **out, snib_err
     return SNIB_OK;
 }
 
-/* Read a span as a decimal number without sign; -1 if it is none or above max. */
+/* Read a span as an unsigned decimal number; -1 if it is not one or above max. */
 static long url_number(struct url_span in, long max)
 {
     long value = 0;
@@ -7869,7 +7907,7 @@ static int url_host_port(struct url_span in, struct snib__url *out, snib_error *
     return SNIB_OK;
 }
 
-/* Read one host, or several with commas between. */
+/* Read one host, or several separated by commas. */
 static int url_hosts(struct url_span in, struct snib__url *out, snib_error *err)
 {
     size_t commas = 0;
@@ -7954,7 +7992,8 @@ static int url_unix(struct url_span authority, struct url_span path, struct snib
 
 /* ---- the query ---- */
 
-/* Read "name=value".  The name is copied only if it looks like one: it is shown when it is not known. */
+/* Read "name=value".  The name is copied only if it looks like one, because an unknown name is
+ * shown. */
 static int url_option(struct url_span in, struct snib__url *out, snib_client_options *given,
                       snib_error *err)
 {
@@ -8099,11 +8138,12 @@ void snib__url_free(struct snib__url *url)
 
 /* ---- api/witness.c ----------------------------------------------------------------------------*/
 
-/* witness.c - who else hears of a loss.
+/* witness.c - further queues that are told of a loss.
  *
- * A hold has one queue for its loss, that of whoever acquired it first.  An owner that enters again by another
- * queue, a thread's or a loop's of its own, hears there too: it is noted here, in a list of the client's that is
- * nearly always empty, when its success is told, so that the loss itself needs no memory.
+ * A hold reports its loss to one queue, that of its first acquire.  An owner that re-enters through
+ * another queue, such as another thread's or loop's, is told there, too.  That queue is recorded
+ * here when the re-entry succeeds, in a list of the client that is nearly always empty, so that the
+ * loss itself needs no memory.
  */
 
 
@@ -8115,10 +8155,10 @@ struct snib__witness {
     struct snib__hold *hold;
     struct snib__queue *queue;
     uint64_t token;
-    bool due; /* the hold was lost, and the queue has not been told */
+    bool due; /* the hold was lost, which the queue has not reported yet */
 };
 
-/* The place in the list after which the next witness of a hold, or of a queue, comes; NULL: there is none. */
+/* The link that points to the next witness of a hold or of a queue; NULL: there is none. */
 static struct snib__witness **witness_find(struct snib__witness **at, const struct snib__hold *hold,
                                            const struct snib__queue *queue)
 {
@@ -8149,7 +8189,7 @@ int snib__witness_add(struct snib__client *client, struct snib__hold *hold,
 {
     if (!queue || hold->sink == queue)
         return 0;
-    if (!hold->sink && hold->phase == SNIB__HELD) { /* nobody is told yet */
+    if (!hold->sink && hold->phase == SNIB__HELD) { /* it has no queue yet */
         hold->sink = queue;
         hold->token = token;
         hold->tell = 1;
@@ -8198,7 +8238,7 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
 {
     for (struct snib__witness **at = &client->witnesses; (at = witness_find(at, NULL, queue));)
         witness_end(at);
-    /* Where it was the first to be told, another is now. */
+    /* Where it was a hold's first queue, a witness takes its place. */
     for (struct snib__witness **at = &client->witnesses, *witness; (witness = *at);) {
         struct snib__hold *hold = witness->hold;
         if (hold->sink || hold->phase != SNIB__HELD) {

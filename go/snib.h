@@ -1,30 +1,31 @@
 /* snib.h - distributed locks on Redis and Valkey, wire-compatible with Redisson.
  *
  * This header is the reference manual.  In one paragraph: open a client, create a lock from it, and acquire the
- * lock to get a hold.  The hold is what you own, inspect and release.  The client's watchdog renews a lock
- * without an explicit lease for as long as the hold lives.  When the hold can no longer be trusted, it becomes
- * lost, permanently, before the lease in Redis can have ended.
+ * lock to get a hold.  The hold is what you own, inspect and release.  Unless the lock has an explicit lease, the
+ * client's watchdog renews it for as long as the hold lives.  A hold that can no longer be trusted becomes lost,
+ * permanently, before its lease in Redis can expire.
  *
  * Handles     snib_client, snib_lock, snib_hold, snib_op and snib_queue are opaque.  A handle is a ticket
  *             with a generation, not an address: using one that is NULL, freed, of another kind or
- *             from a parent process gives an error and never touches freed memory.
+ *             inherited from the parent process returns an error and never touches freed memory.
  * Results     0 is success, positive codes are expected outcomes, negative codes are errors.
  *             snib_code_is() says what a program may conclude from a code.
  * Outputs     are written only on success, `err` on any other result.  `err` may be NULL.
  * Strings     passed with a length need no terminator and are copied before the call returns.
  * Times       are in milliseconds.  A wait of -1 has no limit, 0 means one attempt.
- * Unreachable a wait that ends while the server does not answer, or has not confirmed this client's own earlier
- *             release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE, since nobody knows whether the lock
- *             is free; SNIB_BUSY and SNIB_TIMEDOUT mean that the server said so, or that this client holds it.
- * Threads     every function may be called from any thread unless it says otherwise; none is
- *             async-signal-safe.  A function does not block unless it says so.  None is a cancellation
- *             point: a thread that is cancelled inside a call ends after it.  A thread that is stopped, or
- *             interrupted by a signal handler, inside a call does not keep other holds from being renewed.
- * Fork        the child may continue to use the clients and locks that it inherited: at their first use there, they
- *             get a new identity, new connections and their own thread (also locks made of locks).  Holds and
- *             running operations belong to the parent, which continues undisturbed: inherited holds, operations
- *             and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any thread may
- *             fork, whatever other threads are doing in the library.
+ * Unreachable a wait that ends while the server does not reply, or before it has confirmed this client's own
+ *             earlier release of the lock, returns SNIB_ECONNECT or SNIB_EUNREACHABLE: whether the lock is free
+ *             is unknown.  SNIB_BUSY and SNIB_TIMEDOUT mean that the server reported the lock as held, or that
+ *             this client holds it.
+ * Threads     any thread may call any function, unless its description says otherwise; none is
+ *             async-signal-safe.  A function blocks only if its description says so.  None is a cancellation
+ *             point: a thread that is cancelled inside a call ends after it.  Stopping a thread inside a call, or
+ *             interrupting it with a signal handler, does not prevent the renewal of other holds.
+ * Fork        the child may continue to use the clients and locks that it inherited: on first use there, they get
+ *             a new identity, new connections and their own thread (multi and quorum locks too).  Holds and
+ *             operations in progress belong to the parent, which continues undisturbed: in the child, inherited
+ *             holds, operations and queues return SNIB_EFORKED and send nothing, and freeing them is safe.  Any
+ *             thread may fork, whatever other threads are doing in the library.
  */
 #ifndef SNIB_H
 #define SNIB_H
@@ -58,12 +59,12 @@ typedef struct snib_queue snib_queue;
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Values are never reused.  core/api/codes.def is the one table behind this list, behind
- * snib_code_name(), behind the Python exceptions and the Go errors; a test compares them all. */
+/* Values are never reused.  core/api/codes.def is the one table behind this list, snib_code_name(), the
+ * Python exceptions and the Go errors; a test compares them all. */
 enum snib_code {
     SNIB_OK = 0,
     /* expected outcomes */
-    SNIB_BUSY = 1,      /* the lock is held and the caller did not want to wait */
+    SNIB_BUSY = 1,      /* the lock is held, and the call was not to wait */
     SNIB_TIMEDOUT = 2,  /* the wait ended before the lock was free */
     SNIB_CANCELLED = 3, /* cancelled: the operation will not give the caller the lock */
     SNIB_LOST = 4,      /* the hold was lost before this call */
@@ -85,13 +86,13 @@ enum snib_code {
     SNIB_ELIMIT = -21,  /* a limit of the client is reached */
     SNIB_ESYSTEM = -22, /* the operating system refused; see os_error */
     /* network */
-    SNIB_EUNREACHABLE = -30, /* sent, but no answer came in time; maybe applied */
+    SNIB_EUNREACHABLE = -30, /* sent, but no reply came in time; maybe applied */
     SNIB_ERESOLVE = -31,     /* the host name has no address */
     SNIB_EPROTOCOL = -32,    /* the peer does not speak the Redis protocol */
     SNIB_ECONNECT = -33,     /* no connection to the server: nothing was applied */
     SNIB_ETLS = -34,         /* no secure connection: a certificate, a key or TLS itself was refused */
     SNIB_ETOPOLOGY = -35,    /* not part of the deployment that the URL names */
-    SNIB_ECREDENTIALS = -36, /* the password's file, or who was asked for it, had none: nothing was applied */
+    SNIB_ECREDENTIALS = -36, /* the password file, function or queue gave no password: nothing was applied */
     /* server */
     SNIB_EAUTH = -40,      /* user name or password refused */
     SNIB_EPERM = -41,      /* the user may not run a command, or touch a key or channel */
@@ -102,7 +103,7 @@ enum snib_code {
     SNIB_ESERVER = -46,    /* any other error reply; maybe applied */
     SNIB_EDATABASE = -47,  /* the database number does not exist */
     SNIB_EMISCONF = -48,   /* the server refuses writes: persistence or replicas are in trouble */
-    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was taken back */
+    SNIB_EREPLICAS = -49,  /* too few replicas had the grant in time: it was undone */
     /* state */
     SNIB_ECLOSED = -60, /* the client is closed */
     SNIB_EFORKED = -61  /* a hold, operation or queue of the parent process */
@@ -110,7 +111,7 @@ enum snib_code {
 
 /* What may be concluded from a code: see snib_code_is(). */
 #define SNIB_IS_RETRYABLE 1     /* the same call may succeed later */
-#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have done it; the client cleans up what it can */
+#define SNIB_IS_MAYBE_APPLIED 2 /* the server may have applied it; the client cleans up what it can */
 #define SNIB_IS_USAGE 4         /* the program must be changed; nothing was sent */
 
 /* Details of an error, owned by the caller.  text is one sentence without a newline: what happened, to which
@@ -140,83 +141,85 @@ SNIB_API uint32_t snib_features(void);
 
 /* ---- Clients ------------------------------------------------------------------------------------ */
 
-/* snib_client_options.durability; 0 is none unless the URL says more.  Replicas are those that are in step, as the
- * master said at most a second before: MAJORITY and ALL do not count those that are away. */
+/* snib_client_options.durability; 0: none, unless the URL sets it.  MAJORITY and ALL count only replicas that are
+ * in sync, as reported by the master at most one second earlier. */
 #define SNIB_DURABILITY_NONE (-1)
 #define SNIB_DURABILITY_MAJORITY (-2) /* of the server and its replicas */
 #define SNIB_DURABILITY_ALL (-3)
 /* snib_client_options.durability_policy: what happens if too few replicas have the grant in time */
 #define SNIB_DURABILITY_REFUSE 1 /* the grant is undone and the call fails */
-#define SNIB_DURABILITY_REPORT 2 /* it counts, and the hold says how many have it */
-/* snib_client_options.publish; 0 is auto unless the URL says more. */
-#define SNIB_PUBLISH_AUTO 1 /* as Redisson does it */
+#define SNIB_DURABILITY_REPORT 2 /* the grant stands; snib_hold_replicas() tells how many have it */
+/* snib_client_options.publish; 0: auto, unless the URL sets it. */
+#define SNIB_PUBLISH_AUTO 1 /* as Redisson does */
 #define SNIB_PUBLISH_CLASSIC 2
 #define SNIB_PUBLISH_SHARDED 3
 #define SNIB_PUBLISH_BOTH 4
 
-/* ---- What to log in with, asked anew at each connect ---- */
+/* ---- Credentials, requested for each connect ---- */
 
 #define SNIB_USERNAME_MAX 512   /* with the NUL */
-#define SNIB_PASSWORD_MAX 16384 /* with the NUL; a token of a managed service has 1 to 4 KiB */
+#define SNIB_PASSWORD_MAX 16384 /* with the NUL; tokens of managed services take 1 to 4 KiB */
 
 typedef struct snib_credentials {
-    uint32_t size;     /* of the struct as the library knows it */
+    uint32_t size;     /* of the struct, as the library knows it */
     uint32_t reserved; /* 0 */
-    int64_t valid_ms;  /* the password is good for so long, counted from the question; 0: no end is known */
-    char why[192];     /* an answer that is none: one sentence for the log and for errors */
-    char username[SNIB_USERNAME_MAX]; /* "": that of the options or the URL, else none */
+    int64_t valid_ms;  /* lifetime of the password, counted from the request for it; 0: no known end */
+    char why[192];     /* on failure: one sentence for the log and for errors */
+    char username[SNIB_USERNAME_MAX]; /* "": the one from the options or the URL, else none */
     char password[SNIB_PASSWORD_MAX];
 } snib_credentials;
 
-/* snib_credentials_fn - the program fills *out, which is zero but for its size, and is wiped after use.
+/* snib_credentials_fn - the program's function that fills *out, which is zeroed except for its size, and which the
+ * library wipes after use.
  *
- * Called before each connect to a server, or to several at once (sentinels have a user of their own), on a
- * thread of its own with all signals blocked, so it may take its time, and ask others; never two at a time for
- * one client.  What takes longer than the connect timeout is of use for the next attempt at the earliest.  With
- * valid_ms it is called again after four fifths of that, and every connection that there is logs in anew, so
- * that none ends with its password; those with subscriptions are made anew.  It must not free or close the
- * client.  snib_client_free() waits for a call that is under way; after the fork it may come in the child, too.
+ * Called before each connect to a server (one call may serve several connects; sentinels have a user of their own),
+ * on a dedicated thread with all signals blocked, so it may take its time and query other services; a client never
+ * has two calls at a time.  An answer that takes longer than the connect timeout serves the next attempt at the
+ * earliest.  With valid_ms, the function is called again after four fifths of that time, and every existing
+ * connection logs in again, so that none ends when its password does; connections with subscriptions are replaced.
+ * The function must not free or close the client.  snib_client_free() waits for a call in progress.  After a fork,
+ * the function may be called in the child, too.
  *
- * Returns  0, or anything else for a failure: what waits goes on waiting for as long as it endures an
- *          unreachable server, and ends as SNIB_ECREDENTIALS with `why`. */
+ * Returns  0, or anything else on failure: operations wait as long as they would for an unreachable server, and
+ *          then fail with SNIB_ECREDENTIALS and `why`. */
 typedef int (*snib_credentials_fn)(void *data, snib_credentials *out);
 
-/* Always fill with snib_client_options_init() first.  0 or NULL takes the default in every field. */
+/* Always fill with snib_client_options_init() first.  0 or NULL selects a field's default. */
 typedef struct snib_client_options {
     uint32_t size;
     uint32_t flags;             /* must be 0 */
     int64_t lease_ms;           /* lease of renewed holds; 100 to 86400000; default 30000 */
-    int64_t connect_timeout_ms; /* one attempt to connect, with all addresses of the name, and as
-                                   long again to resolve it; default 3000 */
-    int64_t reply_timeout_ms;   /* a reply that takes longer ends the connection; default 3000 */
+    int64_t connect_timeout_ms; /* one attempt to connect, over all addresses of the host name, and
+                                   the same again to resolve the name; default 3000 */
+    int64_t reply_timeout_ms;   /* if a reply takes longer, the connection is closed; default 3000 */
     int64_t patience_ms;  /* how long to tolerate an unreachable server; default 5000 */
-    int64_t try_timeout_ms; /* the same for a wait of 0, one round trip; default 1000 */
-    int64_t recheck_ms;   /* a waiter asks again at least this often; default 3000 */
-    int64_t max_hold_ms;  /* default for locks; 0 none; -1 none, whatever the URL says */
-    int32_t handover_max; /* hand-overs in a row inside this process; default 16; -1 none */
-    int32_t waiters_max;  /* concurrent operations; more get SNIB_ELIMIT; default 200000 */
+    int64_t try_timeout_ms; /* the same for a wait of 0 (one round trip); default 1000 */
+    int64_t recheck_ms;   /* a waiter retries at least this often; default 3000 */
+    int64_t max_hold_ms;  /* default for locks; 0: none, unless the URL sets it; -1: none */
+    int32_t handover_max; /* consecutive hand-overs inside this process; default 16; -1: none */
+    int32_t waiters_max;  /* concurrent operations; more fail with SNIB_ELIMIT; default 200000 */
     const char *username; /* instead of the URL's; terminated by NUL, copied */
     const char *password; /* instead of the URL's; terminated by NUL, copied, never shown */
-    /* Strings as above.  Options that this build does not support give SNIB_ENOTSUP. */
+    /* Strings as above.  An option that this build does not support returns SNIB_ENOTSUP. */
     const char *password_file;     /* read at each connect, instead of a password; not kept in memory */
-    const char *sentinel_username; /* at the sentinels */
+    const char *sentinel_username; /* for the sentinels */
     const char *sentinel_password;
     const char *tls_ca;            /* file or directory of trusted CAs; NULL: the system's */
     const char *tls_cert;          /* file with the client's certificate and its chain */
-    const char *tls_key;           /* file with its private key; NULL: it is in tls_cert */
-    const char *tls_key_password;  /* of that file, if it is encrypted */
-    const char *tls_server_name;   /* name that the certificate must have, instead of the host */
-    int32_t tls_insecure; /* 1: accept any certificate; -1: do not, whatever the URL says */
-    int32_t durability;   /* replicas that must have a grant, or SNIB_DURABILITY_* */
-    int64_t durability_timeout_ms; /* how long they may take; default 1000, a third of the lease
-                                    * at most */
+    const char *tls_key;           /* file with the certificate's private key; NULL: it is in tls_cert */
+    const char *tls_key_password;  /* of that key file, if it is encrypted */
+    const char *tls_server_name;   /* name that the certificate must have, instead of the URL's host */
+    int32_t tls_insecure; /* 1: accept any certificate; -1: do not, even if the URL says so */
+    int32_t durability;   /* number of replicas that must have a grant, or SNIB_DURABILITY_* */
+    int64_t durability_timeout_ms; /* how long the replicas may take; default 1000, at most a third
+                                    * of the lease */
     int32_t durability_policy;     /* SNIB_DURABILITY_REFUSE (default) or _REPORT */
     int32_t publish;  /* SNIB_PUBLISH_*: how releases are announced in a cluster */
-    int32_t lanes;    /* connections for commands to each server, at most; 1 to 4, default 4.  There is
-                       * only one until several threads often wait for answers at the same time */
-    int32_t ask_credentials; /* 1: a queue is asked at each connect, see snib_client_credentials() */
-    snib_credentials_fn credentials; /* asked at each connect, instead of a password; NULL: none */
-    void *credentials_data;
+    int32_t lanes;    /* maximum of command connections to each server; 1 to 4, default 4.  There is
+                       * only one until several threads often wait for replies at the same time */
+    int32_t ask_credentials; /* 1: get credentials through a queue, see snib_client_credentials() */
+    snib_credentials_fn credentials; /* called for each connect, instead of a password; NULL: none */
+    void *credentials_data; /* passed to it */
 } snib_client_options;
 
 /* snib_client_options_init - fill *options with defaults.  size: sizeof *options. */
@@ -234,10 +237,10 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
  *          redis+sentinel://host1[:port],host2,host3/service[/database] asks sentinels (default port 26379) for
  *          the master of a service, and follows its failovers.  redis+cluster://host1[:port],host2 is a cluster;
  *          name some of its nodes.  At most 32 hosts.  With TLS: rediss+sentinel://, rediss+cluster://.
- *          What this build does not support gives SNIB_ENOTSUP.  valkey means redis, and valkeys means rediss.
- *          Put IPv6 addresses in brackets.  User, password, path, service and option values are percent-decoded.
- *          redis://:password@host gives only a password.
- *          ?name=value&name=value gives options, named like the fields above without _ms, and db, the database.
+ *          A scheme that this build does not support returns SNIB_ENOTSUP.  valkey is an alias of redis, and
+ *          valkeys of rediss.  Put IPv6 addresses in brackets.  User, password, path, service and option values
+ *          are percent-decoded.  redis://:password@host gives a password without a user.
+ *          ?name=value&name=value sets options, named like the fields above without _ms, and db, the database.
  *          A time is a decimal number followed by ms, s, m or h, or a plain number of seconds.
  *          NULL: the environment variable SNIB_URL or, if it is unset or empty, redis://127.0.0.1:6379;
  *          SNIB_USERNAME, SNIB_PASSWORD and SNIB_PASSWORD_FILE, if set, then replace what that URL has.
@@ -249,29 +252,30 @@ SNIB_API void snib_client_options_init(snib_client_options *options, size_t size
 SNIB_API int snib_client_open(const char *url, const snib_client_options *options,
                               snib_client **out_client, snib_error *err);
 
-/* snib_client_credentials, snib_client_login - the same as snib_credentials_fn without a function of the program's
- * being called, for languages into which C should not call: with options.ask_credentials each question is an
- * event, SNIB_EVENT_CREDENTIALS with the question's number as token, in the queue that is given here, and is
- * answered by snib_client_login().  Questions come one at a time; one that comes before there is a queue waits
- * for it.  The queue's end answers for it that there are none.
+/* snib_client_credentials, snib_client_login - supply credentials through a queue instead of a snib_credentials_fn,
+ * for languages that C should not call into.
  *
- * answer   NULL: a failure without a sentence; what has a `why` is a failure too.  Copied; the copy is wiped.
- * Returns  SNIB_OK, also when nobody waits for the answer any more; SNIB_EINVAL: the queue is another client's,
- *          the client does not ask, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
+ * With options.ask_credentials, each request for credentials is an event in the queue that is given here:
+ * SNIB_EVENT_CREDENTIALS, with the request's number as token.  snib_client_login() answers it.  Requests come one at
+ * a time; a request made before the client has a queue waits for one.  Freeing the queue fails a pending request.
+ *
+ * answer   NULL: a failure without a reason; an answer with a `why` is a failure too.  Copied; the copy is wiped.
+ * Returns  SNIB_OK, also if the request is no longer pending; SNIB_EINVAL: the queue belongs to another client,
+ *          the client was opened without ask_credentials, or a text has no NUL; SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_client_credentials(snib_client *client, snib_queue *queue, snib_error *err);
 SNIB_API int snib_client_login(snib_client *client, uint64_t token, const snib_credentials *answer,
                                snib_error *err);
 
-/* snib_client_get_options - the options in effect: those given, those of the URL, and the defaults.
+/* snib_client_get_options - the options in effect, from the call, the URL and the defaults.
  *
- * out      its size was set by snib_client_options_init().  Strings are NULL.
+ * out      initialized with snib_client_options_init().  Strings are returned as NULL.
  * Returns  SNIB_OK, SNIB_EINVAL, SNIB_EHANDLE.
  */
 SNIB_API int snib_client_get_options(snib_client *client, snib_client_options *out,
                                      snib_error *err);
 
-/* snib_client_ping - connect if necessary and ask the server for an answer.
+/* snib_client_ping - connect if necessary and wait for a reply from the server.
  *
  * Blocks   for at most wait_ms (-1: the client's patience; 0: its try timeout).
  * Returns  SNIB_OK, or an error of the network, server or state group.
@@ -295,13 +299,12 @@ SNIB_API int snib_client_close(snib_client *client, int64_t timeout_ms, snib_err
  * them in any order. */
 SNIB_API void snib_client_free(snib_client *client);
 
-/* snib_set_exit_timeout - how long the process may take at its end to release its holds.
+/* snib_set_exit_timeout - set how long process exit may take to release holds.
  *
  * When exit() is called or main() returns, every client that is still open is closed, after the program's own
- * atexit() handlers and before the process is gone: holds are released, operations end with
- * SNIB_ECLOSED.  Threads that still work under a lock are then no longer protected, so end them first.  The
- * child of a fork releases only what it acquired itself.  After _exit(), abort() or a fatal signal the locks
- * become free when their leases end.
+ * atexit() handlers have run: holds are released, operations end with SNIB_ECLOSED.  Threads still working under a
+ * lock are then no longer protected, so end them first.  The child of a fork releases only what it acquired itself.
+ * After _exit(), abort() or a fatal signal the locks become free when their leases end.
  *
  * timeout_ms  for all clients together; 0 to 60000, default 1000; 0: release nothing
  * Returns     SNIB_OK, SNIB_EINVAL.
@@ -317,7 +320,7 @@ SNIB_API int snib_client_id(snib_client *client, char out[37], snib_error *err);
 typedef struct snib_client_stats_data {
     uint32_t size; /* set to sizeof before the call */
     uint32_t flags;
-    uint64_t acquisitions; /* holds granted, re-entries not counted */
+    uint64_t acquisitions; /* holds granted, without re-entries */
     uint64_t reentries;
     uint64_t releases;
     uint64_t waits;     /* acquisitions that had to wait */
@@ -326,7 +329,7 @@ typedef struct snib_client_stats_data {
     uint64_t cancels;
     uint64_t renewals; /* holds renewed, not commands */
     uint64_t renewal_commands;
-    uint64_t renewal_failures; /* renewals without a good answer; they are tried again */
+    uint64_t renewal_failures; /* renewals that failed; they are retried */
     uint64_t lost_expired;     /* losses by reason, see enum snib_reason */
     uint64_t lost_taken;
     uint64_t lost_deleted;
@@ -334,23 +337,23 @@ typedef struct snib_client_stats_data {
     uint64_t lost_max_hold;
     uint64_t lost_closed;
     uint64_t abandoned; /* holds dropped without a release, see snib_hold_abandon() */
-    uint64_t rechecks; /* attempts of waiters that no message caused */
+    uint64_t rechecks; /* attempts of waiters without a wake-up message */
     uint64_t messages; /* wake-up messages received */
-    uint64_t polling;  /* waits without a subscription, which was refused */
+    uint64_t polling;  /* waits that poll because their subscription was refused */
     uint64_t connects;
     uint64_t reconnects;
-    uint64_t commands;         /* commands sent on command connections, handshakes not counted */
+    uint64_t commands;         /* commands sent on command connections, without handshakes */
     uint64_t writes;           /* system calls that sent to command connections */
     uint64_t reads;            /* system calls that received from command connections */
     uint64_t wakes;            /* threads and queues woken */
     uint64_t clock_moves; /* the server's clock was set, or ran at a rate that differs by more than 1 % */
-    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far */
-    uint64_t held;             /* now */
-    uint64_t waiting;          /* now */
-    uint64_t memory;           /* bytes the client uses now, buffers included */
+    uint64_t watchdog_late_us; /* the longest delay of a due renewal so far, in microseconds */
+    uint64_t held;             /* current holds */
+    uint64_t waiting;          /* current waiters */
+    uint64_t memory;           /* bytes in use by the client, buffers included */
     uint64_t wait_time[SNIB_HISTOGRAM_BUCKETS];
     uint64_t hold_time[SNIB_HISTOGRAM_BUCKETS];
-    uint64_t lost_failover; /* a loss like those above */
+    uint64_t lost_failover; /* losses by reason, continued */
 } snib_client_stats_data;
 
 /* snib_client_stats - a consistent snapshot of the client's counters.  No round trip. */
@@ -360,9 +363,9 @@ SNIB_API int snib_client_stats(snib_client *client, snib_client_stats_data *out,
  *
  * Call with *cursor = 0 first, and then again with the new value until it is 0.  A name can appear twice.
  *
- * pattern  as in Redis' SCAN (*, ?, [a-z]); length 0 means all.
- * buffer   receives the names, each ended by a NUL; at least 65536 bytes.  Invalid UTF-8 and control
- *          characters, which Snib's own names never contain, are shown as question marks.
+ * pattern  as in Redis's SCAN (*, ?, [a-z]); length 0 means all.
+ * buffer   receives *out_count names, each ended by a NUL, in *out_used bytes; cap is at least 65536.  Invalid UTF-8
+ *          and control characters, which Snib's own names never contain, are shown as question marks.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK or an error.
  */
@@ -396,7 +399,7 @@ enum snib_kind {
     1 /* FAIR, WRITE: holds carry a fencing token, from the counter of SNIB_FENCED */
 #define SNIB_LOCK_PREFER_WRITER 2 /* WRITE: while it waits, new Snib readers wait behind it */
 #define SNIB_LOCK_NO_QUARANTINE                                                                    \
-    4 /* quorum: let nodes that may have lost their memory vote at once */
+    4 /* quorum: nodes that may have lost their data vote immediately */
 
 typedef struct snib_lock_options {
     uint32_t size;
@@ -404,13 +407,13 @@ typedef struct snib_lock_options {
     int64_t
         lease_ms; /* 0: renewed by the watchdog with the client's lease; else fixed, 100 to 86400000 */
     int64_t
-        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1 none */
+        max_hold_ms; /* renewal ends and the hold is lost after this time; 0: the client's; -1: none */
 } snib_lock_options;
 
 /* snib_lock_options_init - fill *options with defaults.  size: sizeof *options. */
 SNIB_API void snib_lock_options_init(snib_lock_options *options, size_t size);
 
-/* snib_lock_new - create a lock object for a name.  Cheap: nothing is sent.
+/* snib_lock_new - create a lock object for a name.  This sends nothing.
  *
  * kind     enum snib_kind.  The read side and the write side of a name are two lock objects.
  * name     1 to 512 bytes of UTF-8 without control characters.  Braces, if any, must form one
@@ -423,32 +426,32 @@ SNIB_API int snib_lock_new(snib_client *client, int32_t kind, const char *name, 
                            const snib_lock_options *options, snib_lock **out_lock, snib_error *err);
 SNIB_API void snib_lock_free(snib_lock *lock); /* NULL is allowed */
 
-/* snib_multi_new - one lock that holds all of several locks, or none.
+/* snib_multi_new - create one lock that takes all of several locks, or none.
  *
  * Members are taken in the order of their servers and names, whatever their order here, so that processes
  * cannot deadlock.  One command takes adjacent members that belong to the same client and are of the kinds mutex,
  * fenced, spin, read or write.  The hold is lost as soon as one member is lost; its token is 0.
  *
- * locks    1 to 100, of any kinds but semaphore and latch; their clients may differ.  The members' own leases,
- *          limits and flags are ignored in favour of these options.  They may be freed afterwards.
+ * locks    1 to 100, of any kinds except semaphore and latch; their clients may differ.  `options` replaces the
+ *          members' own leases, limits and flags.  The members may be freed afterwards.
  * options  as for snib_lock_new(); NULL for defaults.
- * Returns  as snib_lock_new(); SNIB_EINVAL if there are none, too many, one that cannot be a member,
+ * Returns  as snib_lock_new(); SNIB_EINVAL if there are no members, too many, one that cannot be a member,
  *          or two that are the same; SNIB_ECLOSED if a member's client is closed.
  * Owns     free with snib_lock_free().  Queues for it belong to the client of locks[0].
  */
 SNIB_API int snib_multi_new(snib_lock *const *locks, uint32_t n, const snib_lock_options *options,
                             snib_lock **out_lock, snib_error *err);
 
-/* snib_quorum_new - a lock on a majority of several independent servers, for use where one server is not enough.
+/* snib_quorum_new - create a lock on a majority of several independent servers, where one server is not enough.
  *
- * All nodes are asked at the same time, and an acquire returns when a majority has answered.  The lease counts from
- * the first request, minus the drift.  Grants of a mere minority are undone everywhere.  A release goes to all nodes
- * and returns when a majority has answered; a node that is gone keeps its vote until the lease ends.
+ * All nodes are asked at the same time, and an acquire returns when a majority has granted it.  The lease counts from
+ * the first request, minus the drift.  Grants by a mere minority are undone on all nodes.  A release goes to all nodes
+ * and returns when a majority has replied; the vote of an unreachable node stays taken until the lease ends.
  * Independent means: no replicas, and no two servers on one machine.  This follows "Distributed Locks with Redis",
  * the Redlock algorithm.
  *
- * A node that was restarted, or lost its data, does not vote until every lease that it may have forgotten has
- * ended; neither does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
+ * A node that has restarted or lost its data does not vote until every lease that it may have forgotten has
+ * ended; nor does a node that is seen for the first time (SNIB_LOCK_NO_QUARANTINE waives this).
  *
  * locks    3 to 15 mutexes of the same name, each of a different client.
  * Returns  as snib_multi_new().
@@ -459,7 +462,7 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
 
 /* snib_lock_acquire - get the lock, waiting if necessary.
  *
- * Within a process waiters are served first come, first served.  Between processes the lock goes to the first
+ * Within a process, waiters are served first come, first served.  Between processes, the lock goes to the first
  * process that asks after the release, except that SNIB_FAIR is first come, first served between processes, too.
  *
  * SNIB_SEMAPHORE and SNIB_PERMITS: takes one permit; see snib_permits_acquire().  A semaphore's hold has
@@ -469,10 +472,10 @@ SNIB_API int snib_quorum_new(snib_lock *const *locks, uint32_t n, const snib_loc
  *          Otherwise: any number that the caller chooses.  While that owner holds this lock through this client,
  *          another acquire by the same owner succeeds immediately without a command and returns the same hold,
  *          which must then be released once more.
- *          An owner that holds the write lock may also take the read lock of the name, and so keep it
- *          when it releases the write lock.  The opposite is SNIB_EUPGRADE, because it would wait for
+ *          An owner that holds the write lock may also take the read lock of the name, and so keep the read lock
+ *          when it releases the write lock.  The reverse returns SNIB_EUPGRADE, because the owner would wait for
  *          itself.
- * wait_ms  -1 no limit, 0 one attempt, at most 86400000 otherwise.
+ * wait_ms  -1: no limit; 0: one attempt; at most 86400000 otherwise.
  * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  After anything but SNIB_OK the
  *          caller owns nothing, and if a late answer still grants the lock, the client releases it.
@@ -485,7 +488,7 @@ SNIB_API int snib_lock_acquire(snib_lock *lock, uint64_t owner, int64_t wait_ms,
  *
  * queue    receives SNIB_EVENT_DONE, and later SNIB_EVENT_LOST if the hold is lost.  NULL: no events;
  *          use snib_op_wait() on *out_op.
- * token    returned in the events; it must not be a pointer into a garbage-collected heap.
+ * token    returned in the events; must not be a pointer into a garbage-collected heap.
  * out_op   for snib_op_cancel() and snib_op_wait(); may be NULL if there is a queue.  The handle is freed
  *          automatically when its event has been drained or waited for.
  * Returns  SNIB_OK: exactly one SNIB_EVENT_DONE will arrive.  Otherwise nothing was started.
@@ -496,11 +499,12 @@ SNIB_API int snib_lock_acquire_submit(snib_lock *lock, uint64_t owner, int64_t w
 
 /* snib_lock_acquire_begin - acquire, but return SNIB_AGAIN instead of blocking for long.
  *
- * For language bindings: stays in the fast synchronous path for up to slice_ms.  If the operation is not done by
- * then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
+ * For language bindings: the call stays on the fast synchronous path for up to slice_ms.  If the operation is not
+ * done by then, or (with a queue) as soon as it must wait for another holder, the call returns SNIB_AGAIN and the
  * operation continues: with a queue as if submitted, without a queue through snib_op_wait() on *out_op.
- * The hold's SNIB_EVENT_LOST goes to the queue in every case.
+ * The hold's SNIB_EVENT_LOST goes to the queue in either case.
  *
+ * Blocks   for at most slice_ms.
  * Returns  SNIB_OK with *out_hold; SNIB_AGAIN with *out_op; otherwise as snib_lock_acquire().
  */
 SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wait_ms,
@@ -509,26 +513,27 @@ SNIB_API int snib_lock_acquire_begin(snib_lock *lock, uint64_t owner, int64_t wa
 
 /* ---- Permits, semaphores, latches --------------------------------------------------------------- */
 
-/* What to do with a counter, and (after the arrow) the value in *out_value (snib_event.count for _submit). */
+/* Operations on a counter.  After the arrow: the value in *out_value (snib_event.count for _submit). */
 enum snib_count {
     SNIB_COUNT_GET = 1,   /* -> free permits; a latch's count */
-    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1 done, 0 it was already set */
+    SNIB_COUNT_INIT = 2,  /* set it to n unless it is set -> 1: done, 0: it was already set */
     SNIB_COUNT_ADD = 3,   /* SEMAPHORE, PERMITS: add n, which may be negative -> the new number */
     SNIB_COUNT_SET = 4,   /* PERMITS: set the total to n, held ones included -> free permits */
     SNIB_COUNT_TOTAL = 5, /* PERMITS -> held and free together */
     SNIB_COUNT_RELEASE = 6, /* SEMAPHORE: put n back without a hold -> the new number */
-    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> how many there were */
-    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> what is left */
+    SNIB_COUNT_DRAIN = 7,   /* SEMAPHORE: take all -> the number taken */
+    SNIB_COUNT_DOWN = 8     /* LATCH: count down by one -> the remaining count */
 };
 
 /* snib_permits_acquire - take `count` permits at once; the hold owns them all and releases them all.
  *
+ * These functions work like snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
+ * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
+ *
  * count    1 to 1000.
  * Returns  as snib_lock_acquire(); SNIB_EPERMITS if count is out of range, or more than held and free permits
  *          together.  With a semaphore (not with permits) SNIB_EUNREACHABLE may mean that the permits were
- *          taken: semaphores have no owners, so nobody can tell.
- * Otherwise these work like snib_lock_acquire(), _begin() and _submit(), for a lock of kind SNIB_PERMITS; the
- * snib_semaphore_ functions are for kind SNIB_SEMAPHORE.
+ *          taken: semaphores have no owners, so the client cannot tell.
  */
 SNIB_API int snib_permits_acquire(snib_lock *permits, uint32_t count, int64_t wait_ms,
                                   snib_hold **out_hold, snib_error *err);
@@ -547,7 +552,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
                                            snib_queue *queue, uint64_t token, snib_op **out_op,
                                            snib_error *err);
 
-/* snib_permits_count, snib_semaphore_count, snib_latch_count - read or change the number.
+/* snib_permits_count, snib_semaphore_count, snib_latch_count - read or change the count.
  *
  * what     enum snib_count.
  * n        INIT and SET: 0 to 2147483647 (a latch: at least 1); RELEASE: 1 to 2147483647; ADD: not 0;
@@ -555,7 +560,7 @@ SNIB_API int snib_semaphore_acquire_submit(snib_lock *semaphore, uint32_t count,
  * out_value  may be NULL.
  * Blocks   for at most the client's patience.
  * Returns  SNIB_OK; SNIB_EPERMITS if n is out of range; SNIB_ENOTSUP if the kind cannot do `what`; or an
- *          error.  A change is sent only once: after SNIB_EUNREACHABLE nobody knows whether it was made.
+ *          error.  A change is sent only once: after SNIB_EUNREACHABLE, whether it was made is unknown.
  */
 SNIB_API int snib_permits_count(snib_lock *permits, int32_t what, int64_t n, int64_t *out_value,
                                 snib_error *err);
@@ -573,6 +578,7 @@ SNIB_API int snib_latch_count_submit(snib_lock *latch, int32_t what, int64_t n, 
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_latch_wait - wait until the latch's count is 0 (a latch that was never set counts as 0).
+ * Blocks   for at most wait_ms; while the server is unreachable, for at most the client's patience.
  * Returns  SNIB_OK, SNIB_BUSY (wait_ms 0), SNIB_TIMEDOUT, or an error.  There is no hold. */
 SNIB_API int snib_latch_wait(snib_lock *latch, int64_t wait_ms, snib_error *err);
 SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t slice_ms,
@@ -581,29 +587,30 @@ SNIB_API int snib_latch_wait_begin(snib_lock *latch, int64_t wait_ms, int64_t sl
 SNIB_API int snib_latch_wait_submit(snib_lock *latch, int64_t wait_ms, snib_queue *queue,
                                     uint64_t token, snib_op **out_op, snib_error *err);
 
-/* ---- Asking about locks ------------------------------------------------------------------------- */
+/* ---- Querying locks ----------------------------------------------------------------------------- */
 
 typedef struct snib_lock_info_data {
     uint32_t size; /* set to sizeof before the call */
-    int32_t held;  /* 1 if anybody holds it */
+    int32_t held;  /* 1 if the lock is held */
     int64_t
-        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0 if free */
+        remaining_ms; /* until the lease ends at the server; -1: no lease (not a valid lock); 0: free */
     int64_t count; /* hold count on the wire; READ: readers; counters: free permits, or the count */
     int64_t
-        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1 unknown */
+        waiting;  /* processes subscribed to its wake-ups; FAIR: waiters in its queue; -1: unknown */
     int32_t mine; /* 1 if held through this client */
     int32_t reserved;
     char owner[128]; /* "<client uuid>:<number>", as the server stores it; "" if free */
-    int64_t token;   /* the fencing token issued last; 0 none */
+    int64_t token;   /* the last fencing token issued; 0: none */
 } snib_lock_info_data;
 
-/* snib_lock_info - ask the server who holds the lock.  A multi or quorum lock: SNIB_ENOTSUP.
- * Blocks   for at most the client's patience. */
+/* snib_lock_info - ask the server for the lock's state and owner.
+ * Blocks   for at most the client's patience.
+ * Returns  SNIB_OK; SNIB_ENOTSUP for a multi or quorum lock; or an error. */
 SNIB_API int snib_lock_info(snib_lock *lock, snib_lock_info_data *out, snib_error *err);
 SNIB_API int snib_lock_info_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
                                    snib_op **out_op, snib_error *err);
 
-/* What snib_client_server() can ask for, and the texts it returns. */
+/* The queries of snib_client_server(), and the texts that each returns. */
 enum snib_server {
     SNIB_SERVER_INFO = 1,     /* INFO: "name:value" each */
     SNIB_SERVER_TIME = 2,     /* TIME: seconds since 1970, then microseconds */
@@ -614,28 +621,28 @@ enum snib_server {
     SNIB_SERVER_CLUSTER = 7,  /* CLUSTER INFO: "name:value" each */
     SNIB_SERVER_CONNECTION = 8, /* CLIENT ID: the connection's number */
     SNIB_SERVER_ROLE = 9,       /* ROLE: its texts */
-    SNIB_SERVER_WAIT = 10,      /* WAIT for no replica: how many there are */
+    SNIB_SERVER_WAIT = 10,      /* WAIT for 0 replicas: how many there are */
     SNIB_SERVER_LOAD = 11       /* SCRIPT LOAD of a script that does nothing: its hash */
 };
 
-/* snib_client_server - what the server reports about itself, for people and for diagnosis.
+/* snib_client_server - ask the server for information about itself, for diagnosis.
  *
- * With several servers, one that serves locks is asked.
+ * With several servers, the client asks one that serves locks.
  *
  * what       enum snib_server
  * buffer     receives the texts, each ended by a NUL; cap: its size in bytes, at least 65536
- * out_used   bytes used; out_count: how many texts
- * Blocks     like any request to the server, for at most the client's patience.
- * Returns    SNIB_OK; SNIB_EPERM: this user may not ask that; SNIB_ENOTSUP: the server does not know the command;
- *            SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
+ * out_used   bytes used; out_count: number of texts
+ * Blocks     for at most the client's patience.
+ * Returns    SNIB_OK; SNIB_EPERM: the user may not run the command; SNIB_ENOTSUP: the server does not know the
+ *            command; SNIB_EINVAL, SNIB_EHANDLE, SNIB_ELIMIT (the buffer is too small), or an error of the network,
  *            server or state group.
  */
 SNIB_API int snib_client_server(snib_client *client, int32_t what, char *buffer, size_t cap,
                                 size_t *out_used, uint32_t *out_count, snib_error *err);
 
-/* snib_client_describe - everything the server knows about a name, whatever its kind.
+/* snib_client_describe - ask for everything the server knows about a name, whatever its kind.
  *
- * buffer   receives the texts, each ended by a NUL; at least 65536 bytes.  The first is
+ * buffer   receives *out_count texts, each ended by a NUL, in *out_used bytes; cap is at least 65536.  The first is
  *          "kind" and one of free, mutex, fair, read, write, plain, permits, counter, other.  The rest, in
  *          any number, are words separated by blanks:
  *              holder <owner> <remaining ms> <count>      mutex, fair, write, plain
@@ -652,22 +659,22 @@ SNIB_API int snib_client_describe(snib_client *client, const char *name, size_t 
                                   char *buffer, size_t cap, size_t *out_used, uint32_t *out_count,
                                   snib_error *err);
 
-/* The same without waiting, like snib_lock_acquire_submit(): the texts come with its event. */
+/* The same without waiting, like snib_lock_acquire_submit(): the event carries the texts. */
 SNIB_API int snib_client_describe_submit(snib_client *client, const char *name, size_t name_len,
                                          snib_queue *queue, uint64_t token, snib_op **out_op,
                                          snib_error *err);
 
-/* snib_lock_force_release - delete the lock, whoever holds it, and wake the waiters.
+/* snib_lock_force_release - delete the lock, regardless of its holder, and wake the waiters.
  *
  * READ deletes only readers, WRITE only a writer (with its own read locks).  The queue of a fair lock
- * stays.  Permits and semaphores are deleted with their number; a latch opens.  Token counters stay.  A multi or
- * quorum lock: SNIB_ENOTSUP.
+ * stays.  Permits and semaphores are deleted with their count; a latch opens.  Token counters stay.
  *
  * A holder that uses Snib learns of it at its next renewal.  Data of another type under the name is
- * never deleted: SNIB_EWRONGTYPE.
+ * never deleted.
  *
  * Blocks   for at most the client's patience.
- * Returns  SNIB_OK deleted; SNIB_NOT_HELD there was nothing; or an error.
+ * Returns  SNIB_OK: deleted; SNIB_NOT_HELD: there was nothing; SNIB_EWRONGTYPE: the name has data of another type;
+ *          SNIB_ENOTSUP: a multi or quorum lock; or an error.
  */
 SNIB_API int snib_lock_force_release(snib_lock *lock, snib_error *err);
 SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, uint64_t token,
@@ -678,7 +685,7 @@ SNIB_API int snib_lock_force_release_submit(snib_lock *lock, snib_queue *queue, 
 enum snib_state {
     SNIB_HOLD_VALID = 0,   /* safe */
     SNIB_HOLD_AT_RISK = 1, /* still safe, but renewal is overdue, the connection is down, or the server's
-                              clock has moved since the lease began */
+                              clock has jumped since the lease began */
     SNIB_HOLD_LOST = 2,    /* no longer safe; this is final */
     SNIB_HOLD_RELEASED = 3 /* released by the program */
 };
@@ -686,10 +693,10 @@ enum snib_state {
 enum snib_reason {
     SNIB_REASON_NONE = 0,
     SNIB_REASON_EXPIRED = 1,     /* a fixed lease ended */
-    SNIB_REASON_TAKEN = 2,       /* the server says that another owner holds the lock */
-    SNIB_REASON_DELETED = 3,     /* the server says that the lock is gone */
+    SNIB_REASON_TAKEN = 2,       /* the server reports another owner */
+    SNIB_REASON_DELETED = 3,     /* the server reports that the lock is gone */
     SNIB_REASON_UNREACHABLE = 4, /* the lease could not be renewed in time */
-    SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms is over */
+    SNIB_REASON_MAX_HOLD = 5,    /* max_hold_ms has passed */
     SNIB_REASON_CLOSED = 6,      /* the client was closed */
     SNIB_REASON_FAILOVER = 7     /* another server took over and does not know the hold */
 };
@@ -698,35 +705,36 @@ SNIB_API const char *snib_reason_text(int32_t reason); /* "expired", "taken", ..
 
 /* snib_hold_state - the hold's state by this machine's clock, accurate at the moment of the call.
  *
- * Lost begins at deadline = time before the last confirmed request was sent + lease * 0.99 - 5 ms, on a
- * clock that counts suspended time, or earlier when the server says so.
+ * A hold is lost from its deadline on: the time just before the last confirmed request was sent + lease * 0.99 - 5 ms,
+ * on a clock that counts suspended time; or earlier if the server reports the loss.
  *
  * out_reason  enum snib_reason, if not NULL.
  * Returns  enum snib_state (>= 0), SNIB_EHANDLE, SNIB_EFORKED.
  */
 SNIB_API int snib_hold_state(snib_hold *hold, int32_t *out_reason);
 
-/* snib_hold_check - SNIB_OK while the hold is valid or at risk, SNIB_LOST with a sentence that says why,
- * SNIB_NOT_HELD after the release. */
+/* snib_hold_check - check that the hold is not lost.
+ * Returns  SNIB_OK while the hold is valid or at risk, SNIB_LOST with a sentence that says why, SNIB_NOT_HELD
+ *          after the release, SNIB_EHANDLE, SNIB_EFORKED. */
 SNIB_API int snib_hold_check(snib_hold *hold, snib_error *err);
 
-/* snib_hold_remaining_ms - milliseconds until the deadline as things stand; 0 when lost or released;
+/* snib_hold_remaining_ms - milliseconds until the current deadline; 0 when lost or released;
  * INT64_MAX if it has none (semaphore); negative: an error code. */
 SNIB_API int64_t snib_hold_remaining_ms(snib_hold *hold);
 
 /* snib_hold_token - the fencing token; 0 if the lock has none; negative: an error code. */
 SNIB_API int64_t snib_hold_token(snib_hold *hold);
 
-/* snib_hold_replicas - how many replicas had the grant when it was made, as far as the option durability asked for it;
- * 0 without it; negative: an error code. */
+/* snib_hold_replicas - the number of replicas that had the grant when it was made; 0 without the option durability;
+ * negative: an error code. */
 SNIB_API int64_t snib_hold_replicas(snib_hold *hold);
 
 /* snib_hold_owner - the owner text on the wire, "<client uuid>:<number>", with a NUL, into out[128]. */
 SNIB_API int snib_hold_owner(snib_hold *hold, char out[128], snib_error *err);
 
 /* snib_hold_wait - block until the hold is lost or released.
- * Blocks   for at most timeout_ms (-1 no limit).
- * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT at the end of that time,
+ * Blocks   for at most timeout_ms (-1: no limit).
+ * Returns  SNIB_LOST with *out_reason, SNIB_NOT_HELD after a release, SNIB_TIMEDOUT after timeout_ms,
  *          SNIB_AGAIN when a signal handler ran, or an error. */
 SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_reason,
                             snib_error *err);
@@ -736,13 +744,13 @@ SNIB_API int snib_hold_wait(snib_hold *hold, int64_t timeout_ms, int32_t *out_re
  * Renewal ends before the release is sent.  An inner release of a re-entered hold is counted locally and
  * sends nothing.
  *
- * Blocks   until the server has answered, for at most the client's patience.
+ * Blocks   until the server has replied, for at most the client's patience.
  * Returns  SNIB_OK      released.  Also if, after a reconnect, the server no longer knows the hold and the
  *                       lease cannot have ended: then the first attempt released it.
- *          SNIB_LOST    it was no longer held when the release arrived; another owner may have had the lock.
- *          SNIB_NOT_HELD  this hold has been released before.
- *          SNIB_EUNREACHABLE  no answer; the client keeps trying until the lease has ended.
- *          SNIB_ECONNECT  no connection, so it was not sent; the client keeps trying likewise.
+ *          SNIB_LOST    the lock was no longer held when the release arrived; another owner may have had it.
+ *          SNIB_NOT_HELD  the hold was released before.
+ *          SNIB_EUNREACHABLE  no reply; the client retries until the lease has ended.
+ *          SNIB_ECONNECT  no connection, so nothing was sent; the client retries likewise.
  */
 SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 
@@ -750,13 +758,13 @@ SNIB_API int snib_hold_release(snib_hold *hold, snib_error *err);
 SNIB_API int snib_hold_release_submit(snib_hold *hold, snib_queue *queue, uint64_t token,
                                       snib_op **out_op, snib_error *err);
 
-/* Like snib_lock_acquire_begin(): SNIB_AGAIN with *out_op after slice_ms. */
+/* Like snib_lock_acquire_begin(): blocks for at most slice_ms, then returns SNIB_AGAIN with *out_op. */
 SNIB_API int snib_hold_release_begin(snib_hold *hold, int64_t slice_ms, snib_queue *queue,
                                      uint64_t token, snib_op **out_op, snib_error *err);
 
 /* snib_hold_free - free the handle.  NULL is allowed.  A hold that is still held is released without
- * waiting for the answer; call snib_hold_release() first if you need it.  If a lost hold may still exist on the
- * server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
+ * waiting for the reply; call snib_hold_release() first if you need the result.  If a lost hold may still exist on
+ * the server, it is released there.  After a re-entry the handle is reference-counted: each successful acquire
  * needs one free. */
 SNIB_API void snib_hold_free(snib_hold *hold);
 
@@ -764,7 +772,7 @@ SNIB_API void snib_hold_free(snib_hold *hold);
  *
  * For bindings whose garbage collector finds a hold that is still held: code may still work under it, so nothing
  * is released.  Renewal ends immediately, no SNIB_EVENT_LOST will arrive, and the lock is free when the lease has
- * ended at the server; until then everybody waits for it, including this client.  A semaphore has no lease: its
+ * ended at the server; until then every client waits for it, including this one.  A semaphore has no lease: its
  * permits stay taken.  A log record of level SNIB_LOG_WARNING names the lock, and the statistics count it.
  *
  * For a multi or quorum lock this applies to all members.  If a lost hold may still exist on the server, it stays
@@ -780,13 +788,13 @@ enum snib_event_kind {
     SNIB_EVENT_LOST = 2, /* a hold was lost; sent once to each queue through which it was acquired, with the token
                             of the first acquire there; never after a release */
     SNIB_EVENT_LOG = 3,  /* a log record, see snib_client_log() */
-    SNIB_EVENT_CREDENTIALS = 4 /* to be answered, see snib_client_credentials() */
+    SNIB_EVENT_CREDENTIALS = 4 /* a request for credentials, see snib_client_credentials() */
 };
 
 /* The texts of an event: `count` of them, starting at `text`, each ended by a NUL. */
 typedef struct snib_texts {
     uint64_t cursor; /* list: where to continue; 0: this was the last step */
-    uint64_t used;   /* bytes, the NULs included */
+    uint64_t used;   /* bytes, including the NULs */
     uint32_t count;
     uint32_t reserved;
     const char *text;
@@ -795,22 +803,22 @@ typedef struct snib_texts {
 /* snib_texts_free - free the texts of an event.  NULL is allowed. */
 SNIB_API void snib_texts_free(snib_texts *texts);
 
-/* A plain value: only the hold of a successful acquire, and texts, need to be freed.  Every text is
+/* A plain value: only `texts` and the hold of a successful acquire need to be freed.  Every text is
  * UTF-8 without control characters, whatever the server stores. */
 typedef struct snib_event {
     uint32_t size;
     int32_t kind;    /* enum snib_event_kind */
     int32_t code;    /* DONE: the operation's result */
     int32_t reason;  /* LOST, and DONE with SNIB_LOST: enum snib_reason;  LOG: enum snib_log_level */
-    uint64_t token;  /* of the submit; CREDENTIALS: of the question */
-    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, now yours.  LOST: which hold */
-    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: now yours, see snib_texts_free() */
+    uint64_t token;  /* of the submit; CREDENTIALS: of the request */
+    snib_hold *hold; /* DONE of an acquire with SNIB_OK: the hold, owned by the caller.  LOST: which hold */
+    snib_texts *texts; /* DONE of a list or describe with SNIB_OK: owned by the caller, see snib_texts_free() */
     int64_t fencing; /* the fencing token or 0 */
     int64_t remaining_ms; /* acquire: until the deadline.  info: lease left */
     int64_t count;        /* info: hold count */
     int64_t waiting;      /* info: waiting processes */
-    int32_t held;         /* info */
-    int32_t mine;         /* info */
+    int32_t held;         /* info: see snib_lock_info_data */
+    int32_t mine;         /* info: likewise */
     int32_t os_error;
     int32_t reserved;
     char text[248]; /* an error's sentence; info: the owner; LOG: the message */
@@ -818,45 +826,46 @@ typedef struct snib_event {
 
 /* snib_op_wait - wait for an operation that was submitted or begun without a queue.
  *
- * timeout_ms  -1 no limit.  After it, or when a signal handler ran: SNIB_AGAIN; the operation continues.
- * Blocks   for at most timeout_ms.
- * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle is gone);
- *          SNIB_AGAIN; SNIB_EHANDLE; SNIB_EINVAL if it has a queue; SNIB_EFORKED.
+ * Blocks   for at most timeout_ms (-1: no limit).
+ * Returns  SNIB_OK with *out_event (the operation's result is out_event->code; the handle has been freed);
+ *          SNIB_AGAIN after timeout_ms or when a signal handler ran: the operation continues;
+ *          SNIB_EINVAL if it has a queue; SNIB_EHANDLE; SNIB_EFORKED.
  */
 SNIB_API int snib_op_wait(snib_op *op, int64_t timeout_ms, snib_event *out_event, snib_error *err);
 
-/* snib_op_cancel - end an operation now, unless it has just ended.
+/* snib_op_cancel - end an operation now, unless it has already ended.
  *
- * Atomic with completion: SNIB_OK means that it ended as SNIB_CANCELLED (its event still arrives) and will not
- * give the caller the lock; if the server still grants it, the client releases it.
+ * Atomic with completion: SNIB_OK means that the operation ended as SNIB_CANCELLED (its event still arrives) and will
+ * not give the caller the lock; if the server still grants it, the client releases it.
  * SNIB_EHANDLE means that the result was already there: it has been or will be delivered as usual.
  * A release cannot be cancelled: the caller stops waiting, but the release continues.
  */
 SNIB_API int snib_op_cancel(snib_op *op);
 
-/* snib_op_free - discard an operation without a queue: cancel it if it runs, release what it acquired. */
+/* snib_op_free - discard an operation without a queue: cancel it if it is running, release what it acquired. */
 SNIB_API void snib_op_free(snib_op *op);
 
 /* ---- Queues ------------------------------------------------------------------------------------- */
 
-/* snib_queue_new - a queue of events for one loop, thread or goroutine at a time. */
+/* snib_queue_new - create a queue of events, for one loop, thread or goroutine at a time.
+ * Owns     free with snib_queue_free(). */
 SNIB_API int snib_queue_new(snib_client *client, snib_queue **out_queue, snib_error *err);
 
-/* snib_queue_fd - a file descriptor that is readable while the queue has events.  Owned by the queue: poll it,
- * but do not read, write or close it.  Non-blocking.  Returns the descriptor, or an error code. */
+/* snib_queue_fd - a non-blocking file descriptor that is readable while the queue has events.  The queue owns it:
+ * poll it, but do not read, write or close it.  Returns the descriptor, or an error code. */
 SNIB_API int snib_queue_fd(snib_queue *queue, snib_error *err);
 
 /* snib_queue_drain - take up to cap events out of the queue, oldest first.
  * Returns  their number (0: none), SNIB_EINUSE if another thread is draining or waiting, or an error. */
 SNIB_API int snib_queue_drain(snib_queue *queue, snib_event *events, uint32_t cap, snib_error *err);
 
-/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed, a signal handler
- * ran or snib_queue_wake() was called (then 0). */
+/* snib_queue_wait - the same, but block until there is an event, timeout_ms has passed (-1: no limit), a signal
+ * handler has run or snib_queue_wake() was called; without an event, return 0. */
 SNIB_API int snib_queue_wait(snib_queue *queue, snib_event *events, uint32_t cap,
                              int64_t timeout_ms, snib_error *err);
 SNIB_API int snib_queue_wake(snib_queue *queue);
 
-/* snib_queue_cork, snib_queue_uncork - send everything that one iteration of a loop submits at once.
+/* snib_queue_cork, snib_queue_uncork - send together what one iteration of a loop submits.
  *
  * While a queue is corked, submitted operations may be collected; uncork sends them.  For a loop that
  * submits many operations per iteration: cork after the drain, uncork at the end.  Never leave a queue
@@ -865,8 +874,8 @@ SNIB_API int snib_queue_wake(snib_queue *queue);
 SNIB_API int snib_queue_cork(snib_queue *queue);
 SNIB_API int snib_queue_uncork(snib_queue *queue);
 
-/* snib_queue_free - NULL is allowed.  Running operations of the queue are cancelled; holds whose event was
- * not drained are released, texts are freed; other holds continue, without events. */
+/* snib_queue_free - free the queue.  NULL is allowed.  Its running operations are cancelled; holds and texts in
+ * undrained events are released and freed; other holds continue, without events. */
 SNIB_API void snib_queue_free(snib_queue *queue);
 
 /* ---- Log ---------------------------------------------------------------------------------------- */
@@ -879,7 +888,7 @@ enum snib_log_level {
 };
 
 /* snib_client_log - send log records of this level and more severe ones to a queue as SNIB_EVENT_LOG.  At most 256
- * wait there; older ones are dropped, and the next record counts them.  queue NULL or level NONE: stop. */
+ * wait there; older ones are dropped, and the next record gives their number.  queue NULL or level NONE: stop. */
 SNIB_API int snib_client_log(snib_client *client, snib_queue *queue, int32_t level,
                              snib_error *err);
 

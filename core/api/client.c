@@ -492,7 +492,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
     snib__engine_tick(client->driver.engine,
-                      snib__now()); /* count losses that the holds already report */
+                      snib__now()); /* what holds already report as lost is counted */
     snib__engine_stats(client->driver.engine, &stats);
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;

@@ -88,7 +88,7 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take(with_tls))) { /* send all releases, then wait for replies */
+    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;

@@ -395,7 +395,7 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         c->ends = deadline;
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-            snib__group_refill(&c->group); /* nodes that refused may send no news */
+            snib__group_refill(&c->group); /* no news may come from nodes that refused */
             c->refill_at = now + CARRIER_REFILL;
         } else {
             snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the replies came too late */

@@ -24,7 +24,7 @@ struct snib__client *snib__client_heir(struct snib__client *client, snib_error *
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* close the copies of the parent's connections */
+            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
             heir = made;
         } else if (made) {
             snib__client_unref(made);

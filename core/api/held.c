@@ -54,7 +54,7 @@ static void held_give_back(snib_hold *handle, bool abandoned)
         if (abandoned)
             snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
-            hold->owner = 0; /* no re-entry into a hold that is about to be freed */
+            hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;

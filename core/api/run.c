@@ -231,7 +231,7 @@ void snib_op_free(snib_op *handle)
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)
-            op->awaited = false; /* no thread waits: it is freed when it ends, which is now */
+            op->awaited = false; /* nobody waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
         op->handle = handle; /* another thread waits for it and will take it */
