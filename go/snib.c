@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "4d83f5f6acee6888"
+#define SNIB_BUILD_ID "e087374151ae77e3"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -3122,7 +3122,7 @@ int snib_client_stats(snib_client *handle, snib_client_stats_data *out, snib_err
     snib_client_stats_data stats = {.size = out->size};
     snib__driver_enter(&client->driver);
     snib__engine_tick(client->driver.engine,
-                      snib__now()); /* count losses that the holds already report */
+                      snib__now()); /* what holds already report as lost is counted */
     snib__engine_stats(client->driver.engine, &stats);
     stats.writes = client->driver.writes;
     stats.reads = client->driver.reads;
@@ -3835,7 +3835,7 @@ static void exit_close(bool with_tls)
     if (ms == 0 && !with_tls)
         return;
     snib__time until = snib__now() + (snib__time)ms * SNIB__MS;
-    while ((client = exit_take(with_tls))) { /* send all releases, then wait for replies */
+    while ((client = exit_take(with_tls))) { /* first send all releases, then wait */
         if (ms > 0)
             snib__client_close_begin(client);
         client->exit_prev = begun;
@@ -4501,7 +4501,7 @@ static void carrier_tell_deadline(struct carrier *c, snib__time now)
         c->ends = deadline;
         if (snib__outer_granted(engine, &c->outer, deadline, now)) {
             snib__group_given_out(&c->group);
-            snib__group_refill(&c->group); /* nodes that refused may send no news */
+            snib__group_refill(&c->group); /* no news may come from nodes that refused */
             c->refill_at = now + CARRIER_REFILL;
         } else {
             snib__group_fail(&c->group, SNIB_EUNREACHABLE); /* the replies came too late */
@@ -4859,7 +4859,7 @@ struct snib__client *snib__client_heir(struct snib__client *client, snib_error *
         if (!heir && !(made = snib__client_again(client, err, out_code)))
             return NULL;
         if (!heir && atomic_compare_exchange_strong(&client->heir, &heir, made)) {
-            snib__driver_forked(&client->driver); /* close the copies of the parent's connections */
+            snib__driver_forked(&client->driver); /* our copies of the parent's connections */
             heir = made;
         } else if (made) {
             snib__client_unref(made);
@@ -5043,7 +5043,7 @@ static void held_give_back(snib_hold *handle, bool abandoned)
         if (abandoned)
             snib__hold_abandon(client->driver.engine, hold, snib__now());
         if (last)
-            hold->owner = 0; /* no re-entry into a hold that is about to be freed */
+            hold->owner = 0; /* nobody may re-enter a hold that is about to be freed */
         held_leave(client, handle);
     } else if (code != SNIB_EFORKED) {
         return;
@@ -7579,7 +7579,7 @@ void snib_op_free(snib_op *handle)
         snib__op_free(engine, op);
     } else if (!op->busy) {
         if (op->awaited)
-            op->awaited = false; /* no thread waits: it is freed when it ends, which is now */
+            op->awaited = false; /* nobody waits: it is freed when it ends, which is now */
         snib__engine_cancel(engine, op, snib__now());
     } else {
         op->handle = handle; /* another thread waits for it and will take it */
