@@ -24,7 +24,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(shared_server: Server) -> Iterator[Server]:
-    """A server that each test must leave without a key and without a subscription."""
+    """A server; each test must leave it without keys and without subscriptions."""
     yield shared_server
     try:
         eventually(shared_server.clean, TIDY)
@@ -46,7 +46,7 @@ class NewServer(Protocol):
 
 @pytest.fixture
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewServer]:
-    """Servers for tests that stop, spoil or configure them."""
+    """Servers for tests that stop, break or configure them."""
     servers: list[Server] = []
 
     def make(*options: str) -> Server:

@@ -21,19 +21,19 @@ import snib
 import snib.aio
 
 
-# How long a test waits for what must come.  Generous, for a machine may be slow or busy; what must not
-# come late is compared with something that would take longer than this.
+# How long a test waits for expected events.  Generous, because a machine may be slow or busy; an event that must not be
+# late is compared with one that would take longer than this.
 PATIENCE = 30.0
-# The same for a key of a default lease that must not stay: less than what is left of such a lease.
+# The same for a key that must not stay: less than what is left of a default lease.
 TIDY = 15.0
-# A lease that is renewed every two seconds, for what has to see renewals: a process may stand still for as long as that.
+# A lease that is renewed every two seconds, for tests of renewals: a process may stall for that long.
 RENEWED = 6.0
-# What clients of the tests tolerate, in their URL: a server may stand still as well.
+# URL options of clients that tolerate a stalled server.
 PATIENT = "patience=30s&try_timeout=30s&reply_timeout=30s&connect_timeout=30s"
 
 
 def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until the condition is true; fail with what it last was."""
+    """Wait until the condition is true; fail with its last value."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -44,7 +44,7 @@ def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> No
 
 
 def brief(lock: Any) -> snib.Hold:
-    """A hold with a short lease; taken once more if the answer came only when that had ended."""
+    """A hold with a short lease; acquired once more if the lease had ended before the answer came."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -73,7 +73,7 @@ def find_server() -> str:
 
 
 class Server:
-    """A private server on a unix socket in a folder of its own."""
+    """A private server on a unix socket in its own folder."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.path = folder / "s"
@@ -101,7 +101,7 @@ class Server:
         return False
 
     def left(self) -> tuple[list[str], list[str]]:
-        """Keys and channels that somebody still holds or waits at."""
+        """Keys and subscribed channels that are left."""
         return sorted(self.admin.keys()), sorted(self.admin.pubsub_channels())
 
     def clean(self) -> bool:
@@ -109,7 +109,7 @@ class Server:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """A server that is there and does not answer."""
+        """Stop the server with SIGSTOP, so that it does not answer."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -124,14 +124,14 @@ class Server:
 
 @contextlib.contextmanager
 def canned_server(reply: bytes) -> Iterator[str]:
-    """A TCP server that answers whatever comes with the same bytes; gives its URL."""
+    """A TCP server that answers any request with the same bytes; yields its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     ends: list[socket.socket] = []
 
     def serve(peer: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := peer.recv(65536):
-                # One reply for each command of RESP, at least one for anything else.
+                # One reply for each RESP command, at least one for anything else.
                 peer.sendall(reply * max(1, data.count(b"\r\n*") + data.startswith(b"*")))
 
     def accept() -> None:
@@ -154,13 +154,13 @@ def canned_server(reply: bytes) -> Iterator[str]:
 
 
 class Program:
-    """A Python program in a process of its own; `say` in it prints a line for hear()."""
+    """A Python program in a separate process; its `say` prints a line for hear()."""
 
-    # Whoever started the tests may have had Ctrl-C ignored, as shells do in the background.
+    # The parent may have ignored SIGINT, as shells do for background jobs.
     PRELUDE = "import signal, sys, os, time, snib\nURL = sys.argv[1]\n" + (
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def say(*words): print(*words, flush=True)\n"
-        # What a slow machine has to say of itself is no matter of the test.
+        # Warnings caused by a slow machine do not matter here.
         "import logging; logging.getLogger('snib').addHandler(logging.NullHandler())\n"
     )
 
@@ -179,7 +179,7 @@ class Program:
 
     @contextlib.contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """A program that takes longer is killed, so that nothing waits for it for ever."""
+        """Kill a program that takes longer, so that no test waits for it for ever."""
         timer = threading.Timer(seconds, self.process.kill)
         timer.start()
         try:
@@ -197,7 +197,7 @@ class Program:
         return line
 
     def rest(self, seconds: float = PATIENCE) -> tuple[str, str]:
-        """Wait for the end; gives the rest of the output, and all that went to stderr."""
+        """Wait for the end; returns the rest of the output, and all of stderr."""
         with self.limit(seconds):
             with contextlib.suppress(BrokenPipeError):
                 self.input.close()
@@ -218,14 +218,14 @@ class Program:
         return status.rpartition(")")[2].split()[0] == "S"
 
     def end(self, seconds: float = PATIENCE) -> str:
-        """Wait for a clean end; gives the rest of the output."""
+        """Wait for a clean end; returns the rest of the output."""
         output, errors = self.rest(seconds)
-        # In development mode asyncio remarks on what a slow machine takes its time for.
+        # In development mode asyncio logs slow callbacks.
         lines = [line for line in errors.splitlines() if not line.startswith("Executing <")]
         assert (self.process.returncode, lines) == (0, []), errors
         return output
 
 
 def thread_count() -> int:
-    """Threads of this process, those of C included."""
+    """The number of threads of this process, including those of C."""
     return len(os.listdir("/proc/self/task"))

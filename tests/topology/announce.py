@@ -1,4 +1,4 @@
-"""When a topology announced what: every sentinel, or every node of a cluster, asked all the time over its unix socket."""
+"""When a topology announced a change: every sentinel or cluster node is polled over its unix socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire import Link, ReplyError
 
 @dataclass(frozen=True)
 class Announcement:
-    """From this time on (CLOCK_BOOTTIME, as in the workers' logs) that node told this address or id."""
+    """From this time on (CLOCK_BOOTTIME, as in the workers' logs) the node reported this address or id."""
 
     at: int
     by: Node
@@ -23,8 +23,8 @@ class Announcement:
 
 
 class Watch:
-    """Listens from its making to its end.  What is announced is the address of the master that sentinels tell, or the
-    id of the node that serves the slot.  A change is seen some milliseconds late: the round of all of them."""
+    """Polls from creation to end.  The announcement is the master's address as sentinels report it, or the id of the
+    node that serves the slot.  A change is seen some milliseconds late: one round over all nodes."""
 
     def __init__(self, them: Sentinels | Cluster, slot: int = 0, round_s: float = 0.005) -> None:
         self.heard: list[Announcement] = []
@@ -61,7 +61,7 @@ class Watch:
             if node not in self._links:
                 self._links[node] = Link(node.socket, password=node.password, limit=1)
             what = self._ask(self._links[node])
-        except (OSError, ReplyError):  # killed, stopped or cut off at this moment
+        except (OSError, ReplyError):  # currently killed, stopped or cut off
             if link := self._links.pop(node, None):
                 link.close()
             return
@@ -70,15 +70,15 @@ class Watch:
             self.heard.append(Announcement(time.clock_gettime_ns(time.CLOCK_BOOTTIME), node, what))
 
     def changes(self, since: int, old: str) -> list[Announcement]:
-        """What was told from then on that is not the old one."""
+        """Announcements since then that differ from the old one."""
         return [each for each in self.heard if each.at >= since and each.what != old]
 
     def first(self, since: int, old: str) -> int | None:
-        """When the first of them told of another; None: none has."""
+        """When the first node announced another one; None: never."""
         return min((each.at for each in self.changes(since, old)), default=None)
 
     def last(self, since: int, old: str) -> int | None:
-        """When the last of them did so for the first time."""
+        """When the last node had announced another one."""
         firsts: dict[Node, int] = {}
         for each in self.changes(since, old):
             firsts.setdefault(each.by, each.at)
@@ -96,7 +96,7 @@ class Watch:
 
 
 def _owner(link: Link, slot: int) -> str:
-    """The id of the node that serves the slot, by what this one says; empty: nobody."""
+    """The id of the node that serves the slot according to this node; empty if none does."""
     for low, high, master, *_ in link.command("CLUSTER", "SLOTS"):
         if low <= slot <= high:
             return str(master[2])

@@ -1,4 +1,4 @@
-"""Certificates made by the openssl command in the test's folder: good ones, and each kind of bad one."""
+"""Certificates made by the openssl command in the test's folder: valid ones, and every kind of invalid one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Authority:
     def certificate(
         self, name: str, *hosts: str, expired: bool = False, client: bool = False, subject: str = ""
     ) -> Certificate:
-        """One of these hosts (addresses or names; none: of nobody), signed by this authority.  Made once for a name."""
+        """A certificate for these hosts (addresses or names; possibly none) by this authority.  Made once per name."""
         if name in self._made:
             return self._made[name]
         made = Certificate(self.folder, name)
@@ -67,14 +67,14 @@ class Authority:
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.ca.file, "-CAkey", self.ca.key),
             *("-CAcreateserial", "-out", made.file, "-extfile", extensions),
-            # openssl 3.0 has no -not_after here, but it takes a day before today.
+            # openssl 3.0 has no -not_after here, but it accepts a negative number of days.
             *("-days", -1 if expired else 2),
         )
         self._made[name] = made
         return made
 
     def self_signed(self, name: str, *hosts: str) -> Certificate:
-        """One that nobody vouches for but itself."""
+        """A self-signed certificate."""
         made = Certificate(self.folder, name)
         self._key(made)
         _openssl(
@@ -89,7 +89,7 @@ class Authority:
         return made
 
     def server(self, *hosts: str) -> Certificate:
-        """A good one for a server at these hosts."""
+        """A valid certificate for a server at these hosts."""
         return self.certificate("server-" + "-".join(hosts).replace(":", "_"), *hosts)
 
     def client(self, subject: str = "client") -> Certificate:
@@ -106,7 +106,7 @@ class Authority:
         ]
 
     def client_context(self, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """A client that trusts this authority alone."""
+        """A client context that trusts only this authority."""
         context = ssl.create_default_context(cafile=str(self.ca.file))
         chosen = certificate
         if chosen is None and self.client_certificates == "yes":

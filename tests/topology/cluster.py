@@ -1,4 +1,4 @@
-"""A cluster of masters and replicas, made by its own commands; its slots on their way."""
+"""A cluster of masters and replicas, created with CLUSTER commands, and the migration of its slots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOTS = 16384
 
 
 def slot_of(key: str | bytes) -> int:
-    """CRC16 (XMODEM) of the key, or of its hash tag, as the server has it."""
+    """CRC16 (XMODEM) of the key, or of its hash tag, as in the server."""
     data = key if isinstance(key, bytes) else key.encode()
     start = data.find(b"{")
     if start >= 0:
@@ -31,7 +31,7 @@ def slot_of(key: str | bytes) -> int:
 
 
 class Cluster(Deployment):
-    """Masters with replicas each.  Node i of 0 to masters - 1 starts as a master, the others as their replicas in turn.
+    """Masters and their replicas.  Nodes 0 to masters - 1 start as masters, the others as their replicas in turn.
 
     timeout_ms  cluster-node-timeout
     """
@@ -65,7 +65,7 @@ class Cluster(Deployment):
         for i, node in enumerate(first):
             low, high = SLOTS * i // masters, SLOTS * (i + 1) // masters - 1
             node.command("CLUSTER", "ADDSLOTSRANGE", low, high)
-        # Each meets each: gossip would do the same, some rounds later.
+        # All pairs meet: gossip would achieve the same some rounds later.
         self._introduce(list(itertools.combinations(self.nodes, 2)))
         for i, node in enumerate(self.nodes[masters:]):
             self._replicate(node, first[i % masters])
@@ -76,7 +76,7 @@ class Cluster(Deployment):
             "cluster-enabled yes",
             "cluster-config-file nodes.conf",
             f"cluster-node-timeout {self._timeout_ms}",
-            "cluster-replica-validity-factor 0",  # a replica that was away a while may follow its master all the same
+            "cluster-replica-validity-factor 0",  # a replica that was away for a while may still take over
             "cluster-migration-barrier 100",  # replicas stay where the test has put them
             "cluster-require-full-coverage no",
         ]
@@ -85,7 +85,7 @@ class Cluster(Deployment):
         return self._node(f"node{next(self._count)}", lines)
 
     def _introduce(self, pairs: list[tuple[Node, Node]]) -> None:
-        """A meeting that takes longer than the node timeout, as on a slow machine, is forgotten: it is repeated."""
+        """Repeat MEET where necessary: a node forgets a handshake that takes longer than the node timeout."""
         again = 0.0
 
         def done() -> bool:
@@ -109,12 +109,12 @@ class Cluster(Deployment):
         def done() -> bool:
             reply = replica.admin.ask(
                 "CLUSTER", "REPLICATE", identity
-            )  # refused before it knows that node
+            )  # refused until the replica knows the master
             return bool(reply == "OK")
 
         eventually(done)
 
-    # -- Who is what
+    # -- Roles
 
     @property
     def url(self) -> str:
@@ -127,7 +127,7 @@ class Cluster(Deployment):
         return self._ids[node]
 
     def view(self, node: Node) -> dict[str, dict[str, Any]]:
-        """The cluster as that node has it: for each node's id its flags, master, link, slots."""
+        """The cluster as that node sees it: by node id, the flags, master, link and slots."""
         seen = {}
         for line in node.command("CLUSTER", "NODES").splitlines():
             words = line.split()
@@ -144,13 +144,13 @@ class Cluster(Deployment):
         return next(node for node in self.nodes if self.id(node) == identity)
 
     def _told(self) -> dict[str, dict[str, Any]]:
-        """The view of a running master: masters are the first to know."""
+        """The view of a running master: masters learn of changes first."""
         asked = self._asked()
         masters = (node for node in asked if node.role == "master")
         return self.view(next(masters, asked[0]))
 
     def owner(self, slot: int) -> Node | None:
-        """The node that serves the slot, by what a running master says."""
+        """The node that serves the slot, according to a running master."""
         for identity, seen in self._told().items():
             if any(low <= slot <= high for low, high in seen["slots"]):
                 return self.at(identity)
@@ -165,7 +165,7 @@ class Cluster(Deployment):
 
     @property
     def masters(self) -> list[Node]:
-        """Those that serve slots."""
+        """The nodes that serve slots."""
         return [self.at(i) for i, seen in self._told().items() if seen["slots"]]
 
     def slots(self, node: Node) -> list[int]:
@@ -179,10 +179,10 @@ class Cluster(Deployment):
         keys = (f"{prefix}{i}" for i in itertools.count())
         return next(itertools.islice((k for k in keys if slot_of(k) in slots), nth, None))
 
-    # -- What is waited for
+    # -- Waiting
 
     def agreed(self) -> bool:
-        """All running nodes say that the state is ok and have the same masters with the same slots."""
+        """Whether all running nodes report the state ok, and the same masters with the same slots."""
         asked = self._asked()
         maps = set()
         for node in asked:
@@ -194,7 +194,7 @@ class Cluster(Deployment):
         return len(maps) == 1
 
     def settled(self) -> bool:
-        """All nodes run, agree, are well in each other's eyes, and the replicas follow."""
+        """Whether all nodes run, agree and see each other as healthy, and the replicas follow."""
         if not all(node.running for node in self.nodes) or not self.agreed():
             return False
         roles = set()
@@ -217,7 +217,7 @@ class Cluster(Deployment):
         eventually(self.settled, seconds)
 
     def await_failover(self, slot: int, old: Node, seconds: float = PATIENCE) -> Node:
-        """Until all running nodes say that another node than the old one serves the slot; returns it."""
+        """Wait until all running nodes say that another node than the old one serves the slot; returns that node."""
 
         def another() -> Node | None:
             new = self.owner(slot)
@@ -225,14 +225,13 @@ class Cluster(Deployment):
 
         return eventually(another, seconds)  # type: ignore[no-any-return]
 
-    # -- What is done to it
+    # -- Changes
 
     def failover(self, replica: Node, how: str = "") -> None:
-        """CLUSTER FAILOVER on a replica, until it is the master.  how: "", FORCE or TAKEOVER.
+        """CLUSTER FAILOVER on a replica, repeated until it is the master.  how: "", FORCE or TAKEOVER.
 
-        A replica that won an election less than twice the node timeout ago, was made a replica again by hand and then
-        loses its master takes the slots by its old votes, and nobody believes it (Redis 7.0): let other shards be
-        between."""
+        If a replica won an election less than two node timeouts ago, was then demoted by hand and loses its master, it
+        takes the slots with its old votes and no node believes it (Redis 7.0): fail over other shards in between."""
 
         def done() -> bool:
             if replica.role == "master":
@@ -248,13 +247,13 @@ class Cluster(Deployment):
         return Move(self, slot, source, to)
 
     def move(self, slot: int, to: Node, source: Node | None = None) -> None:
-        """A slot with its keys to another master, as operators do it."""
+        """Move a slot with its keys to another master, as operators do."""
         move = self.begin_move(slot, to, source)
         move.keys()
         move.finish()
 
     def add(self, master: Node | None = None) -> Node:
-        """A further node: a replica of that master, or a master without slots."""
+        """Add a node: a replica of that master, or a master without slots."""
         node = self._server()
         node.start()
         self.id(node)
@@ -265,7 +264,7 @@ class Cluster(Deployment):
         return node
 
     def remove(self, node: Node) -> None:
-        """A node that serves no slots any more: all others forget it, and it ends."""
+        """Remove a node that no longer serves slots: it ends, and all others forget it."""
         identity = self.id(node)
         node.end()
         self.nodes.remove(node)
@@ -281,7 +280,7 @@ class Cluster(Deployment):
 
 
 class Move:
-    """A slot on its way, in steps: a test may stop between them.  Made: source and target are MIGRATING and IMPORTING."""
+    """A slot migration in steps, so that tests may stop in between.  It begins with MIGRATING and IMPORTING."""
 
     def __init__(self, cluster: Cluster, slot: int, source: Node, to: Node) -> None:
         self.cluster, self.slot, self.source, self.to = cluster, slot, source, to
@@ -292,7 +291,7 @@ class Move:
         self._set(source, "MIGRATING", to)
 
     def _set(self, node: Node, state: str, peer: Node) -> None:
-        """Valkey wants the node's replicas to have heard it, and says NOREPLICAS while they are about to connect."""
+        """Repeat SETSLOT: Valkey answers NOREPLICAS while the node's replicas are still connecting."""
 
         def done() -> bool:
             reply = node.admin.ask("CLUSTER", "SETSLOT", self.slot, state, self.cluster.id(peer))
@@ -303,7 +302,7 @@ class Move:
         eventually(done)
 
     def keys(self, count: int = 0) -> int:
-        """Take over so many keys, or all; returns how many."""
+        """Migrate up to count keys, or all; returns how many."""
         moved = 0
         while keys := self.source.command("CLUSTER", "GETKEYSINSLOT", self.slot, count or 1000):
             self.key(*keys)
@@ -318,11 +317,11 @@ class Move:
         self.source.command(*words)
 
     def finish(self) -> None:
-        """The slot is the target's; told to the target, the source and the other masters, and so to all."""
+        """Assign the slot to the target: at the target, the source and the other masters, which tell the rest."""
         self._set(self.to, "NODE", self.to)
         for node in (self.source, *self._masters):
-            # Not to be told: what has become a replica, as a master does that has lost its last slot, or is without
-            # its replicas then.  Both have heard of it from the target.
+            # Two refusals are fine: from a node that is a replica by now, as a master that loses its last slot becomes,
+            # and from one without replicas at the moment.  Both have learned of the change from the target.
             reply = node.admin.ask(
                 "CLUSTER", "SETSLOT", self.slot, "NODE", self.cluster.id(self.to)
             )
@@ -334,6 +333,6 @@ class Move:
                 raise reply
 
     def give_up(self) -> None:
-        """Both nodes forget it; what was moved is with neither, as far as clients can see."""
+        """Both nodes drop the migration; clients find the migrated keys on neither node."""
         for node in (self.to, self.source):
             node.command("CLUSTER", "SETSLOT", self.slot, "STABLE")

@@ -15,7 +15,7 @@ from node import find_server, has_tls  # noqa: E402
 
 @pytest.fixture
 def net() -> Iterator[Network]:
-    """A network of this test alone; without the right to make one the test is skipped, with the reason."""
+    """A private network for this test; the test is skipped, with the reason, if it cannot be created."""
     reason = network.why_not()
     if reason:
         pytest.skip(reason)
@@ -25,7 +25,7 @@ def net() -> Iterator[Network]:
 
 @pytest.fixture(scope="session")
 def tls_server() -> str:
-    """A server that was built with TLS; without one the test is skipped."""
+    """A server built with TLS; without one the test is skipped."""
     binary = find_server()
     if not has_tls(binary):
         pytest.skip(f"{binary} was built without TLS")

@@ -5,8 +5,8 @@
         old.kill()
         new = them.await_failover(old)
 
-Every server lies in a folder of its own below the given one, has its log there, and dies with this process.  Nothing
-here supposes a speed: what must come is waited for.
+Every server has its own folder, with its log, below the given one, and dies with this process.  Nothing here assumes a
+speed: tests wait for expected events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wire import Link
 
 
 class Deployment:
-    """What all have: nodes, passwords, certificates, a network, an end."""
+    """What all deployments have: nodes, passwords, certificates, a network, an end."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Deployment:
         self._count = itertools.count()
 
     def _node(self, name: str, options: Sequence[str] = (), **more: Any) -> Node:
-        """A node that is not started yet: on a port of its own, or on an address of its own in the network."""
+        """A node that is not started yet: on its own port, or at its own address in the network."""
         if self.network is not None:
             place = self.network.place(name)
             port = 26379 if more.get("sentinel") else 6379
@@ -71,7 +71,7 @@ class Deployment:
         return node
 
     def _asked(self, nodes: Sequence[Node] | None = None) -> list[Node]:
-        """The nodes that can tell what is true: they run, and the network has not cut them off."""
+        """The nodes that know the truth: they run and are not cut off."""
         apart = self.network.apart if self.network else ()
         chosen = self.nodes if nodes is None else nodes
         return [n for n in chosen if n.running and not n.stopped and n.name not in apart]
@@ -91,7 +91,7 @@ class Deployment:
         return f":{self.password}@" if self.password else ""
 
     def connect(self, node: Node) -> Link:
-        """As a client connects: over the network, with TLS where the deployment has it."""
+        """Connect like a client: over the network, with TLS where the deployment uses it."""
         tls: ssl.SSLContext | None = self.tls.client_context() if self.tls else None
         return Link((node.host, node.port), password=node.password, tls=tls, name=node.host)
 

@@ -1,6 +1,6 @@
-"""What the workers of a load were told, and what follows from it.
+"""What the workers of a load saw, and what follows from it.
 
-One line an event, times in nanoseconds of CLOCK_BOOTTIME, which all processes of a machine share:
+One line per event, times in nanoseconds of CLOCK_BOOTTIME, which all processes of a machine share:
 
     start   <at> <who>
     ask     <at> <who> <name> <wait_ms>                               a call for the lock begins
@@ -10,7 +10,7 @@ One line an event, times in nanoseconds of CLOCK_BOOTTIME, which all processes o
     release <at> <who> <name> <hold> <checked> <asked> <code>         after this call the hold is over
     end     <at> <who>
 
-`checked` is when the worker last began a check that said the lock was its own: what it did until then it did under it.
+`checked` is when the worker last began a check that reported the hold as valid: up to then it worked under the lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MS = 1_000_000
 
 @dataclass
 class Hold:
-    """A hold as its holder saw it; what did not happen is 0."""
+    """A hold as its holder saw it; times of events that did not happen are 0."""
 
     id: str
     name: str
@@ -44,7 +44,7 @@ class Hold:
 
 @dataclass
 class Call:
-    """A call for a lock, with its limit; one that has not returned has no end."""
+    """A call for a lock, with its limit; `ended` is 0 if it has not returned."""
 
     who: str
     name: str
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass
 class Overlap:
-    """The second was granted while the first one's checks still said yes, for so long."""
+    """The second hold was granted while the first one's checks still reported it valid, for ns nanoseconds."""
 
     first: Hold
     second: Hold
@@ -64,7 +64,7 @@ class Overlap:
 
     @property
     def told_after(self) -> int | None:
-        """How long after the second grant the first holder was told; None: never."""
+        """How long after the second grant the first holder learned of its loss; None: never."""
         return self.first.lost - self.second.granted if self.first.lost else None
 
 
@@ -85,14 +85,14 @@ class History:
         return made
 
     def add(self, text: str) -> None:
-        """The log of one process.  A last line without its end was cut off with the process."""
+        """Add the log of one process.  An incomplete last line was cut off when the process died."""
         holds: dict[str, Hold] = {}
         open_calls: dict[str, Call] = {}
         for line in text.splitlines(keepends=True):
             if line.endswith("\n"):
                 self._line(line.split(), holds, open_calls)
         self.holds += holds.values()
-        self.calls += open_calls.values()  # that have not returned
+        self.calls += open_calls.values()  # calls that have not returned
 
     def _line(self, words: list[str], holds: dict[str, Hold], open_calls: dict[str, Call]) -> None:
         event, at, who = words[0], int(words[1]), words[2]
@@ -121,7 +121,7 @@ class History:
     # -- Exclusion
 
     def overlaps(self) -> list[Overlap]:
-        """Every pair of holds of one name that were believed in at the same time."""
+        """Every pair of holds of one name that were believed valid at the same time."""
         found = []
         held: dict[str, list[Hold]] = defaultdict(list)
         for hold in sorted(self.holds, key=lambda hold: hold.granted):
@@ -133,7 +133,7 @@ class History:
         return found
 
     def untold(self) -> list[Overlap]:
-        """Overlaps whose first holder was never told, although its release was answered."""
+        """Overlaps whose first holder never learned of its loss, although its release was answered."""
         return [
             o
             for o in self.overlaps()
@@ -141,7 +141,7 @@ class History:
         ]
 
     def disorder(self) -> list[tuple[Hold, Hold]]:
-        """Holds one after the other in time whose tokens do not rise."""
+        """Pairs of successive holds whose tokens do not increase."""
         found = []
         by_name: dict[str, list[Hold]] = defaultdict(list)
         for hold in self.holds:
@@ -160,19 +160,19 @@ class History:
                     found.append((highest, hold))
         return found
 
-    # -- Going on
+    # -- Recovery
 
     def grants(self, since: int, names: Sequence[str] = ()) -> list[Hold]:
         """Holds granted from then on, of these names or any."""
         return [h for h in self.holds if h.granted >= since and (not names or h.name in names)]
 
     def first_grant(self, since: int, names: Sequence[str] = ()) -> int | None:
-        """How long from then on until a lock was granted; None: never again."""
+        """Time from then until a lock was granted; None: never again."""
         holds = self.grants(since, names)
         return min(hold.granted for hold in holds) - since if holds else None
 
     def back(self, since: int, names: Sequence[str] = ()) -> dict[str, int | None]:
-        """For each worker how long from then on until it had a lock; None: it never came back."""
+        """For each worker, the time from then until it had a lock; None: it never had one."""
         times: dict[str, int | None] = dict.fromkeys(self.started)
         for hold in self.grants(since, names):
             waited = hold.granted - since
@@ -184,20 +184,20 @@ class History:
         return sorted(who for who, time in self.back(since, names).items() if time is None)
 
     def unfinished(self) -> list[str]:
-        """Workers that did not end when they were told to."""
+        """Workers that did not end on request."""
         return sorted(set(self.started) - set(self.ended))
 
     # -- Calls
 
     def late(self, by_ns: int = 0) -> list[Call]:
-        """Calls that returned so long after their limit, or never."""
+        """Calls that returned more than by_ns after their limit, or never."""
         return [c for c in self.calls if not c.ended or c.ended - c.deadline > by_ns]
 
     def longest_release(self) -> int:
         return max((h.released - h.release_asked for h in self.holds if h.released), default=0)
 
     def codes(self, since: int = 0) -> dict[int, int]:
-        """How the calls ended that did not end with a hold; SNIB_BUSY and SNIB_TIMEDOUT are outcomes."""
+        """Counts of the codes of calls that ended without a hold, ordinary outcomes (busy, timed out) included."""
         counts: dict[int, int] = defaultdict(int)
         for call in self.calls:
             if call.code and call.ended >= since:
@@ -211,7 +211,7 @@ class History:
                 counts[hold.reason] += 1
         return dict(counts)
 
-    # -- Words
+    # -- Report
 
     def summary(self) -> str:
         overlaps = self.overlaps()

@@ -1,7 +1,7 @@
-"""A load on few locks: processes in C, Python and Go that take and give them back in a loop.
+"""A load on a few locks: processes in C, Python and Go that take and release them in a loop.
 
     with Load(folder, url, ["a", "b"]) as load:
-        ...                                # spoil something
+        ...                                # break something
         history = load.end()
 
 or by hand: python load.py redis://127.0.0.1:6379 --seconds 10
@@ -41,7 +41,7 @@ def now_ns() -> int:
 
 
 def program(language: str) -> list[str]:
-    """The command of a worker; that in Go is built if need be."""
+    """The command of a worker; the Go worker is built if necessary."""
     if language == "c":
         path = BUILD / "core" / "tests" / "topology_worker"
         assert path.exists(), f"{path} is not there; build the core with its tests"
@@ -56,16 +56,16 @@ def program(language: str) -> list[str]:
 
 
 def languages() -> list[str]:
-    """Those that a worker can be had in here."""
+    """The languages in which a worker is available here."""
     return ["c", "python", *(["go"] if shutil.which("go") else [])]
 
 
 class Load:
-    """Workers, from the first on; they start at once and go on until end().
+    """Workers, which start immediately and run until end().
 
-    counts   how many processes of each language; one of each that there is
-    within   what to put before the commands, to start them in a network: a place's `enter`
-    plan     further words
+    counts   processes per language; by default one of each available language
+    within   words to put before the commands, to start them in a network: a place's `enter`
+    plan     more words
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Load:
             )
 
     def _works(self) -> bool:
-        """Every process has had an answer to a call, or has ended and says why."""
+        """Whether every process has had an answer to a call, or has ended and said why."""
         for me, process in self.processes.items():
             errors = (self.folder / f"{me}.errors").read_text()
             assert process.poll() is None, f"{me} has ended: {errors}"
@@ -115,7 +115,7 @@ class Load:
         return True
 
     def errors(self) -> str:
-        """What the programs have complained of."""
+        """What the programs wrote to stderr."""
         texts = ((me, (self.folder / f"{me}.errors").read_text()) for me in self.processes)
         return "".join(f"{me}: {text}" for me, text in texts if text)
 
@@ -123,22 +123,22 @@ class Load:
         return History.read(path for path in self.logs.values() if path.exists())
 
     def await_grant(self, since: int, names: Sequence[str] = (), seconds: float = PATIENCE) -> int:
-        """Wait until one of the names is granted again; how long after `since` that was."""
+        """Wait until one of the names is granted again; returns how long after `since` that was."""
         eventually(lambda: self.so_far().first_grant(since, names) is not None, seconds, 0.05)
         waited = self.so_far().first_grant(since, names)
         assert waited is not None
         return waited
 
     def await_back(self, since: int, seconds: float = PATIENCE) -> None:
-        """Wait until every worker has had a lock since then; fail with those that have not."""
+        """Wait until every worker has had a lock since then; fail with the ones that have not."""
         end = time.monotonic() + seconds
         while missing := self.so_far().missing(since):
             assert time.monotonic() < end, f"not back after {seconds} s: {', '.join(missing)}"
             time.sleep(0.05)
 
     def end(self, seconds: float = PATIENCE) -> History:
-        """Tell them to end, wait until they have, and read what they wrote.  Those that do not end are killed, and
-        missing in the history's `ended`."""
+        """Ask the workers to end, wait for them, and read their logs.  Workers that do not end are killed, and are
+        missing from the history's `ended`."""
         for process in self.processes.values():
             if process.stdin and not process.stdin.closed:
                 process.stdin.close()
@@ -164,7 +164,7 @@ class Load:
 
 
 class Tail:
-    """What the logs of a load have gained since the last look: who has started, and had a lock last when."""
+    """Follows the logs of a load: which workers have started, and when each last had a lock."""
 
     def __init__(self, load: Load) -> None:
         self._logs = load.logs

@@ -1,6 +1,6 @@
-"""A network of this test alone: each place a namespace with an address, and links between them that can be cut.
+"""A private network for a test: each place is a namespace with an address, and the links between them can be cut.
 
-Namespaces are held by processes that die with this one, so nothing is left on the machine, whatever happens.
+Namespaces are kept by processes that die with this one, so nothing is ever left on the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not() -> str:
-    """Why there can be no network here; empty where there can."""
+    """Why no network can be created here; empty if one can."""
     if os.geteuid() != 0:
         return "network namespaces are root's to make"
     for program in ("ip", "nsenter", "unshare"):
@@ -34,7 +34,7 @@ def why_not() -> str:
 
 
 class _Holder:
-    """A namespace, for as long as this process or its end() lets it."""
+    """A namespace, until end() is called or this process dies."""
 
     def __init__(self) -> None:
         self._process = popen(["unshare", "-n", "sleep", "infinity"])
@@ -46,7 +46,7 @@ class _Holder:
         self.run("ip", "link", "set", "lo", "up")
 
     def run(self, *words: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """A command inside; what it says is in the error if it fails."""
+        """Run a command inside; the error of a failed one has its output."""
         command = [*self.enter, *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True)
         if check and done.returncode != 0:
@@ -59,7 +59,7 @@ class _Holder:
 
 
 class Place(_Holder):
-    """One machine of the network: an address on the switch that all are plugged into."""
+    """One machine of the network: an address on the common switch."""
 
     def __init__(self, network: Network, name: str, number: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Place(_Holder):
         self.run("ip", "link", "set", "eth", "up")
 
     def cut(self) -> None:
-        """The cable is pulled at the switch: packets vanish both ways, nobody is told."""
+        """Pull the cable at the switch: packets vanish in both directions without an error."""
         self.network.switch.run("ip", "link", "set", self._port, "nomaster")
         self.network.apart.add(self.name)
 
@@ -94,19 +94,19 @@ class Place(_Holder):
         self.network.apart.discard(self.name)
 
     def down(self) -> None:
-        """The interface itself is down: the place's own programs are told by errors."""
+        """Take the interface itself down: the place's own programs get errors."""
         self.run("ip", "link", "set", "eth", "down")
 
     def up(self) -> None:
         self.run("ip", "link", "set", "eth", "up")
 
     def popen(self, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """A program that lives in this place."""
+        """Start a program in this place."""
         return popen([*self.enter, *words], **options)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread is inside: sockets and threads that it makes belong to this place."""
+        """Put the calling thread inside: its new sockets and threads belong to this place."""
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             _setns(Path(self.path))
@@ -117,7 +117,7 @@ class Place(_Holder):
 
 
 class Network:
-    """A switch and places on it."""
+    """A switch and the places connected to it."""
 
     def __init__(self) -> None:
         self.switch = _Holder()
@@ -126,8 +126,8 @@ class Network:
         self._walls: set[tuple[str, str]] = set()
         self.apart: set[str] = (
             set()
-        )  # places that are cut off: a deployment asks others what is true
-        # No spanning tree and no learning delay: a port forwards as soon as it is up.
+        )  # places that are cut off: deployments do not ask them for the truth
+        # No spanning tree, no learning delay: a port forwards as soon as it is up.
         bridge = (
             "ip",
             "link",
@@ -144,13 +144,13 @@ class Network:
         self.switch.run("ip", "link", "set", "bridge", "up")
 
     def place(self, name: str) -> Place:
-        """The place of that name, made where there is none."""
+        """The place of that name, created on first use."""
         if name not in self.places:
             self.places[name] = Place(self, name, next(self._numbers))
         return self.places[name]
 
     def part(self, a: str, b: str, *, one_way: bool = False) -> None:
-        """Packets from a to b vanish, and those from b to a unless one_way: neither is told."""
+        """Drop packets from a to b, and unless one_way those from b to a, without an error."""
         self._hole(a, b, True)
         if not one_way:
             self._hole(b, a, True)
@@ -161,7 +161,7 @@ class Network:
         self._hole(b, a, False)
 
     def isolate(self, name: str, *others: str) -> None:
-        """Part a place from all others, but not from `others`."""
+        """Part a place from all others except `others`."""
         self.apart.add(name)
         for other in self.places:
             if other != name and other not in others:
@@ -174,8 +174,8 @@ class Network:
             self._hole(sender, receiver, False)
 
     def _hole(self, sender: str, receiver: str, on: bool) -> None:
-        """What the sender sends to the receiver goes to a hardware address that nobody has, and so nowhere: an error
-        would come from a blackhole route, and a missing neighbour would be told as well."""
+        """Send packets to a hardware address that does not exist, so they vanish: a blackhole route or a missing
+        neighbour would cause an error."""
         if on == ((sender, receiver) in self._walls):
             return
         at, to = self.places[sender], self.places[receiver].address

@@ -1,4 +1,4 @@
-"""One server process of a deployment: its ports, its folder, its life."""
+"""One server process of a deployment: its ports, its folder, its start and end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 
 from wire import Link, ReplyError
 
-# How long what must come is waited for: long, since a machine may be slow or busy.
+# How long tests wait for expected events: long, because a machine may be slow or busy.
 PATIENCE = 180.0
 
 
 def eventually(condition: Callable[[], Any], seconds: float = PATIENCE, nap: float = 0.005) -> Any:
-    """Wait until the condition is true, and return it; fail with what it last was."""
+    """Wait until the condition is true, and return its value; fail with its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"still {value!r} after {seconds} s"
@@ -48,7 +48,7 @@ def version_of(binary: str) -> tuple[str, tuple[int, ...]]:
 
 
 def has_tls(binary: str) -> bool:
-    """Whether this server was built with TLS: it then asks for a certificate that it has not been given."""
+    """Whether this server was built with TLS: if so, it complains about the missing certificate."""
     with tempfile.TemporaryDirectory(prefix="snib-tls-") as folder:
         words = [binary, "--port", "0", "--tls-port", "1", "--dir", folder, "--save", ""]
         text = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE).stdout
@@ -57,13 +57,13 @@ def has_tls(binary: str) -> bool:
 
 # ---- Ports -------------------------------------------------------------------------------------
 
-# Blocks of ports below those that the system gives to clients.  A block belongs to the process that has its file
-# locked, so a server that is down keeps its port; tests/support/deployment.c obeys the same rule.
+# Blocks of ports below the ephemeral range.  A block belongs to the process that has locked its file, so a server that
+# is down keeps its port; tests/support/deployment.c follows the same rule.
 PORTS_FIRST, PORTS_BLOCK, PORTS_BLOCKS, BUS = 11000, 32, 300, 10000
 
 
 class Ports:
-    """A block of ports of this process alone; each has a second one, BUS higher, for a cluster's bus."""
+    """A block of ports reserved for this process; each has a second port, BUS higher, for a cluster's bus."""
 
     def __init__(self) -> None:
         for i in range(PORTS_BLOCKS):
@@ -79,7 +79,7 @@ class Ports:
         raise AssertionError("every block of ports is taken")
 
     def take(self) -> int:
-        """A port that nobody else, by the rule or not, uses now."""
+        """A port that is not in use, even by a process that ignores the rule."""
         while self._left:
             port = self._left.pop()
             if all(self._is_free(p) for p in (port, port + BUS)):
@@ -101,19 +101,19 @@ class Ports:
 
 # ---- Processes -----------------------------------------------------------------------------------
 
-# A child with PR_SET_PDEATHSIG dies with the thread that made it, so one thread that lives as long as this
-# process makes them all.
+# A child with PR_SET_PDEATHSIG dies with the thread that started it, so one thread, which lives as long as this
+# process, starts them all.
 _maker = ThreadPoolExecutor(1, "processes")
 
 
 def popen(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    """A process that dies with this one, whatever this one dies of."""
+    """A process that dies with this one, however this one dies."""
     command = ["setpriv", "--pdeathsig", "KILL", "--", *words]
     return _maker.submit(subprocess.Popen, command, **options).result()
 
 
 class Node:
-    """A server or a sentinel.  Its unix socket is the test's own way to it, also where the network is cut."""
+    """A server or a sentinel.  The test reaches it over its unix socket even when the network is cut."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ class Node:
         self.folder.mkdir()
         self.binary = binary or find_server()
         self.sentinel, self.tls, self.password = sentinel, tls, password
-        self.within = list(within)  # what to put before the command, to start it in a network
-        # A path of more than 107 bytes is none for a socket; pytest's folders come close.
+        self.within = list(within)  # words to put before the command, to start it in a network
+        # A socket's path may have 107 bytes at most; pytest's folders come close.
         self._short = tempfile.mkdtemp(prefix="snib-")
         self.socket = Path(self._short) / "s"
         self.log = self.folder / "log"
@@ -150,7 +150,7 @@ class Node:
         self.process: subprocess.Popen[Any] | None = None
         self._admin: Link | None = None
 
-    # -- Life
+    # -- Start and end
 
     def start(self, *, wait: bool = True) -> None:
         mode = ["--sentinel"] if self.sentinel else []
@@ -166,7 +166,7 @@ class Node:
             self.wait()
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it answers."""
         eventually(self._answers)
 
     def _answers(self) -> bool:
@@ -186,7 +186,7 @@ class Node:
         return process is not None and process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL; all its peers see their connections end."""
+        """Send SIGKILL; all peers see their connections end."""
         if self._admin:
             self._admin.close()
             self._admin = None
@@ -197,7 +197,7 @@ class Node:
         self.socket.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """SIGSTOP: it is there and says nothing.  When this returns it has stopped."""
+        """Send SIGSTOP and wait until it has stopped: its connections stay open, but silent."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         eventually(lambda: self._state() == "T")
@@ -207,7 +207,7 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
     def _state(self) -> str:
-        """One letter, as ps has it; empty: there is no such process, perhaps since this moment."""
+        """The state letter of ps; empty if the process does not exist, perhaps any more."""
         process = self.process
         if process is not None:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -216,7 +216,7 @@ class Node:
         return ""
 
     def restart(self) -> None:
-        """Kill it, and start it with the configuration that it has written and nothing in memory."""
+        """Kill it, and start it with the configuration that it wrote and no data."""
         self.kill()
         self.start()
 
@@ -224,7 +224,7 @@ class Node:
         self.kill()
         os.rmdir(self._short)
 
-    # -- Questions
+    # -- Queries
 
     @property
     def admin(self) -> Link:
@@ -233,7 +233,7 @@ class Node:
         return self._admin
 
     def command(self, *words: object) -> Any:
-        """Over the unix socket; an error reply is raised.  A connection that has ended is made anew."""
+        """Run a command over the unix socket; an error reply is raised.  Reconnects if necessary."""
         try:
             return self.admin.command(*words)
         except ConnectionError:
@@ -248,7 +248,7 @@ class Node:
 
     @property
     def role(self) -> str:
-        """What it says of itself: master, slave or sentinel."""
+        """The role that it reports: master, slave or sentinel."""
         return str(self.command("ROLE")[0])
 
     @property

@@ -1,4 +1,4 @@
-"""What the rounds of rounds.py came to, as a table and a histogram.
+"""The results of rounds.py as a table and a histogram.
 
     python report.py build/logs/failovers [--into docs/guarantees.md]
 
@@ -21,14 +21,14 @@ ORDER = {"kill": "killed", "stop": "stopped (SIGSTOP)", "cut": "cut off", "manua
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value that so many parts of a hundred do not pass."""
+    """The value that this fraction of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
 
 @dataclass
 class Row:
-    """All rounds of a kind."""
+    """All rounds of one kind."""
 
     topology: str
     way: str
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
-        """Of each worker in each round: the time until it had a lock, by that until the announcement."""
+        """For each worker in each round, the time until it had a lock divided by that until the announcement."""
         return [time / r["announced"] for r in self.rounds for time in r["back"].values()]
 
     @property
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def untold(self) -> int:
-        """Overlaps whose first holder gave its lock back without ever hearing that it was not its own."""
+        """Overlaps whose first holder released its lock without ever learning of the loss."""
         return sum(o["told_ms"] is None and o["release"] == 0 for r in self.rounds for o in r["overlaps"])
 
     def cells(self) -> list[str]:

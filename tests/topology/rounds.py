@@ -1,16 +1,16 @@
-"""Failovers one after the other under one load: who was back when, and who believed in what meanwhile.
+"""A series of failovers under one load: when each worker was back, and which holds overlapped.
 
     python rounds.py sentinel kill --rounds 200 --log build/logs/failovers
 
-A round: the master is struck, the topology announces another, every worker of the load has had a lock since, the old
-master comes back as a replica.  Each round is a line of JSON in LOG/TOPOLOGY-WAY.jsonl; report.py makes a table of them.
+A round: the master fails, the topology announces another, every worker of the load gets a lock again, and the old
+master returns as a replica.  Each round is a line of JSON in LOG/TOPOLOGY-WAY.jsonl; report.py makes a table of them.
 
-    kill    SIGKILL                 stop    SIGSTOP, and it goes on later     manual  by hand
+    kill    SIGKILL                 stop    SIGSTOP, later SIGCONT     manual  by hand
     cut     packets to and from it vanish
-    lag     its replicas do not hear it any more, then it is killed: what it granted meanwhile vanishes
+    lag     its replicas no longer receive anything, then it is killed: its grants meanwhile vanish
 
-Two loads: of short holds, whose workers have to be back; and of long ones, which last from before a failover until after
-it, with workers who wait for them.
+Two loads: one of short holds, whose workers must be back; and one of long holds, which last from before a failover
+until after it, with workers that wait for them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ LANGUAGES = {"c": 1, "python": 1, "go": 1}
 
 @dataclass
 class Round:
-    """What one failover came to, in milliseconds."""
+    """The result of one failover, in milliseconds."""
 
-    announced: float  # from the strike until a sentinel, or a node, told of another master
-    first: float  # ... until somebody had a lock after that
-    back: dict[str, float]  # ... until each worker had
-    late: float  # by which the latest call passed its limit; below 0: none did
+    announced: float  # from the failure until a sentinel, or a node, announced another master
+    first: float  # ... until any worker had a lock after that
+    back: dict[str, float]  # ... until each worker had one
+    late: float  # by how much the latest call exceeded its limit; below 0: none did
     overlaps: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Round:
 
 
 class World:
-    """A deployment whose master of some names is struck again and again."""
+    """A deployment whose master for some names fails again and again."""
 
     def __init__(self, topology: str, way: str, folder: Path, net: Network | None) -> None:
         self.way, self.net = way, net
@@ -85,8 +85,9 @@ class World:
         return self.them.id(node) if isinstance(self.them, Cluster) else node.address
 
     def rest(self) -> None:
-        """A master of a cluster votes for a replica of another once in two node timeouts.  One that is made to fail over
-        sooner takes the slots by its old votes, nobody believes it, and the old master pauses for 5 s."""
+        """Wait until a cluster can fail over again.  A master votes for another master's replica once in two node
+        timeouts.  A replica that has to fail over sooner takes the slots with its old votes, no node believes it, and
+        the old master pauses for 5 s."""
         if isinstance(self.them, Cluster):
             time.sleep(max(0.0, self._struck + 2.5 * CLUSTER_TIMEOUT_MS / 1000 - time.monotonic()))
         self._struck = time.monotonic()
@@ -137,7 +138,7 @@ def world(topology: str, way: str, folder: Path) -> Iterator[World]:
 
 
 def _await_back(tail: Tail, workers: int, since: int) -> None:
-    """Until each has had a lock since then."""
+    """Wait until each worker has had a lock since then."""
 
     def missing() -> list[str]:
         tail.read()
@@ -152,7 +153,7 @@ def _ms(ns: int) -> float:
 
 
 def _judge(histories: list[History], struck: int, announced: int, until: int) -> Round:
-    """The part of the histories that belongs to one round; of the first all have to be back."""
+    """Judge the part of the histories that belongs to one round; all workers of the first must be back."""
     back = {who: at for who, at in histories[0].back(announced).items() if at is not None}
     told = Round(
         announced=_ms(announced - struck),
@@ -193,7 +194,7 @@ def _add(told: Round, history: History, struck: int, until: int) -> None:
 
 
 def batch(made: World, folder: Path, rounds: int) -> list[Round]:
-    """So many rounds under one load."""
+    """Run a number of rounds under one load."""
     marks: list[tuple[int, int]] = []
     plan: dict[str, Any] = {"counts": LANGUAGES, "within": made.within, "kind": "fenced", "threads": 2}
     plan["lease_ms"] = LEASE_MS
@@ -226,7 +227,7 @@ def batch(made: World, folder: Path, rounds: int) -> list[Round]:
 
 
 def run(topology: str, way: str, rounds: int, log: Path, batch_of: int = 10, until: float = 0) -> list[Round]:
-    """So many rounds, or those until a time; the log grows with each batch."""
+    """Run a number of rounds, or rounds until a time; each batch is added to the log."""
     done: list[Round] = []
     log.mkdir(parents=True, exist_ok=True)
     with (

@@ -13,11 +13,11 @@ from node import PATIENCE, Node, eventually
 
 
 class Sentinels(Deployment):
-    """One master, replicas, three sentinels that know each other from the start.
+    """One master, its replicas, and three sentinels that know each other from the start.
 
-    down_ms       how long a server is silent before a sentinel takes it to be down
-    quick         sentinels tell and ask twice a second, instead of each 2 and 10 s, where they can (7.0 and later)
-    auth          a password of the sentinels' own
+    down_ms       how long a server is silent before a sentinel considers it down
+    quick         sentinels publish and query twice a second, not every 2 and 10 s, where possible (7.0 and later)
+    auth          a separate password for the sentinels
     min_replicas  min-replicas-to-write, with max_lag seconds
     """
 
@@ -101,7 +101,7 @@ class Sentinels(Deployment):
         online = sum("state=online" in value for value in info.values())
         return online == replicas
 
-    # -- Who is what
+    # -- Roles
 
     @property
     def url(self) -> str:
@@ -109,7 +109,7 @@ class Sentinels(Deployment):
         return f"{self.scheme}+sentinel://{self.login}{hosts}/{self.service}"
 
     def announced(self, sentinel: Node) -> tuple[str, int] | None:
-        """The master as that sentinel tells clients."""
+        """The master that this sentinel reports to clients."""
         reply = sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         return (reply[0], int(reply[1])) if reply else None
 
@@ -118,7 +118,7 @@ class Sentinels(Deployment):
 
     @property
     def master(self) -> Node:
-        """By what most of the running sentinels say."""
+        """The master according to most of the running sentinels."""
         seen = [self.announced(node) for node in self._asked(self.sentinels)]
         return self.at(max(seen, key=seen.count))
 
@@ -127,10 +127,10 @@ class Sentinels(Deployment):
         master = self.master
         return [node for node in self.servers if node is not master]
 
-    # -- What is waited for
+    # -- Waiting
 
     def agreed(self) -> Node | None:
-        """The master, once all running sentinels tell the same one and it says so itself."""
+        """The master, once all running sentinels report it and it reports that role itself."""
         seen = {self.announced(node) for node in self._asked(self.sentinels)}
         if len(seen) != 1:
             return None
@@ -139,7 +139,7 @@ class Sentinels(Deployment):
         return master if alive and master.role == "master" else None
 
     def settled(self) -> bool:
-        """All servers run, all replicas follow the one master, all sentinels know all of it."""
+        """Whether all servers run, all replicas follow the one master, and all sentinels know it."""
         master = self.agreed()
         if master is None or not all(node.running for node in self.nodes):
             return False
@@ -158,7 +158,7 @@ class Sentinels(Deployment):
         )
 
     def await_failover(self, old: Node, seconds: float = PATIENCE) -> Node:
-        """Until all running sentinels tell another master than the old one; returns it."""
+        """Wait until all running sentinels report another master than the old one; returns it."""
 
         def another() -> Node | None:
             new = self.agreed()
@@ -169,13 +169,13 @@ class Sentinels(Deployment):
     def await_settled(self, seconds: float = PATIENCE) -> None:
         eventually(self.settled, seconds)
 
-    # -- What is done to it
+    # -- Changes
 
     def failover(self) -> Node:
-        """SENTINEL FAILOVER: by hand, the master being well.  Returns the new one.
+        """SENTINEL FAILOVER, by hand with a healthy master.  Returns the new one.
 
-        Begun again where the sentinels gave up, as they do when one of them takes the promoted replica for a
-        master that has come back."""
+        Repeated if the sentinels gave up, as they do when one of them mistakes the promoted replica for a master that
+        has come back."""
         old = eventually(self.agreed)
         again = 0.0
 

@@ -1,4 +1,4 @@
-"""Locks on a cluster under load, by programs in C, Python and Go: slots that move, masters that fail."""
+"""Locks on a cluster under load, with programs in C, Python and Go: slots that move, masters that fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ["{one}a", "{one}b", "two", "three"]
 
 @pytest.mark.parametrize("kind", ["mutex", "fair", "fenced"])
 def test_moved_slots(tmp_path: Path, kind: str) -> None:
-    """Nobody notices, in any language."""
+    """No program notices, in any language."""
     with (
         Cluster(tmp_path / "cluster") as cluster,
         Load(tmp_path / "load", cluster.url, NAMES, kind=kind, threads=2, hold_ms=10) as load,
@@ -37,7 +37,7 @@ def test_moved_slots(tmp_path: Path, kind: str) -> None:
 
 
 def test_killed_master(tmp_path: Path) -> None:
-    """Everybody is back with its replica."""
+    """All workers are back once its replica has taken over."""
     with (
         Cluster(tmp_path / "cluster") as cluster,
         Load(tmp_path / "load", cluster.url, NAMES, threads=2, hold_ms=10) as load,

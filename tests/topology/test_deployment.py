@@ -1,4 +1,4 @@
-"""Deployments, networks and certificates do what the tests of topologies believe they do."""
+"""Deployments, networks and certificates behave as the topology tests assume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXISTS = "return redis.call('exists', unpack(KEYS))"
 
 
 def code(link: Link, *words: object) -> str:
-    """The first word of the error that a command gets, or nothing."""
+    """The first word of a command's error reply; empty if there is none."""
     reply = link.ask(*words)
     return reply.code if isinstance(reply, ReplyError) else ""
 
@@ -55,7 +55,7 @@ def test_single(tmp_path: Path) -> None:
 
 
 def test_asked_while_it_is_killed(tmp_path: Path) -> None:
-    """As announcements are watched: by a thread, whatever another one does to the node."""
+    """A node may be polled by one thread, as Watch does, while another thread kills it."""
     over = threading.Event()
     problems: list[BaseException] = []
     with Single(tmp_path) as one:
@@ -78,7 +78,7 @@ def test_asked_while_it_is_killed(tmp_path: Path) -> None:
 
 
 def test_dies_with_the_test(tmp_path: Path) -> None:
-    """Whatever the test dies of, and whichever of its threads has started the server."""
+    """The server dies however the test dies, and whichever thread has started the server."""
     program = f"""if True:
         import os, signal, sys, threading
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -257,7 +257,7 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
 
 
 def refusal(link: tuple[str, int], context: ssl.SSLContext, name: str = "127.0.0.1") -> str:
-    """Why a client will not have this server; empty if it will."""
+    """Why a client refuses this server; empty if it accepts it."""
     try:
         with Link(link, tls=context, name=name) as made:
             made.command("PING")
@@ -346,16 +346,16 @@ def test_network(tmp_path: Path, net: Network) -> None:
         assert link.heard(0.3) is None
         assert not answers(net, "client", one.node)
         eventually(lambda: answers(net, "witness", one.node))
-        assert one.node.command("PING") == "PONG"  # the test's own way is there
+        assert one.node.command("PING") == "PONG"  # the unix socket still works
         net.join("client", "server")
-        assert link.receive() == "PONG"  # by TCP's own repetition: nobody was told
+        assert link.receive() == "PONG"  # by TCP's retransmission: no side saw an error
 
         net.part("server", "client", one_way=True)
         link.send("SET", "a", "1")
         assert link.heard(0.3) is None
         assert (
             eventually(lambda: one.node.command("GET", "a")) == "1"
-        )  # it went there, and not back
+        )  # the request arrived, the reply did not
         net.heal()
         assert link.receive() == "OK"
 
@@ -373,7 +373,7 @@ def test_network(tmp_path: Path, net: Network) -> None:
 
 
 def test_network_of_a_thread(net: Network) -> None:
-    """Only the thread that has entered is inside, and what it starts."""
+    """Only the thread that has entered, and whatever it starts, is inside."""
     own = os.readlink("/proc/thread-self/ns/net")
     seen = []
     with net.place("client").entered():
@@ -389,7 +389,7 @@ def test_network_of_a_thread(net: Network) -> None:
 
 
 def test_isolated_master(tmp_path: Path, net: Network) -> None:
-    """The old master goes on alone, with a client on its side, and without its replicas stops when told to."""
+    """An isolated master keeps serving the client on its side, and stops without replicas if configured to."""
     net.place("client")
     with Sentinels(tmp_path, network=net, min_replicas=1) as them:
         old = them.master

@@ -1,6 +1,6 @@
-"""Failovers under load, by programs in C, Python and Go: everybody goes on, and what vanished is told.
+"""Failovers under load, with programs in C, Python and Go: all workers continue, and vanished holds are reported.
 
-Some of each kind; with SNIB_TEST_ALL=1 two hundred, whose figures stay in build/logs/failovers (report.py).
+A few of each kind; with SNIB_TEST_ALL=1 two hundred, with figures in build/logs/failovers (report.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rounds import LEASE_MS, NETWORKED, TOPOLOGIES, WAYS, run
 
 ALL = bool(os.environ.get("SNIB_TEST_ALL"))
 ROUNDS = 200 if ALL else 2
-# A machine may be busy: what is meant to be short is judged by the report.
+# Generous, because a machine may be busy: the report judges short times.
 LATE_MS, BACK_MS = 15_000, 40_000
 
 
@@ -33,12 +33,12 @@ def test_failovers(tmp_path: Path, topology: str, way: str) -> None:
         assert len(each.back) == 2 * len(languages())
         assert max(each.back.values()) < BACK_MS
         assert each.late < LATE_MS
-        # What vanished is told: the other one was granted it after the failover, and the first holder believes in it
-        # until its client has asked the new master, which is before the lease has ended.
+        # A hold that vanished is reported: another client was granted the lock after the failover, and the first holder
+        # trusts its hold until its client has asked the new master, which is before the lease has ended.
         assert all(overlap["ms"] < LEASE_MS for overlap in each.overlaps), each.overlaps
-        # A release that nobody confirmed within the patience says so.
+        # A release that was not confirmed within the patience reports that.
         told = {"failover", "unreachable", "taken", "deleted", "release 4", "release -30", "release -33"}
         assert set(each.lost) <= told, each.lost
-        # Busy, timed out; or at its limit, while nobody served it.
+        # Busy, timed out; or at its limit, while no node served the lock.
         assert set(each.codes) <= {1, 2, -30, -33, -45}, each.codes
     print(Table.read(log).text())

@@ -1,6 +1,6 @@
-"""Links that are cut in silence: a shard that nobody reaches, and an old master with clients on its side of the cut.
+"""Links that are cut silently: an unreachable shard, and an old master with clients on its side of the cut.
 
-What is measured is appended to build/logs/isolation.jsonl; SNIB_TEST_ALL=1 takes longer.
+Measurements are appended to build/logs/isolation.jsonl; SNIB_TEST_ALL=1 takes longer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def note(**figures: object) -> None:
 
 
 def cpu_s(load: Load) -> float:
-    """What the processes of a load have worked so far."""
+    """Processor time that a load has used so far."""
     total = 0
     for process in load.processes.values():
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -43,7 +43,7 @@ def cpu_s(load: Load) -> float:
 
 
 def latencies(history: History, names: list[str], since: int, until: int) -> list[float]:
-    """In ms, of the calls that ended with a hold."""
+    """Latencies in ms of the calls that ended with a hold."""
 
     def counts(call: Call) -> bool:
         return call.name in names and not call.code and since <= call.asked and call.ended < until
@@ -51,11 +51,11 @@ def latencies(history: History, names: list[str], since: int, until: int) -> lis
     return [(call.ended - call.asked) / MS for call in history.calls if call.ended and counts(call)]
 
 
-# ---- A shard that nobody reaches ---------------------------------------------------------------------
+# ---- An unreachable shard ---------------------------------------------------------------------
 
 
 def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
-    """Neither the holds of the other shards notice, nor their latency, nor the processor."""
+    """The other shards keep their holds and their latency, and the processor stays idle."""
     seconds = 60.0 if ALL else 6.0
     clients = net.place("clients")
     with Cluster(tmp_path / "cluster", network=net) as cluster:
@@ -101,7 +101,7 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
     }
     note(test="black-holed shard", **figures)
     assert during
-    # A busy machine is slow now and then; a client that waited for the dead shard would take 300 ms and more.
+    # A busy machine is slow at times; a client that waited for the dead shard would take 300 ms and more.
     assert quantile(during, 0.5) < max(3 * quantile(before, 0.5) + 20, 150)
     assert worked_during / seconds < worked_before / seconds + 0.5
 
@@ -111,11 +111,11 @@ def test_black_holed_shard(tmp_path: Path, net: Network) -> None:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_isolated_master(tmp_path: Path, net: Network, guarded: bool) -> None:
-    """With min-replicas-to-write no name is granted on both sides; without, the old master goes on."""
+    """With min-replicas-to-write no name is granted on both sides; without it the old master continues."""
     names = ["a", "b", "c"]
     inside, outside = net.place("inside"), net.place("outside")
-    # Replicas say how far they are once a second, and the master counts whole seconds: it goes on for up to two
-    # seconds and a half, and a failover that is over sooner finds it at work.
+    # Replicas report their offsets once a second, and the master counts whole seconds: it continues for up to 2.5 s, so
+    # a failover that completes sooner overlaps with it.
     lag_s = 1
     options = {"min_replicas": 1, "max_lag": lag_s, "down_ms": 4000} if guarded else {"down_ms": 600}
     apart_s = 15.0 if ALL else 8.0

@@ -1,4 +1,4 @@
-"""The load harness tells the truth: of made-up histories, and of a server that is well, spoilt and stopped."""
+"""The load harness reports the truth: for made-up histories, and for a healthy, broken and stopped server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from history import MS, SECOND, History, histogram
 from load import Load, languages, now_ns
 from node import eventually
 
-# Nobody returns to the microsecond; a machine may be busy.
+# Calls do not return to the microsecond, and a machine may be busy.
 LATE = 15 * SECOND
 
 
@@ -44,7 +44,7 @@ def test_overlap() -> None:
     assert (overlap.first.id, overlap.second.id, overlap.ns) == ("c-1", "p-1", 10 * MS)
     assert overlap.told_after == 40 * MS
     assert told.untold() == []
-    assert told.disorder() == []  # they were at the same time: no order between them
+    assert told.disorder() == []  # concurrent holds have no order
     assert told.losses() == {"failover": 1}
     assert told.unfinished() == ["c/0"]
     assert "below     16 ms: 1" in told.summary()
@@ -130,7 +130,7 @@ def test_all_is_well(tmp_path: Path, kind: str) -> None:
 
 
 def test_forgotten_locks(tmp_path: Path) -> None:
-    """A server that forgets its data again and again: holders overlap, and each is told by its next renewal."""
+    """A server that loses its data again and again: holders overlap, and each learns of it by its next renewal."""
     plan = {"threads": 2, "hold_ms": 900, "lease_ms": 900, "think_ms": 0, "wait_ms": 40}
 
     def seen() -> bool:
@@ -144,7 +144,7 @@ def test_forgotten_locks(tmp_path: Path) -> None:
         Single(tmp_path / "one") as one,
         Load(tmp_path / "load", one.url, ["a"], **plan) as load,
     ):
-        eventually(seen, nap=plan["lease_ms"] / 4000)  # a renewal finds what was granted in between
+        eventually(seen, nap=plan["lease_ms"] / 4000)  # a renewal finds the grant made in between
         history = load.end()
     assert history.unfinished() == [], load.errors()
     assert "overlaps: " in history.summary()
@@ -156,7 +156,7 @@ def test_stopped_server(tmp_path: Path) -> None:
         Load(tmp_path / "load", one.url, ["a", "b"], threads=2, lease_ms=1000, wait_ms=500) as load,
     ):
         one.node.stop()
-        time.sleep(2.5)  # longer than two leases: this is what happens, nothing is waited for
+        time.sleep(2.5)  # longer than two leases
         one.node.go_on()
         since = now_ns()
         assert load.await_grant(since) >= 0
@@ -168,7 +168,7 @@ def test_stopped_server(tmp_path: Path) -> None:
 
 
 def test_killed_worker(tmp_path: Path) -> None:
-    """It is missing, and what it had is granted again when its lease has ended."""
+    """The worker is missing, and its lock is granted again when the lease has ended."""
     with (
         Single(tmp_path / "one") as one,
         Load(tmp_path / "load", one.url, ["a"], counts={"c": 2}, lease_ms=1000) as load,

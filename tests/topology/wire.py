@@ -1,4 +1,4 @@
-"""A connection that says what a test says, and nothing of its own: no retry, no pool, no redirect."""
+"""A connection that sends only what the test sends: no retry, no pool, no redirect."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-# A command that has no answer after this has none.  A server that is stopped is not to be asked.
+# Reply timeout in seconds.  Do not send commands to a stopped server.
 ANSWER = 30.0
 
 
 class ReplyError(Exception):
-    """An error reply, as the server words it; `code` is its first word."""
+    """An error reply in the server's words; `code` is its first word."""
 
     @property
     def code(self) -> str:
@@ -24,7 +24,7 @@ class _Incomplete(Exception):
 
 
 def _parse(data: bytes, at: int) -> tuple[Any, int]:
-    """The value that begins there, and where it ends."""
+    """The value that begins at a position, and the position after it."""
     end = data.find(b"\r\n", at)
     if end < 0:
         raise _Incomplete
@@ -84,8 +84,7 @@ class Link:
         self.socket.sendall(b"*%d\r\n" % len(parts) + text)
 
     def receive(self) -> Any:
-        """The next reply or message; an error reply is returned, not raised.  After a TimeoutError go on as if
-        nothing had been read."""
+        """The next reply or message; an error reply is returned, not raised.  A TimeoutError consumes nothing."""
         while True:
             try:
                 reply, used = _parse(self._read, 0)
@@ -99,7 +98,7 @@ class Link:
                 return reply
 
     def heard(self, limit: float) -> Any:
-        """The next reply or message within so many seconds, else None."""
+        """The next reply or message within a time limit in seconds, otherwise None."""
         before = self.socket.gettimeout()
         self.socket.settimeout(limit)
         try:
@@ -110,12 +109,12 @@ class Link:
             self.socket.settimeout(before)
 
     def ask(self, *words: object) -> Any:
-        """One command; an error reply is returned as a ReplyError."""
+        """Run a command; an error reply is returned as a ReplyError."""
         self.send(*words)
         return self.receive()
 
     def command(self, *words: object) -> Any:
-        """One command; an error reply is raised."""
+        """Run a command; an error reply is raised."""
         reply = self.ask(*words)
         if isinstance(reply, ReplyError):
             raise reply

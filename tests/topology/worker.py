@@ -1,4 +1,4 @@
-"""The worker in Python: threads that take and give back few locks in a loop; see load.py."""
+"""The worker in Python: threads that take and release a few locks in a loop; see load.py."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Worker:
         threads = [threading.Thread(target=self.run, args=(i,)) for i in range(self.threads)]
         for thread in threads:
             thread.start()
-        while sys.stdin.buffer.read(1):  # until whoever started it ends it, or ends
+        while sys.stdin.buffer.read(1):  # until the parent closes the pipe or dies
             pass
         self.over.set()
         for thread in threads:

@@ -1,4 +1,4 @@
-// The worker in Go: goroutines that take and give back few locks in a loop; see ../load.py.
+// The worker in Go: goroutines that take and release a few locks in a loop; see ../load.py.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	snib "github.com/snib-lock/snib/go"
 )
 
-// lock is what all kinds of mutex have.
+// lock is implemented by all kinds of mutex.
 type lock interface {
 	Lock(ctx context.Context) (*snib.Hold, error)
 }
@@ -43,7 +43,7 @@ func nowNs() int64 {
 	return t.Nano()
 }
 
-// write appends a line in one system call: one that is killed leaves what it wrote.
+// write appends a line in one system call, so the log of a killed worker is intact.
 func (w *worker) write(event string, words ...any) {
 	line := fmt.Sprint(event, " ", nowNs())
 	for _, word := range words {
@@ -146,7 +146,7 @@ func main() {
 			w.run(fmt.Sprint(w.me, "/", i))
 		}()
 	}
-	io.Copy(io.Discard, os.Stdin) // until whoever started it ends it, or ends
+	io.Copy(io.Discard, os.Stdin) // until the parent closes the pipe or dies
 	w.over.Store(true)
 	all.Wait()
 	client.Close()
