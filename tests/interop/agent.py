@@ -1,4 +1,4 @@
-"""Snib in C, Python and Go, each at the end of a pipe: the interpreters of tests/conformance, fed line by line."""
+"""Snib in C, Python and Go, each behind a pipe: the interpreters of tests/conformance, fed line by line."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LANGUAGES = ("c", "python", "go")
 
 # Longer than the interpreters' own patience, after which they say "stuck".
 PATIENCE = 60.0
-# A client that is told of nothing asks again after this time only, and its leases do not end before either: what
-# comes in sooner was told.
+# A client that receives no message asks again only after this time, and leases are as long: a waiter that gets the lock
+# sooner was notified.
 SILENCE_MS = 60_000
-RENEWED_MS = 6_000  # a lease that is renewed every two seconds: a busy machine may take its time for that
-LIMIT_MS = 30_000  # after which an interpreter's `await` gives up: far sooner
+RENEWED_MS = 6_000  # a lease that is renewed every two seconds, which leaves time for a busy machine
+LIMIT_MS = 30_000  # when an interpreter's `await` gives up: far sooner
 
 
 def command(language: str) -> list[str]:
-    """The interpreter of that language, or the reason why there is none."""
+    """The command of the interpreter for a language, or the reason why there is none."""
     if language == "python":
         return [sys.executable, str(CONFORMANCE / "conform.py"), "threads"]
     if language == "c":
@@ -47,7 +47,7 @@ def command(language: str) -> list[str]:
 
 @dataclass
 class Answer:
-    """What an operation prints, and when it did by time.monotonic()."""
+    """The output of an operation, and its time by time.monotonic()."""
 
     line: str
     text: str = ""
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Agent:
-    """One program of Snib with two clients: `slow`, that only messages wake, and `quick`, that renews often."""
+    """A Snib program with two clients: `slow`, which only messages wake, and `quick`, which renews often."""
 
     def __init__(self, language: str, url: str, socket: Path, log: Path) -> None:
         self.language = language
@@ -92,7 +92,7 @@ class Agent:
         answer.ended.set()
 
     def start(self, line: str) -> Answer:
-        """One operation; the next is begun when this one has ended."""
+        """Start an operation; the next one starts when it has ended."""
         assert self.process.stdin
         answer = Answer(f"{self.language}: {line}")
         self._asked.put(answer)
@@ -104,7 +104,7 @@ class Agent:
         return self.start(line).get()
 
     def fresh(self) -> Agent:
-        """What was named before may be named again: an interpreter knows few names."""
+        """Forget all names: an interpreter has room for few."""
         self._names = itertools.count(1)
         return self
 
@@ -147,7 +147,7 @@ class Lock:
         return self.agent(f"acquire {self.hold} {self.thing} {' '.join(words)}")
 
     def submit(self, **options: Any) -> None:
-        """Begin to wait; taken() has the end."""
+        """Begin to wait; taken() returns the result."""
         self.hold = self.agent.name()
         words = " ".join(f"{key}={value}" for key, value in options.items())
         assert self.agent(f"submit {self.hold} {self.thing} {words}") == "started"

@@ -1,4 +1,4 @@
-"""Servers and deployments, one JVM a version of Redisson, and the table of what was seen to work."""
+"""Servers and deployments, one JVM per version of Redisson, and the table of what works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from support import RENEWED, TIDY, Server, eventually  # noqa: E402
 
 BUILD = Path(os.environ.get("SNIB_BUILD", ROOT / "build"))
 JARS = BUILD / "interop"
-# Where everything has to be there, what is not there is a failure.
+# Whether a missing JVM or jar is a failure.
 NEEDED = os.environ.get("SNIB_NEED_JAVA") == "1"
 
 
@@ -42,7 +42,7 @@ NEEDED = os.environ.get("SNIB_NEED_JAVA") == "1"
 
 
 class SharedServer(Server):
-    """A server that a JVM can reach, too."""
+    """A server that a JVM can also reach."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -50,14 +50,14 @@ class SharedServer(Server):
         super().__init__(folder, "--port", str(self.port), "--bind", "127.0.0.1", *options)
 
     def keys_of(self, name: str) -> list[str]:
-        """What is left of a lock, but for what is meant to stay: tokens, unlock latches."""
+        """The remaining keys of a lock, except those meant to stay: tokens, unlock latches."""
         stay = ("redisson_unlock_latch:", "redisson_lock_token:")
         keys = sorted(key for key in self.admin.keys(f"*{name}*") if not key.startswith(stay))
-        # Keys that Redisson does not know go by themselves.
+        # Keys that Redisson does not know expire by themselves.
         return [k for k in keys if not (k.startswith("snib_") and self.admin.pttl(k) > 0)]
 
     def listeners(self, name: str) -> int:
-        """Connections that listen on channels of this lock."""
+        """Connections subscribed to channels of this lock."""
         channels = self.admin.pubsub_channels(f"*{name}*")
         return sum(count for _, count in self.admin.pubsub_numsub(*channels))
 
@@ -79,7 +79,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
 
 @pytest.fixture
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewServer]:
-    """Servers for tests that stop or spoil them."""
+    """Servers for tests that stop or break them."""
     servers: list[SharedServer] = []
 
     def make(*options: str) -> SharedServer:
@@ -96,7 +96,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def name(server: SharedServer) -> Iterator[str]:
-    """A name nobody used before; the test must leave nothing of it."""
+    """An unused name; the test must leave no keys of it."""
     name = f"n{next(_numbers):05}"
     yield name
     try:
@@ -107,7 +107,7 @@ def name(server: SharedServer) -> Iterator[str]:
 
 @pytest.fixture
 def gone(server: SharedServer) -> Iterator[str]:
-    """A name for what stays by design, such as a semaphore; deleted afterwards."""
+    """A name for something that stays by design, such as a semaphore; deleted afterwards."""
     name = f"n{next(_numbers):05}"
     yield name
     server.admin.delete(name, *server.keys_of(name))
@@ -121,14 +121,14 @@ def client(server: SharedServer) -> Iterator[snib.Client]:
 
 @pytest.fixture
 def slow(server: SharedServer) -> Iterator[snib.Client]:
-    """A client of Snib that asks again after a minute only: if it comes in sooner, it was told."""
+    """A Snib client that asks again only after a minute: if it gets a lock sooner, it was notified."""
     with snib.connect(server.url, recheck=60) as client:
         yield client
 
 
 @pytest.fixture
 def quick(server: SharedServer) -> Iterator[snib.Client]:
-    """A client of Snib whose leases are short, so that it renews often."""
+    """A Snib client with short leases, so that it renews often."""
     with snib.connect(server.url, lease=RENEWED) as client:
         yield client
 
@@ -150,7 +150,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class Jvms:
-    """One for each version that a test of this process wants, from then on."""
+    """One JVM per version, started for the first test of this process that needs it."""
 
     def __init__(self) -> None:
         self._made: dict[str, Jvm] = {}
@@ -176,7 +176,7 @@ def jvms() -> Iterator[Jvms]:
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def java(request: pytest.FixtureRequest, jvms: Jvms, server: SharedServer) -> JavaClient:
-    """A client of each version."""
+    """A client in each version."""
     return jvms[request.param].open("main", server.port)
 
 
@@ -218,13 +218,13 @@ def there(
 
 @pytest.fixture(params=sorted({version for mode in MODES.values() for version in mode.versions}))
 def beside(request: pytest.FixtureRequest, jvms: Jvms, there: Deployed) -> JavaClient:
-    """A client of the deployment, in the versions that are tried there."""
+    """A client of the deployment, in the versions that are tested there."""
     return there.java(jvms[request.param])
 
 
 @pytest.fixture
 def lock(there: Deployed) -> Iterator[str]:
-    """A name in the deployment that nobody used before; the test must leave nothing of it."""
+    """An unused name in the deployment; the test must leave no keys of it."""
     name = f"n{next(_numbers):05}"
     yield name
     try:
@@ -235,7 +235,7 @@ def lock(there: Deployed) -> Iterator[str]:
 
 @pytest.fixture
 def counter(there: Deployed) -> Iterator[str]:
-    """A name in the deployment for what stays by design; deleted afterwards."""
+    """A name in the deployment for something that stays by design; deleted afterwards."""
     name = f"n{next(_numbers):05}"
     yield name
     there.delete(name)
@@ -245,7 +245,7 @@ def counter(there: Deployed) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What shares a JVM or a deployment is run by one process; of deployments a part only, without SNIB_TEST_ALL."""
+    """Tests that share a JVM or deployment run in one process; without SNIB_TEST_ALL some deployments are left out."""
     left = []
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -263,7 +263,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def wanted(params: dict[str, Any]) -> bool:
-    """In the short run every kind in every mode, in one language after the other, and little of older versions."""
+    """The short run: every kind in every mode, with alternating languages, and few tests of older versions."""
     mode, kind = params["there"], params.get("kind", "mutex")
     version = params.get("beside", VERSIONS[0])
     if ALL or version not in MODES[mode].versions:
@@ -278,7 +278,7 @@ def wanted(params: dict[str, Any]) -> bool:
 
 
 class Cell:
-    """What one test says of one cell of the table; the worst word of all its tests stands there."""
+    """The result of one test for a cell of the table, which shows the worst result of all its tests."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._properties = request.node.user_properties
@@ -300,7 +300,7 @@ class Cell:
         return java.jvm.number >= SINCE.get(kind, ())
 
     def differs(self, kind: str, java: JavaClient, direction: str, note: str) -> None:
-        """Works, but not as between two of the newest: the note says how."""
+        """It works, but not as with the newest version: the note says how."""
         self._say(kind, java, direction, "differs", note)
 
 
@@ -314,7 +314,7 @@ _seen: dict[str, dict[str, Any]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Also where several processes run the tests: this one hears of all."""
+    """Collect the cells; even with several test processes, this one gets all reports."""
     if report.when == "setup" and report.passed:
         return
     for key, value in report.user_properties:
@@ -337,7 +337,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         BUILD.mkdir(parents=True, exist_ok=True)
         words = ("kind", "column", "direction")
         cells = [
-            # The order of the tests may be any: that of the notes decides about their numbers.
+            # Sorted, because the order of the notes determines their numbers, and tests run in any order.
             dict(zip(words, key.split("|"), strict=True), **value)
             for key, value in sorted(_seen.items())
         ]

@@ -1,4 +1,4 @@
-"""Deployments that Redisson and Snib share, as the tests look at them: keys, listeners, who serves what."""
+"""Deployments that Redisson and Snib share, as the tests see them: keys, listeners, which node serves what."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Deployed:
         self.look()
 
     def look(self) -> None:
-        """Who serves what, from now on."""
+        """Find out which node serves what; the result is used from then on."""
         if isinstance(self.them, Cluster):
             self.masters = self.them.masters
             self._at = {s: n for n in self.masters for s in self.them.slots(n)}
@@ -61,7 +61,7 @@ class Deployed:
 
     @property
     def url(self) -> str:
-        """For Snib."""
+        """The URL for Snib."""
         return self.them.url + self._options("tls_ca")  # type: ignore[attr-defined, no-any-return]
 
     @property
@@ -75,7 +75,7 @@ class Deployed:
         return self._agents[language].fresh()
 
     def new_agent(self, language: str, publish: str = "") -> Agent:
-        """One of the test's own; `publish` is how it tells of releases."""
+        """A private program for one test; `publish` selects how it announces releases."""
         log = self._folder / f"{language}{publish}.log"
         url = self.url + (f"?publish={publish}" if publish else "")
         return Agent(language, url, self.masters[0].socket, log)
@@ -93,7 +93,7 @@ class Deployed:
         for client in self._clients.values():
             client.close()
 
-    # -- What the servers say
+    # -- Server state
 
     def at(self, key: str) -> Node:
         return self._at[slot_of(key)]
@@ -102,7 +102,7 @@ class Deployed:
         return self.at(key).command(word, key, *words)
 
     def keys_of(self, name: str) -> list[str]:
-        """What is left of a lock, but for what is meant to stay or goes by itself: see SharedServer."""
+        """The remaining keys of a lock, except those meant to stay or to expire: see SharedServer."""
         stay = ("redisson_unlock_latch:", "redisson_lock_token:", "snib_")
         found = [key for node in self.masters for key in node.command("KEYS", f"*{name}*")]
         return sorted(key for key in found if not key.startswith(stay))
@@ -113,7 +113,7 @@ class Deployed:
                 node.command("DEL", key)
 
     def listening(self, name: str) -> tuple[int, int]:
-        """Connections that listen on channels of the lock, classic and sharded."""
+        """Connections subscribed to channels of the lock: classic, sharded."""
         return self._count("CHANNELS", "NUMSUB", name), self._count(
             "SHARDCHANNELS", "SHARDNUMSUB", name
         )
@@ -142,7 +142,7 @@ class Deployed:
     # -- Waiters
 
     def snib_waits(self, lock: Any, name: str, **options: Any) -> None:
-        """Snib's program waits, and listens on the kind of channel that is right here."""
+        """Make Snib's program wait, until it is subscribed to the kind of channel used here."""
         lock.submit(**options)
         assert lock.agent(f"waiting {lock.client} 1") == "ok"
         if lock.kind != "spin":
@@ -155,7 +155,7 @@ class Deployed:
         return waiting
 
     def _heard_of(self, name: str) -> None:
-        """Somebody listens, if only still, and nobody where nothing is said."""
+        """Check that there is a subscriber, perhaps a lingering one, and none on the other kind of channel."""
         here, elsewhere = (1, 0) if self.mode.sharded else (0, 1)
         eventually(lambda: self.listening(name)[here])
         assert self.listening(name)[elsewhere] == 0

@@ -1,4 +1,4 @@
-"""What another client would leave in the server, written by hand, and what it would hear."""
+"""Server state as another client would leave it, and the messages that it would receive."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Queue:
         return float(seconds * 1000 + micros // 1000)
 
     def join(self, owner: str, in_ms: float | None) -> None:
-        """Queue a stranger who gives up then; None: one that has no score."""
+        """Queue a foreign waiter that gives up after in_ms; None: one without a score."""
         self.redis.rpush(self.list, owner)
         if in_ms is not None:
             self.redis.zadd(self.scores, {owner: self.now() + in_ms})
 
     def score(self, owner: str) -> float:
-        """Until when the owner keeps its place, in epoch milliseconds."""
+        """When the owner's place expires, in epoch milliseconds."""
         score = self.redis.zscore(self.scores, owner)
         assert score is not None, f"{owner} has no place any more"
         return float(score)
 
     def patience(self, owner: str) -> float:
-        """How long from now the owner keeps its place, in milliseconds."""
+        """Milliseconds until the owner's place expires."""
         return self.score(owner) - self.now()
 
     def members(self) -> list[str]:
@@ -53,7 +53,7 @@ class Queue:
 
 @contextlib.contextmanager
 def listening(server: SharedServer, channel: str) -> Iterator[Callable[[], str]]:
-    """Gives a function that waits for the next message."""
+    """Yield a function that waits for the next message."""
     listener = server.admin.pubsub(ignore_subscribe_messages=False)
     listener.subscribe(channel)
     assert listener.get_message(timeout=30)["type"] == "subscribe"

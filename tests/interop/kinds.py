@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What is held, and what the other side wants meanwhile.
+# The kind that is held, and the kind that the other side waits for.
 AGAINST = {
     "mutex": "mutex",
     "fair": "fair",

@@ -1,4 +1,4 @@
-"""The ways in which servers are put together here; each is a column of the table for some versions of Redisson."""
+"""The kinds of deployment tested here; each is a column of the table for some versions of Redisson."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Mode:
     title: str
     shape: str  # of the deployment
     tls: bool = False
-    sharded: bool = False  # by which kind of channel a release is told
-    classic: bool = False  # although the servers know sharded ones
-    all_only: bool = False  # not in the short run
-    # The newest, and the oldest that is advised.
+    sharded: bool = False  # which kind of channel announces a release
+    classic: bool = False  # classic channels although the servers support sharded ones
+    all_only: bool = False  # skipped in the short run
+    # The newest version, and the oldest recommended one.
     versions: tuple[str, ...] = ("4.7.0", "3.24.3")
 
 
-# A Redisson below 3.22.0 knows no sharded channels; from 3.29.0 on it can be told to leave them alone.
+# Redisson below 3.22.0 does not support sharded channels; from 3.29.0 on they can be switched off.
 MODES = {
     "sentinel": Mode("sentinel", "sentinel"),
     "tls": Mode("TLS", "single", tls=True),

@@ -1,4 +1,4 @@
-"""Our side: locks by kind, and calls that wait in threads of their own."""
+"""Snib's side: locks by kind, and calls that wait in separate threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def make(client: snib.Client, kind: str, name: str, **options: Any) -> Any:
-    """Our lock of the kind that java/Peer.java has under the same word."""
+    """A Snib lock of the kind with the same word in java/Peer.java."""
     if kind == "mutex":
         return client.lock(name, **options)
     if kind in ("read", "write"):
@@ -25,7 +25,7 @@ def make(client: snib.Client, kind: str, name: str, **options: Any) -> Any:
 
 
 class Waiting(Generic[T]):
-    """A call of ours in a thread of its own; `at` is when it ended."""
+    """A call to Snib in a separate thread; `at` is when it ended."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self.at = 0.0
@@ -54,12 +54,12 @@ class Waiting(Generic[T]):
 
 
 def taking(lock: Any, timeout: float | None = 30.0) -> Waiting[Any]:
-    """Our lock being taken in the background; its value is the hold."""
+    """Take a Snib lock in the background; the value is the hold."""
     return Waiting(lambda: lock.hold(timeout=timeout))
 
 
 def counted_waits(client: snib.Client, call: Callable[[], T]) -> Waiting[T]:
-    """A call of ours that waits now, whatever it is."""
+    """Start a blocking call to Snib and return once it is waiting."""
     before = client.stats().waiting
     waiting = Waiting(call)
     eventually(lambda: client.stats().waiting > before)
@@ -68,5 +68,5 @@ def counted_waits(client: snib.Client, call: Callable[[], T]) -> Waiting[T]:
 
 
 def ours_waits(client: snib.Client, lock: Any) -> Waiting[Any]:
-    """A taking() that waits now."""
+    """Call taking() and return once it is waiting."""
     return counted_waits(client, lambda: lock.hold(timeout=30))

@@ -1,4 +1,4 @@
-"""The other side: a JVM with one version of Redisson on a pipe; java/Peer.java says how."""
+"""Redisson's side: a JVM with one version of Redisson behind a pipe; see java/Peer.java."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Protocol
 
 from support import eventually
 
-# Generous: several JVMs may be starting on two cores, and have handshakes of TLS to do.
+# Generous: several JVMs may be starting on two cores, with TLS handshakes to do.
 PATIENCE = 120.0
 
 
 class JavaError(Exception):
-    """An exception that a call in the JVM ended with; `kind` is its class."""
+    """An exception raised by a call in the JVM; `kind` is its class."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -32,7 +32,7 @@ class Call:
     what: str
     ended: threading.Event = field(default_factory=threading.Event)
     answer: str = ""
-    at: float = 0.0  # when it ended, by time.monotonic(): both read the machine's clock
+    at: float = 0.0  # when it ended, by time.monotonic(); both processes read the same clock
 
     @property
     def waits(self) -> bool:
@@ -60,7 +60,7 @@ class Jvm:
         self._lock = threading.Lock()
         with (folder / "peer.log").open("w") as log:
             self.process = subprocess.Popen(
-                # Small and quick to start; long runs are not what it is for.
+                # A small JVM that starts quickly; it does not run for long.
                 [
                     *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
                     *("-Xshare:auto", "-cp", f"{folder / 'classes'}:{folder / 'dependency'}/*"),
@@ -99,7 +99,7 @@ class Jvm:
         return self.connect(name, f"redis://127.0.0.1:{port}", watchdog_ms)
 
     def connect(self, name: str, url: str, watchdog_ms: int = 30_000) -> JavaClient:
-        """A client by a URL; java/Deployed.java says which there are."""
+        """A client for a URL; java/Deployed.java lists the supported forms."""
         uuid = self.tell("open", name, url, watchdog_ms).get()
         return JavaClient(self, name, uuid)
 
@@ -120,7 +120,7 @@ class JavaClient:
     uuid: str
 
     def object(self, kind: str, name: str, thread: str | None = None) -> JavaObject:
-        """One object as one thread of the JVM uses it; a new thread unless named."""
+        """An object used by one thread of the JVM, a new one unless named."""
         return JavaObject(self, kind, name, thread or self.jvm.new_thread())
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class JavaObject:
     thread: str
 
     def start(self, verb: str, *numbers: object) -> Call:
-        """Begin a call that may have to wait."""
+        """Start a call that may have to wait."""
         return self.client.jvm.tell(
             *("do", self.thread, self.client.name, self.kind, self.name, verb), *numbers
         )
@@ -168,10 +168,10 @@ class Watched(Protocol):
 
 
 def java_waits(server: Watched, name: str, thing: JavaObject, *lock: object) -> Call:
-    """A lock() of Java's, or another blocking call, that has been refused and is asleep now."""
+    """Start lock(), or another blocking call, in Java; return once it was refused and is asleep."""
     scripts = server.scripts()
     call = thing.start(*lock) if lock else thing.lock()
-    if thing.kind == "spin":  # asks again and again
+    if thing.kind == "spin":  # polls
         eventually(lambda: server.scripts() >= scripts + 2)
     else:
         eventually(thing.asleep)
@@ -180,7 +180,8 @@ def java_waits(server: Watched, name: str, thing: JavaObject, *lock: object) -> 
 
 
 def java_listens(server: Watched, name: str, thing: JavaObject, *call: object) -> Call:
-    """A call whose subscription is there; it may be about to ask again, or to sleep."""
+    """Start a call in Java; return once it has subscribed, perhaps before it asks again or
+    sleeps."""
     eventually(lambda: server.listeners(name) == 0)
     waiting = thing.start(*call)
     eventually(lambda: server.listeners(name) > 0)

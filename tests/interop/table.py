@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/redisson.md from what a run of the tests has seen, or check them.
+"""Write the tables of docs/redisson.md from the results of a test run, or check them.
 
-Of deployments a short run tries a part: what it has not tried stays as the page has it.
+A short run covers only some of the deployments; the other cells keep the page's results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ELSEWHERE = [
 ]
 ABSENT, NOT_RUN = "no such type", "not run"
 
-# What stands in a cell: a word, and the notes behind it.  The key is kind, column, direction.
+# The content of a cell: a word, and its notes.  The key is kind, column, direction.
 Cell = tuple[str, tuple[str, ...]]
 Cells = dict[tuple[str, str, str], Cell]
 
@@ -71,7 +71,7 @@ def read_page(text: str) -> Cells:
 
 
 def merged(page: Cells, run: Cells) -> Cells:
-    """The cells of the run, and where that has tried less than somebody before, the page's."""
+    """The cells of the run, or those of the page where the run did not test as much."""
     cells = dict(run)
     for key, (word, notes) in page.items():
         if key[1] in ELSEWHERE:

@@ -15,7 +15,7 @@ from conftest import Cell, SharedServer
 from support import eventually
 
 ROUNDS = 9
-# What was not told comes in with its next re-check, after a minute, or when a lease of 20 s or more has ended.
+# A waiter that was not notified gets in at its next re-check, after a minute, or when a lease of 20 s or more ends.
 AT_ONCE = 5.0
 
 
@@ -110,7 +110,7 @@ def test_permits_ours_waits(cell: Cell, java: JavaClient, slow: snib.Client, gon
         late.append(taker.at - release.at)
         hold.release()
     assert median(late) < AT_ONCE, late
-    # One that is never given back comes back by itself.
+    # A permit that is never released becomes free by itself.
     theirs("acquire", 300)
     begun = time.monotonic()
     with mine.hold(timeout=30):
@@ -136,7 +136,7 @@ def test_permits_java_waits(
         late.append(waiter.at - release.at)
         theirs("release", permit)
     assert median(late) < AT_ONCE, late
-    # A fixed lease of ours that runs out.
+    # A fixed Snib lease that runs out.
     hold = client.permits(gone, lease=0.3).hold()
     waiter = theirs.start("acquire", 20_000)
     theirs("release", waiter.get())
@@ -243,7 +243,7 @@ def test_deleted_latch_frees_java(
 def test_latch_deleted_by_java_frees_ours(
     newest: JavaClient, client: snib.Client, gone: str
 ) -> None:
-    """Redisson's delete says `a new count`, not `open`; ours asks and sees that it is gone."""
+    """Redisson's delete publishes `new count`, not `open`; Snib's waiter asks, and finds it gone."""
     mine = client.latch(gone)
     assert mine.init(3)
     waiting = counted_waits(client, lambda: mine.wait(30))
@@ -254,7 +254,7 @@ def test_latch_deleted_by_java_frees_ours(
 def test_both_take_from_one_heap(
     newest: JavaClient, server: SharedServer, client: snib.Client, gone: str
 ) -> None:
-    """Five permits, three takers on each side, many rounds: never more than five are out."""
+    """Five permits, three takers on each side, many rounds: never more than five are taken."""
     mine = client.permits(gone)
     assert mine.init(5)
 

@@ -1,7 +1,7 @@
-"""Redisson and Snib in C, Python and Go on sentinels, clusters and TLS: each kind, either way.
+"""Redisson and Snib in C, Python and Go with sentinels, clusters and TLS: each kind, in both directions.
 
-Snib's clients ask again after a minute only and the leases of both are as long, so whoever comes in sooner was told;
-and who waits is seen to listen on the kind of channel that is right in this mode.
+Snib's clients ask again only after a minute, and the leases of both sides are as long, so a waiter that gets in sooner
+was notified; and waiters must be subscribed to the kind of channel used in this mode.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def test_force(
     with pytest.raises(JavaError, match="IllegalMonitorState"):
         theirs("unlock")
 
-    # A waiter in the holder's own process would only be told by the holder.
+    # A waiter in the holder's own process would be notified only by the holder.
     holder = there.agent(LANGUAGES[LANGUAGES.index(language) - 1])
     held, against = holder.lock(kind, second), agent.lock(AGAINST[kind], second)
     assert held.acquire(wait=0) == "ok"
@@ -158,7 +158,7 @@ def test_force(
 
 
 def lifted(there: Deployed, keys: Sequence[str], times: int) -> None:
-    """Await that the lease of each, which only falls by itself, has been lifted so often."""
+    """Wait until the TTL of each key, which otherwise only falls, has risen a number of times."""
     last = dict.fromkeys(keys, 2**31)
     counts = dict.fromkeys(keys, 0)
 
@@ -214,7 +214,7 @@ def test_renewal(
 def test_leases_run_out(
     cell: Cell, there: Deployed, beside: JavaClient, language: str, lock: str
 ) -> None:
-    """Nobody releases, and so nobody is told: the other side comes in when the lease has ended."""
+    """Without a release there is no message: the other side gets in when the lease has ended."""
     kinds = [kind for kind in AGAINST if cell.has(kind, beside)]
     agent = there.agent(language)
     ours, wanting, takers = [], [], []
@@ -231,7 +231,7 @@ def test_leases_run_out(
     if beside.jvm.number < (3, 32, 0):
         assert agent(f"lost {ours[kinds.index('fair')].hold}").startswith("lost: ")
         attempt = agent.lock("fair", f"{lock}fairo")
-        if attempt.acquire(wait=300) == "ok":  # Java had not asked yet
+        if attempt.acquire(wait=300) == "ok":  # before Java asked
             assert attempt.release() == "ok"
         cell.differs("fair", beside, JAVA_WAITS, SLEEPS_ON)
     for wants, waiter, taker in zip(wanting, waiters, takers, strict=True):

@@ -1,4 +1,4 @@
-"""What is special about a kind, on sentinels, clusters and TLS, with Redisson and Snib in all languages at once."""
+"""The special features of each kind, with sentinels, clusters and TLS, Redisson, and Snib in all languages at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conftest import Cell
 
 
 def test_fair_order(cell: Cell, there: Deployed, beside: JavaClient, lock: str) -> None:
-    """Java, C, Java, Python, Java, Go stand in line, and are served in that order."""
+    """Java, C, Java, Python, Java, Go queue up, and get the lock in that order."""
     cell("fair", beside, SNIB_WAITS, JAVA_WAITS)
     length = itertools.count(1)
 
@@ -56,7 +56,7 @@ def test_fair_order(cell: Cell, there: Deployed, beside: JavaClient, lock: str) 
 
 
 def test_readers_share(cell: Cell, there: Deployed, beside: JavaClient, lock: str) -> None:
-    """Readers of all languages together; writers of both sides come after the last of them, one by one."""
+    """Readers of all languages together; writers of both sides follow the last of them, one by one."""
     cell("read", beside, SNIB_WAITS, JAVA_WAITS)
     cell("write", beside, SNIB_WAITS, JAVA_WAITS)
     ours = [there.agent(language).lock("read", lock) for language in LANGUAGES]
@@ -90,7 +90,7 @@ def test_readers_share(cell: Cell, there: Deployed, beside: JavaClient, lock: st
 def test_multi_over_slots(
     cell: Cell, there: Deployed, beside: JavaClient, language: str, lock: str
 ) -> None:
-    """A multi lock whose members lie on as many masters as there are waits for a single one of them."""
+    """A multi lock with a member on every master waits while any single member is held."""
     cell("multi", beside, SNIB_WAITS, JAVA_WAITS)
     agent, members = there.agent(language), on_all(there, lock)
     for member in members:
@@ -114,7 +114,7 @@ def test_multi_over_slots(
 
 
 def on_all(there: Deployed, lock: str) -> list[str]:
-    """Names of which each master has one, and three in any case."""
+    """One name on each master, and at least three."""
     found: dict[Any, str] = {}
     wanted = len(there.masters)
     for number in itertools.count():
@@ -149,8 +149,8 @@ def test_tokens_rise(cell: Cell, there: Deployed, beside: JavaClient, lock: str)
 @pytest.mark.parametrize("there", ["cluster"], indirect=True)
 @pytest.mark.parametrize("publish", ["classic", "both"])
 def test_publish_modes(there: Deployed, beside: JavaClient, publish: str, lock: str) -> None:
-    """A Redisson that speaks by sharded channels and a Snib that only speaks classic do not hear each other; one that
-    does both is heard, and hears.  (So the other tests would notice a release that is told the wrong way.)"""
+    """Redisson with sharded channels and Snib with only classic ones do not hear each other; with both kinds they do.
+    (So the other tests would notice a release on the wrong kind of channel.)"""
     agent = there.new_agent("c", publish)
     try:
         ours, theirs = agent.lock("mutex", lock), beside.object("mutex", lock)
@@ -162,7 +162,7 @@ def test_publish_modes(there: Deployed, beside: JavaClient, publish: str, lock: 
         if publish == "both":
             assert ours.taken().get() == "ok"
         else:
-            time.sleep(1)  # nothing comes
+            time.sleep(1)  # no message arrives
             assert agent("waiting slow 1") == "ok"
             assert agent(f"cancel {ours.hold}") == "cancelled"
             assert ours.acquire(wait=0) == "ok"

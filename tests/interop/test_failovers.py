@@ -1,7 +1,6 @@
 """A master is killed while Redisson and Snib hold and wait for the same locks.
 
-What is there to be shown is exclusion and that everybody comes in; how long that took is printed and recorded, for
-docs/redisson.md tells it.
+The tests check exclusion, and that every waiter gets in; the times are printed and recorded for docs/redisson.md.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from peer import Call, JavaClient, Jvm
 from sentinels import Sentinels
 from versions import ALL, VERSIONS
 
-# A lease of Redisson's watchdog: who was not told comes in when it has ended, which is the worst that may happen.
+# The lease of Redisson's watchdog: a waiter that misses the message gets in when it has ended, at the latest.
 LEASE = 30.0
 TIMES = 5 if ALL else 1
 
 
 @pytest.fixture(params=["sentinel", "cluster"])
 def spoilt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployed]:
-    """A deployment of the test's own."""
+    """A private deployment for the test."""
     with make(MODES[request.param], tmp_path) as them:
         there = Deployed(MODES[request.param], them, tmp_path)
         yield there
@@ -35,7 +34,7 @@ def spoilt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployed]
 
 
 class Failover:
-    """The loss of the master that serves a name."""
+    """The failover of the master that serves a name."""
 
     def __init__(self, there: Deployed, name: str) -> None:
         self.there, self.name = there, name
@@ -46,7 +45,7 @@ class Failover:
         assert self.old.command("WAIT", 1, 30_000) >= 1
 
     def kill(self) -> Node:
-        """Until all say who is the new one."""
+        """Kill the master, and wait until all nodes agree on the new one."""
         them = self.there.them
         self.old.kill()
         self.at = time.monotonic()
@@ -65,7 +64,7 @@ class Failover:
 
 
 def names_at(there: Deployed, prefix: str, count: int) -> list[str]:
-    """Names that one master serves."""
+    """Names served by the same master."""
     node = there.masters[0]
     if isinstance(there.them, Cluster):
         return [there.them.key_at(node, prefix, nth) for nth in range(count)]
@@ -85,8 +84,9 @@ def test_both_survive_a_failover(
 ) -> None:
     """Java holds one lock and Snib the other, each waits for the other's, and the master of both is killed.
 
-    Both locks are on the replica before that.  So both holds go on, nobody gets in beside them, and when they are
-    released after the failover the waiter comes in: Snib's soon, Java's when it is told or at the end of a lease.
+    Both locks have reached the replica before that.  So both holds continue, no waiter gets in while they last, and
+    when they are released after the failover the waiters get in: Snib's soon, Java's when it is notified or at the end
+    of a lease.
     """
     jvm = new_jvm()
     assert jvm.version == VERSIONS[0]
@@ -116,7 +116,7 @@ def one_failover(there: Deployed, java: JavaClient, agent: Agent, turn: int) -> 
     assert agent("waiting slow 1") == "ok" and waiter.waits
     assert ours.of_hold("check") == "ok"
     assert new.command("HLEN", of_java) == new.command("HLEN", of_snib) == 1
-    # Both go on to renew at the new master; a third of a lease is long for the short run.
+    # Both sides continue to renew at the new master; a third of a lease is too long for the short run.
     for name, whose in ((of_snib, agent.language), (of_java, "Java")) if ALL else ():
         took = timed(lambda name=name: renewed(new, name))  # type: ignore[misc]
         yield f"{there.mode.title}: {whose}'s hold was next renewed {took:.1f} s later"
@@ -162,7 +162,7 @@ def renewed(node: Node, key: str) -> None:
 
 
 def test_a_hold_that_no_replica_has(spoilt: Deployed, new_jvm: Callable[[], Jvm]) -> None:
-    """Granted to Snib while the replicas stood still, and gone with the master: Java gets it, and Snib is told."""
+    """Granted to Snib while the replicas were stopped, and lost with the master: Java gets it, and Snib is notified."""
     java = new_jvm().connect("failover", spoilt.java_url)
     (name,) = names_at(spoilt, "vanished", 1)
     agent, failover = spoilt.agent(LANGUAGES[0]), Failover(spoilt, name)
@@ -170,7 +170,7 @@ def test_a_hold_that_no_replica_has(spoilt: Deployed, new_jvm: Callable[[], Jvm]
     replicas = replicas_of(spoilt, failover.old)
     for replica in replicas:
         replica.stop()
-    # What is on its way to one that only stands still would be read later.
+    # A stopped replica would still read what is in flight to it.
     failover.old.command("CLIENT", "KILL", "TYPE", "replica")
     assert ours.acquire(wait=0) == "ok"
     failover.old.kill()

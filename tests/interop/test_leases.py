@@ -18,7 +18,7 @@ KINDS = tuple(AGAINST)
 
 
 def known(cell: Cell, java: JavaClient, direction: str) -> list[str]:
-    """The kinds that this version has."""
+    """The kinds that this version supports."""
     kinds = [kind for kind in KINDS if cell.has(kind, java)]
     for kind in kinds:
         cell(kind, java, direction)
@@ -26,7 +26,7 @@ def known(cell: Cell, java: JavaClient, direction: str) -> list[str]:
 
 
 def renewed(server: SharedServer, kinds: Iterable[str], name: str, times: int) -> None:
-    """Await that the lease of each, which only falls by itself, has been lifted so often."""
+    """Wait until the TTL of each key, which otherwise only falls, has risen a number of times."""
     last = {names(kind, f"{name}{kind}").partition(",")[0]: 2**31 for kind in kinds}
     lifted = dict.fromkeys(last, 0)
 
@@ -76,7 +76,7 @@ def test_we_wait_out_javas_renewals(
 def test_leases_run_out(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Nobody releases: the waiter comes in when the fixed lease has ended, on either side."""
+    """Without a release the waiter gets in when the fixed lease has ended, on either side."""
     known(cell, java, JAVA_WAITS)
     kinds = known(cell, java, SNIB_WAITS)
     holds = []
@@ -98,7 +98,7 @@ def test_leases_run_out(
         waiter.get(30)
         thing("unlock")
         taker.get(30).release()
-    # A holder that a program lets go of is released; these were held until their end.
+    # The list has kept all holds alive until here.
     assert all(hold.state is snib.State.LOST for hold in holds)
 
 
@@ -149,7 +149,7 @@ def test_java_is_killed(
 def test_lost_to_java(
     kind: str, newest: JavaClient, server: SharedServer, quick: snib.Client, name: str
 ) -> None:
-    """Java forces our lock open and takes it: our hold is lost within its lease, and for ever."""
+    """Java force-releases a Snib lock and takes it: the hold is lost within its lease, for good."""
     hold = make(quick, kind, name).hold()
     theirs = newest.object(kind, name)
     assert theirs("force") == "true"

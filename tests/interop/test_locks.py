@@ -12,11 +12,11 @@ import snib
 from conftest import Cell, SharedServer
 
 KINDS = pytest.mark.parametrize("kind", AGAINST)
-# A release of a spin lock tells nobody, so there is nothing to measure.
+# The release of a spin lock sends no message, so there is nothing to measure.
 TOLD = pytest.mark.parametrize("kind", [kind for kind in AGAINST if kind != "spin"])
 SINGLE = pytest.mark.parametrize("kind", [kind for kind in AGAINST if kind != "multi"])
 ROUNDS = 9
-# What was not told comes in with its next re-check, after a minute, or when a lease of 20 s or more has ended.
+# A waiter that was not notified gets in at its next re-check, after a minute, or when a lease of 20 s or more ends.
 AT_ONCE = 5.0
 
 
@@ -92,7 +92,7 @@ def test_java_wakes_at_once(
 def test_java_wakes_at_once_without_a_thread(
     kind: str, newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """The asynchronous calls of Redisson have waiting code of their own."""
+    """Redisson's asynchronous calls have separate waiting code."""
     mine = make(client, kind, name)
     theirs = newest.object(AGAINST[kind], name)
     late = []
@@ -204,7 +204,7 @@ def test_java_forces_ours(
 def test_equal_thread_numbers(
     cell: Cell, kind: str, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """The number alone makes nobody the owner."""
+    """The number alone does not make a client the owner."""
     cell(kind, java, JAVA_WAITS)
     hold = make(client, kind, name).hold()
     number = make(client, kind, name).info().owner.removesuffix(":write").rpartition(":")[2]

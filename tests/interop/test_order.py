@@ -1,4 +1,4 @@
-"""What is special about a kind: the fair lock's order, read and write together, rising tokens."""
+"""Special features of the kinds: the fair lock's order, read and write together, rising tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support import eventually
 def test_both_have_turns(
     kind: str, newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """In tight loops on both sides Redisson has its turns, counted in turns: speed does not matter."""
+    """In tight loops on both sides Redisson gets its turns; only turns count, not speed."""
     over = threading.Event()
     turns = [0, 0, 0]
 
@@ -36,7 +36,7 @@ def test_both_have_turns(
     ours = [Waiting(lambda index=i: run(index)) for i in range(len(turns))]  # type: ignore[misc]
     try:
         eventually(lambda: all(turns))
-        newest.object(kind, name)("turns", 10)  # threads, classes and compiled code are there
+        newest.object(kind, name)("turns", 10)  # starts threads, and loads and compiles classes
         before = sum(turns)
         theirs = [newest.object(kind, name).start("turns", 40) for _ in range(2)]
         for call in theirs:
@@ -46,7 +46,7 @@ def test_both_have_turns(
         over.set()
     for waiting in ours:
         waiting.get()
-    # Three of ours for one of theirs, as a rule; once it was several hundred.
+    # Usually three Snib turns for each of Redisson's; it used to be several hundred.
     assert had < 80 * 25, f"{had} turns of ours for 80 of Redisson's"
 
 
@@ -61,7 +61,7 @@ def queue(server: SharedServer, name: str) -> list[str]:
 def test_fair_order_in_a_mixed_queue(
     cell: Cell, clients: int, java: JavaClient, server: SharedServer, name: str
 ) -> None:
-    """Four of theirs and four of ours, in turn: served strictly in that order."""
+    """Four Redisson and four Snib waiters, alternating: served strictly in that order."""
     cell("fair", java, SNIB_WAITS)
     cell("fair", java, JAVA_WAITS)
     opened = [snib.connect(server.url) for _ in range(clients)]
@@ -104,7 +104,7 @@ def we_join(server: SharedServer, name: str, client: snib.Client) -> Waiting[Any
 def test_fair_place_given_up(
     newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """A waiter of ours that gives up leaves its place, and those behind keep their patience."""
+    """A Snib waiter that gives up leaves its place; waiters behind it keep their give-up times."""
     hold = client.fair_lock(name).hold()
     with snib.connect(server.url) as other:
         taker = Waiting(lambda: other.fair_lock(name).acquire(timeout=8))
@@ -120,7 +120,7 @@ def test_fair_place_given_up(
 def test_fair_place_of_an_interrupted_thread(
     newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Its place stays until the lease it saw and its wait are over; then ours is next."""
+    """The place stays until the lease that it saw and its wait are over; then Snib is next."""
     hold = client.fair_lock(name, lease=8.0).hold()
     theirs = newest.object("fair", name)
     waiter = java_waits(server, name, theirs, "try", 6_000, 20_000)
@@ -189,7 +189,7 @@ def test_our_downgrade_wakes_java(
 def test_we_read_after_javas_downgrade(
     cell: Cell, java: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Its downgrade tells nobody; ours asks again after `recheck`, not at the end of the lease."""
+    """Java's downgrade sends no message; Snib asks again after `recheck`, before the lease ends."""
     cell("write", java, SNIB_WAITS)
     writer = java.object("write", name)
     reader = java.object("read", name, writer.thread)
@@ -210,7 +210,7 @@ def test_we_read_after_javas_downgrade(
 def test_java_cannot_miss_our_message(
     side: str, newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Redisson's `wake all` passes by a waiter that has asked in vain and is not asleep yet."""
+    """Redisson's `wake all` misses a waiter that has been refused and is not asleep yet."""
     mine = make(client, side, name, lease=30.0)
     theirs = newest.object({"read": "write", "write": "read"}[side], name)
     channel = f"redisson_rwlock:{{{name}}}"
@@ -223,7 +223,7 @@ def test_java_cannot_miss_our_message(
             pass
         end = time.monotonic() + number % 20 * 60e-6
         while time.monotonic() < end:
-            pass  # far less than a thread's sleep
+            pass  # much shorter than a sleep
         begun = time.monotonic()
         hold.release()
         waiter.get()
@@ -235,7 +235,8 @@ def test_java_cannot_miss_our_message(
 def test_java_cannot_upgrade_past_us(
     newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Two readers, both of whom would write: ours is told at once, theirs waits for our release."""
+    """Two readers that want to write: Snib's is refused at once, Redisson's waits for its
+    release."""
     lock = client.rwlock(name)
     assert lock.read.acquire()
     with pytest.raises(snib.UpgradeRefused):
@@ -272,7 +273,7 @@ def test_tokens_rise_across_languages(
 def test_tokens_rise_under_contention(
     newest: JavaClient, server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Both sides at once: the order of the tokens is the order of the holds."""
+    """With both sides at once, the order of the tokens is that of the holds."""
     tokens: list[int] = []
     enough = threading.Event()
 
@@ -297,7 +298,7 @@ def test_tokens_rise_under_contention(
 def test_fenced_variants_share_the_counter(
     newest: JavaClient, client: snib.Client, name: str
 ) -> None:
-    """Fair and write locks with a token take it from the counter of Redisson's fenced lock."""
+    """Fair and write locks with tokens use the counter of Redisson's fenced lock."""
     tokens = []
     for lock in (client.fair_lock(name, fenced=True), client.rwlock(name, fenced=True).write):
         with lock.hold() as hold:
@@ -337,7 +338,7 @@ def test_multi_waits_for_one_member(
 
 
 def test_red_lock_counts_our_mutexes(newest: JavaClient, client: snib.Client, name: str) -> None:
-    """Redisson's red lock of three does without one that we hold, and not without two."""
+    """Redisson's red lock of three succeeds if Snib holds one of them, but not two."""
     members = f"{name}a,{name}b,{name}c"
     first, second = (client.lock(f"{name}{letter}").hold() for letter in "ab")
     red = newest.object("red", members)
@@ -353,7 +354,7 @@ def test_red_lock_counts_our_mutexes(newest: JavaClient, client: snib.Client, na
 
 
 def test_quorum_on_three_servers(newest: JavaClient, new_server: Any) -> None:
-    """Our quorum on three servers; a Java client of one of them sees an ordinary mutex there."""
+    """Snib's quorum on three servers; a Java client of one of them sees an ordinary mutex."""
     servers = [new_server() for _ in range(3)]
     clients = [snib.connect(one.url) for one in servers]
     quorum = snib.QuorumLock([client.lock("q") for client in clients], quarantine=False)

@@ -1,4 +1,4 @@
-"""The plain kind against those who write it: redis-py's Lock, and redsync."""
+"""The plain kind against other libraries that write it: redis-py's Lock, and redsync."""
 
 from __future__ import annotations
 

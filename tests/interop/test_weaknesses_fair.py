@@ -1,6 +1,6 @@
-"""Weaknesses of the original that are none of ours: the fair lock.
+"""Weaknesses of Redisson that Snib does not share: the fair lock.
 
-Where the other side matters it is played by hand: what a Redisson client would leave in the server.
+Redisson's side, where it matters, is simulated by writing what its client would leave in the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import snib.aio
 from conftest import SharedServer
 from support import Program, eventually
 
-# Sooner than the queue of a waiter that has left without a word would end by itself.
+# Sooner than the places of a waiter that vanished silently would expire.
 LEAVES = 8.0
 
 
@@ -84,7 +84,7 @@ def test_a2_stale_places_are_cleared_together(
 def test_a3_a_wait_is_in_the_unit_it_was_given_in(
     client: snib.Client, queue: Queue, server: SharedServer, name: str
 ) -> None:
-    """Whatever the core asks for at a time, a waiter of 20 s is not out of patience after 20 ms."""
+    """Whatever time the core requests, a waiter with 20 s does not give up after 20 ms."""
     hold = client.fair_lock(name).hold()
     with snib.connect(server.url) as other:
         taker = Waiting(lambda: other.fair_lock(name).hold(timeout=20))
@@ -101,7 +101,7 @@ def test_a4_giving_up_costs_followers_nothing(
     with snib.connect(server.url) as other:
         waiter = Waiting(lambda: other.fair_lock(name).acquire(timeout=5))
         eventually(lambda: len(queue.members()) == 1)
-        # As Redisson queues: its predecessor's patience and 60 s of its own.
+        # As Redisson computes a score: its predecessor's, plus 60 s.
         begun = queue.now()
         queue.join(STRANGER, queue.patience(queue.members()[0]) + 60_000)
         assert waiter.get() is False
@@ -114,7 +114,7 @@ def test_a4_giving_up_costs_followers_nothing(
 def test_a4_behind_a_stranger_too(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    """A place behind a stranger adds to the next one's, and giving it up takes away what is left of that."""
+    """A place behind a foreign waiter adds to the next one's score; giving it up subtracts what is left of that."""
     hold = client.fair_lock(name, lease=60.0).hold()
     queue.join(STRANGER, 60_000)
     with snib.connect(server.url) as other:
@@ -182,7 +182,7 @@ def test_a5_the_interrupted_leave(
 def test_a5_whoever_meets_an_error_leaves(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    """Other data has taken the name: that is an error, and no reason to stay in the line."""
+    """Other data under the name is an error, and the waiter leaves the queue."""
     hold = client.fair_lock(name).hold()
     with snib.connect(server.url) as other:
         taker = ours_waits(other, other.fair_lock(name))
@@ -214,13 +214,13 @@ def test_a5_a_closed_client_leaves(
 def test_a6_a_long_holder_keeps_the_order(
     server: SharedServer, quick: snib.Client, queue: Queue, name: str
 ) -> None:
-    """Two strangers behind a hold that is renewed past their patience keep their places."""
+    """Two foreign waiters behind a hold that is renewed past their give-up times keep their places."""
     hold = quick.fair_lock(name).hold()
     queue.join(STRANGER, 1_500)
     queue.join(OTHER, 2_500)
     renewals = quick.stats().renewals
     eventually(lambda: quick.stats().renewals >= renewals + 4)  # for 8 s
-    # Somebody's attempt clears what is stale.
+    # Any attempt removes stale places.
     with snib.connect(server.url) as third, pytest.raises(snib.Busy):
         third.fair_lock(name).hold(timeout=0)
     assert queue.members() == [STRANGER, OTHER]
@@ -230,7 +230,7 @@ def test_a6_a_long_holder_keeps_the_order(
 def test_a7_no_clock_of_ours_counts(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    """Nothing that we send is a time of day, so a clock that is wrong cannot throw anybody out."""
+    """Snib sends no time of day, so a wrong clock cannot throw waiters out of the queue."""
     with server.admin.monitor() as monitor, snib.connect(server.url) as other:
         hold = client.fair_lock(name).hold()
         taker = ours_waits(other, other.fair_lock(name))
@@ -274,7 +274,7 @@ def test_a8_the_next_is_told_when_the_head_was_stale(
 def test_a8_ours_listens_where_redisson_tells(
     server: SharedServer, client: snib.Client, queue: Queue, name: str
 ) -> None:
-    """Redisson's release tells the first in the line on a channel of its own."""
+    """Redisson's release notifies the first waiter on that waiter's own channel."""
     server.admin.hset(name, STRANGER, 1)
     server.admin.pexpire(name, 60_000)
     taker = ours_waits(client, client.fair_lock(name))

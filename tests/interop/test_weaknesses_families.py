@@ -1,6 +1,7 @@
-"""Weaknesses of the original that are none of ours: multi locks, fenced locks, counters.
+"""Weaknesses of Redisson that Snib does not share: multi locks, fenced locks, counters.
 
-Where the other side matters it is played by hand: what a Redisson client would leave in the server.
+Redisson's side, where it matters, is simulated by writing what its client would leave in the
+server.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def test_d_opposite_orders_do_not_embrace(server: SharedServer, name: str) -> No
 
     def many(members: tuple[str, str]) -> None:
         with snib.connect(server.url) as mine:
-            # Fair locks cannot be taken by one command: the order is what saves them.
+            # Fair locks cannot be taken by one command: only the fixed order prevents a deadlock.
             both = snib.MultiLock([mine.fair_lock(member) for member in members])
             for _ in range(20):
                 both.hold(timeout=20).release()
@@ -145,7 +146,7 @@ def test_g5_a_deleted_latch_opens(server: SharedServer, client: snib.Client, gon
     latch.init(2)
     with listening(server, f"redisson_countdownlatch__channel__{{{gone}}}") as hear:
         assert latch.force_release()
-        # Redisson's awaiters ignore the first; the second frees them.
+        # Redisson's waiters ignore the first message; the second frees them.
         heard = [hear()]
         while heard[-1] != "0":
             heard.append(hear())

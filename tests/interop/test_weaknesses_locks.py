@@ -1,6 +1,6 @@
-"""Weaknesses of the original that are none of ours: what all locks share.
+"""Weaknesses of Redisson that Snib does not share: those of all locks.
 
-Where the other side matters it is played by hand: what a Redisson client would leave in the server.
+Redisson's side, where it matters, is simulated by writing what its client would leave in the server.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SILENT = ["semaphore", "permits", "latch"]
 def test_c2_a_change_without_a_message(
     kind: str, server: SharedServer, client: snib.Client, gone: str
 ) -> None:
-    """Redisson's waiters that miss the message sleep for ever; ours ask again in time."""
+    """Redisson's waiters that miss the message sleep for ever; Snib's ask again in time."""
     thing = getattr(client, kind)(gone)
     thing.init(1)
     hold = None if kind == "latch" else thing.hold()
@@ -85,19 +85,19 @@ def test_c2_a_change_without_a_message(
 
 
 def test_c5_renewal_ends_with_the_release(server: SharedServer, name: str) -> None:
-    """Releases just when a renewal is due: the key never comes back, nor does it stay."""
+    """Releases at the moment a renewal is due: the key neither stays nor comes back."""
     with snib.connect(server.url, lease=0.1) as client:
         lock, kept = client.lock(name), 0
         for _ in range(30):
             due = client.stats().renewals + 1
-            with contextlib.suppress(snib.Lost):  # for a process that stands still so short a lease ends
+            with contextlib.suppress(snib.Lost):  # such a short lease ends if the process stalls
                 with lock.hold() as hold:
                     eventually(lambda due=due: hold.lost.is_set() or client.stats().renewals >= due)
                 assert not server.admin.exists(name)
                 kept += 1
             eventually(lambda: not server.admin.exists(name))
         assert kept
-        # Somebody else's lease is not touched by what may still be on its way.
+        # A renewal that is still in flight must not touch another owner's lease.
         server.admin.hset(name, STRANGER, 1)
         server.admin.pexpire(name, 300)
         eventually(lambda: not server.admin.exists(name))
@@ -117,7 +117,7 @@ def test_c7_leases_out_of_range_send_nothing(
 
 @pytest.mark.parametrize("name", ["a{b", "a}b", "{}a", "{a", "}{", "a{}{b}"])
 def test_c8_names_with_stray_braces_are_refused(name: str, client: snib.Client) -> None:
-    """Their companion keys could lie in other slots of a cluster."""
+    """Their additional keys could be in other slots of a cluster."""
     client.ping()
     commands = client.stats().commands
     for kind in ["mutex", "fair", "read", "write", "fenced", "spin", "plain"]:
@@ -132,7 +132,7 @@ def test_c8_names_with_stray_braces_are_refused(name: str, client: snib.Client) 
 def test_c9_a_silent_release_costs_one_recheck(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """A spin lock's release tells nobody: a mutex waiting for the name asks again in time."""
+    """A spin lock's release sends no message: a mutex waiting for the name asks again in time."""
     hold = client.spin_lock(name, lease=30.0).hold()
     with snib.connect(server.url, recheck=0.3) as other:
         taker = ours_waits(other, other.lock(name))
@@ -143,7 +143,7 @@ def test_c9_a_silent_release_costs_one_recheck(
 def test_c9_spinning_is_bounded_and_jittered(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """The pauses grow, not without end, and no two are the same: nobody marches in step."""
+    """The pauses grow up to a limit and differ, so waiters do not poll in step."""
     hold = client.spin_lock(name).hold()
     with snib.connect(server.url) as other:
         taker = ours_waits(other, other.spin_lock(name))
@@ -155,7 +155,7 @@ def test_c9_spinning_is_bounded_and_jittered(
             pauses.append(time.monotonic() - begun)
         hold.release()
         taker.get(15).release()
-    # Twelve of between 64 and 192 ms.
+    # Twelve pauses between 64 and 192 ms.
     assert max(pauses[1:]) - min(pauses[1:]) > 0.03, pauses
 
 

@@ -1,6 +1,7 @@
-"""Weaknesses of the original that are none of ours: read and write locks.
+"""Weaknesses of Redisson that Snib does not share: read and write locks.
 
-Where the other side matters it is played by hand: what a Redisson client would leave in the server.
+Redisson's side, where it matters, is simulated by writing what its client would leave in the
+server.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def test_b5_a_read_release_leaves_the_writers_watchdog(
 def test_b5_one_readers_release_leaves_the_others_watchdog(
     server: SharedServer, quick: snib.Client, name: str
 ) -> None:
-    """Two reads of one process have a lease each; one's end is not the other's."""
+    """Two read holds of one process have separate leases; one may end without the other."""
     stays, goes = quick.rwlock(name).read.hold(), taking(quick.rwlock(name).read).get()
     assert stays.owner != goes.owner
     goes.release()
@@ -111,7 +112,7 @@ def test_b8_releasing_a_vanished_read_is_a_loss(
 def test_b9_an_inner_release_leaves_the_outer_lease(
     server: SharedServer, client: snib.Client, name: str
 ) -> None:
-    """Redisson numbers a reader's holds, and a release ends the last number, whosever it is."""
+    """Redisson numbers a reader's holds, and any release ends the last number."""
     outer, inner = client.rwlock(name, lease=30.0).read, client.rwlock(name, lease=10.0).read
     assert outer.acquire() and inner.acquire()
     inner.release()

@@ -1,4 +1,4 @@
-// Command peer is redsync at the end of a pipe: one command a line, one answer a line.
+// Command peer runs redsync behind a pipe: one command per line, one answer per line.
 //
 //	lock NAME LEASE_MS    waits; "ok"
 //	try NAME LEASE_MS     "ok" or "taken"
