@@ -3,10 +3,10 @@
 
     mutants.py [--build FOLDER] [--seeds N] [--sample N [--draw WORD]] [--fit] [NAME...]
 
-The bugs are listed in planted/, each with the test that has to find it.  A change that no longer fits
-its source is an error, so that the list cannot rot in silence.  The unchanged core must pass first.
---sample draws some at random, for another WORD others; the word is today's date if none is given.
---fit plants none and only looks whether each still fits.
+The bugs are listed in planted/, each with the test that must find it.  A change that no longer applies to
+its source is an error, so that the list cannot go stale unnoticed.  The unchanged core must pass first.
+--sample draws some at random, seeded with WORD, which is today's date by default.
+--fit plants none and only checks that each still applies.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from typing import NamedTuple
 from planted import Mutant, all_mutants
 from planted.plant import CORE, ROOT, Build, NotMade, changed_text, planted_scripts
 
-PATIENCE = 600  # seconds: what takes longer than that does not come to an end,
-GRACE = 10  # ... or after a test has failed; until then its own clean-up may work
+PATIENCE = 600  # seconds after which a program is considered hung,
+GRACE = 10  # ... or after its first failed test, which leaves time for its clean-up
 
 
 class Verdict(NamedTuple):
@@ -37,8 +37,8 @@ class Verdict(NamedTuple):
 
 
 def run_program(command: list[str], **environment: str) -> Verdict:
-    """Whether the program was content; else what it says of it.  It is ended soon after its first failure."""
-    # In a session of its own: what it starts is ended with it.
+    """Whether the program succeeded; else how it failed.  It is killed soon after its first failure."""
+    # In a separate session, so that its child processes can be killed with it.
     process = subprocess.Popen(
         command,
         text=True,
@@ -71,8 +71,8 @@ def run_program(command: list[str], **environment: str) -> Verdict:
 
 
 def run_test(program: Path, test: str) -> Verdict:
-    """A test program; of those that take long the one test that is meant.  Of worlds with several servers as many
-    as ./dev test runs."""
+    """A test program; for slow programs, only the test in question.  Simulators of several servers get as many worlds
+    as in ./dev test."""
     return run_program([str(program)], SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS="4000")
 
 
@@ -93,14 +93,14 @@ def run_python(module: Path, by: str, work: Path) -> Verdict:
 
 
 def simulators_for(changed: str) -> tuple[str, ...]:
-    """For what only locks of several servers use, worlds of theirs, which are larger."""
+    """Code that only locks of several servers use needs their worlds, which are larger."""
     if not changed:
         return ("sim_group", "sim_stories", "sim")
     return ("sim_group",) if changed.endswith("/group.c") else ("sim_stories", "sim")
 
 
 def run_sim(programs: dict[str, Path], seeds: int) -> Verdict:
-    """The stories, worlds of all kinds, and worlds of mutexes, whose races are the rarest: a few of each
+    """The stories, worlds of all kinds of locks, and worlds of mutexes only, whose races are the rarest: a few of each
     first."""
     runs = []
     if "sim_group" in programs:
@@ -120,7 +120,7 @@ def run_sim(programs: dict[str, Path], seeds: int) -> Verdict:
 
 
 class Bench:
-    """The builds that the chosen mutants need, and a folder for what is made of them."""
+    """The builds that the chosen mutants need, and a folder for the mutated programs."""
 
     def __init__(self, build: Path, chosen: list[Mutant], work: Path, seeds: int) -> None:
         self.work = work
@@ -142,7 +142,7 @@ class Bench:
         return "sim_topo" if name == "sim_topology" else name
 
     def run(self, by: str, mutant: Mutant | None, work: Path, seeds: int) -> Verdict:
-        """What has to find the mutant; None: on the unchanged core."""
+        """Run the test that must find the mutant; None: on the unchanged core."""
 
         def made(build: Build | None, target: str) -> Path:
             assert build
@@ -184,7 +184,7 @@ def main() -> None:
     arguments = parser.parse_args()
     chosen = []
     for mutant in all_mutants():
-        changed_text(mutant)  # each fits, also those that are not chosen
+        changed_text(mutant)  # each must apply, chosen or not
         if not arguments.names or any(name in mutant.name for name in arguments.names):
             chosen.append(mutant)
     if arguments.fit:
@@ -194,7 +194,7 @@ def main() -> None:
     missed = []
     with tempfile.TemporaryDirectory(prefix="snib-mutants-") as folder:
         bench = Bench(arguments.build, chosen, Path(folder), arguments.seeds)
-        # Of a sample `./dev test` has seen the simulators pass already.
+        # For a sample, ./dev test has already seen the simulators pass.
         bench.check_unchanged(100 if arguments.sample else arguments.seeds)
         for mutant in chosen:
             begin = time.monotonic()

@@ -1,16 +1,16 @@
-"""Bugs to be planted in the core, by the rooms they are planted in."""
+"""Bugs to be planted in the core, by area."""
 
 import importlib
 from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One textual change, which stands for a bug, and what has to find it.
+    """One textual change that represents a bug, and the test that must find it.
 
-    `file` lies in core/, or in bindings/.  `old` is there exactly once, whatever white space lies
-    between its words.  `by` is the test program of ctest that finds the bug, "unit_timer" or
-    "live/queue", or a file of pytest, of the Python package, "python/test_lock.py", or of the
-    scripts alone, "traces/test_fair.py"; after a space the one test in it.  "": the simulators.
+    `file` is below core/, or in bindings/.  `old` must occur in it exactly once, with any white
+    space between its words.  `by` is the ctest program that finds the bug, "unit_timer" or
+    "live/queue", or a pytest file, either of the Python package, "python/test_lock.py", or of the
+    scripts alone, "traces/test_fair.py"; after a space, a single test in it.  "": the simulators.
     """
 
     name: str
@@ -24,7 +24,7 @@ ROOMS = ("links", "lanes", "durable", "routes", "holds", "waits", "scripts", "gr
 
 
 def all_mutants() -> list[Mutant]:
-    """The mutants of all rooms, each under a name of its own."""
+    """The mutants of all areas; their names are unique."""
     mutants: list[Mutant] = []
     for room in ROOMS:
         mutants += importlib.import_module(f"{__name__}.{room}").MUTANTS

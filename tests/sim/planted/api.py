@@ -1,4 +1,4 @@
-"""Planted bugs: the library's edges: the public calls, queues, forks, the exit, the Python extension."""
+"""Planted bugs: the library's interface: the public calls, queues, forks, the exit, the Python extension."""
 
 from . import Mutant
 

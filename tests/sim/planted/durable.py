@@ -1,4 +1,4 @@
-"""Planted bugs: grants that count when replicas have them."""
+"""Planted bugs: grants that count only once replicas have them."""
 
 from . import Mutant
 

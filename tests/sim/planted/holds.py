@@ -1,4 +1,4 @@
-"""Planted bugs: what a hold promises: its deadline, renewal, release, and the clocks."""
+"""Planted bugs: what a hold guarantees: its deadline, renewal, release, and the clocks."""
 
 from . import Mutant
 

@@ -1,4 +1,4 @@
-"""Planted bugs: further command links of a node."""
+"""Planted bugs: additional command links of a node."""
 
 from . import Mutant
 

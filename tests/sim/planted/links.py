@@ -1,4 +1,4 @@
-"""Planted bugs: what is sent and answered: connections, doubt, subscriptions."""
+"""Planted bugs: requests and replies: connections, doubtful outcomes, subscriptions."""
 
 from . import Mutant
 

@@ -1,7 +1,7 @@
 """Plant a mutant: compile the one file it changes, and link the programs that test it.
 
-The unchanged objects are those of an ordinary build of the tree (./dev build), whose own commands are
-repeated for what the change touches.  The build itself stays as it is.
+The unchanged objects come from an ordinary build of the tree (./dev build), whose commands are repeated
+for the files that the change affects.  The build itself is not modified.
 """
 
 import json
@@ -16,7 +16,7 @@ from . import Mutant
 
 ROOT = Path(__file__).resolve().parents[3]
 CORE = ROOT / "core"
-TEXTS = "snib__script_texts"  # who reads this table is compiled anew for another script
+TEXTS = "snib__script_texts"  # sources that read this table are recompiled for a changed script
 
 
 def source_of(mutant: Mutant) -> Path:
@@ -24,7 +24,7 @@ def source_of(mutant: Mutant) -> Path:
 
 
 def changed_text(mutant: Mutant) -> str:
-    """The text of the mutant's file with the bug; ends the program if it does not fit."""
+    """The text of the mutant's file with the bug; exits if the change does not apply."""
     text = source_of(mutant).read_text()
     words = r"\s+".join(re.escape(word) for word in mutant.old.split())
     found = list(re.finditer(words, text))
@@ -34,7 +34,7 @@ def changed_text(mutant: Mutant) -> str:
 
 
 class NotMade(Exception):
-    """What a compiler, a linker or Ninja says instead of doing its work."""
+    """The output of a compiler, a linker or Ninja that failed."""
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -45,14 +45,14 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def reads_texts(source: Path) -> bool:
-    """Whether a file, or a header that lies beside it, reads the table of scripts."""
+    """Whether a file, or a header in the same folder, reads the table of scripts."""
     text = source.read_text()
     beside = (source.parent / name for name in re.findall(r'#include "(\w+\.h)"', text))
     return TEXTS in text or any(TEXTS in path.read_text() for path in beside if path.exists())
 
 
 class Build:
-    """A build folder of CMake and Ninja, and the commands it is made with."""
+    """A build folder of CMake and Ninja, and its build commands."""
 
     def __init__(self, folder: Path, targets: list[str]) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Build:
             sys.exit(f"mutants: {folder} has no build: ./dev build makes it")
         run(["ninja", *targets], folder)
         entries = json.loads((folder / "compile_commands.json").read_text())
-        # By object: the simulator has one of its own of some sources.
+        # By object: the simulator compiles some sources separately.
         self.compile = {}
         for entry in entries:
             line = shlex.split(entry["command"])
@@ -76,7 +76,7 @@ class Build:
         return self.folder / line[line.index("-o") + 1]
 
     def _touched(self, mutant: Mutant, target: str) -> dict[Path, str]:
-        """The sources that are to be compiled anew for the target, and the objects that they make."""
+        """The sources to be recompiled for the target, and their objects."""
         own = set(self.link[target])
         touched: dict[Path, str] = {}
         for made, (source, _) in self.compile.items():
@@ -89,7 +89,7 @@ class Build:
         return touched
 
     def planted(self, mutant: Mutant, target: str, work: Path) -> Path:
-        """The target with the mutant, made in the folder `work`."""
+        """The target with the mutant, built in the folder `work`."""
         work.mkdir(parents=True, exist_ok=True)
         if mutant.file.endswith(".lua"):
             embed(planted_scripts(mutant, work), work)
@@ -106,7 +106,7 @@ class Build:
             run([*line, "-w"], self.folder)
             if made in link:
                 link[link.index(made)] = new
-            else:  # it stands for the one in the archive
+            else:  # it replaces the one in the archive
                 link.insert(link.index("-o") + 2, new)
         out = work / Path(link[link.index("-o") + 1]).name
         link[link.index("-o") + 1] = str(out)

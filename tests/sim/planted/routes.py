@@ -1,4 +1,4 @@
-"""Planted bugs: servers that change: failover, addresses, slots that move."""
+"""Planted bugs: changing servers: failover, addresses, slot migration."""
 
 from . import Mutant
 

@@ -1,4 +1,4 @@
-"""Planted bugs: what runs at the server."""
+"""Planted bugs: the server-side scripts."""
 
 from . import Mutant
 
