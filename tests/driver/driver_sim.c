@@ -1,12 +1,13 @@
-/* driver_sim.c - the real driver in worlds of threads, sockets and clocks that a seed has drawn.
+/* driver_sim.c - the real driver in worlds of threads, sockets and clocks drawn from a seed.
  *
- *     sim_driver                 every story with many seeds: as SNIB_SIM_SEEDS says, or 1000
+ *     sim_driver                 every story with SNIB_SIM_SEEDS seeds, or 1000
  *     sim_driver STORY SEED      one world
  *
- * In a random world threads acquire, begin, submit, wait, watch and release while calls are interrupted, take
- * a part, find full sockets, lose connections, and while threads of the program stand still outside the
- * client's mutex.  Whatever happens: every operation ends, nothing sleeps for ever, no two threads have one
- * lock, no hold is lost (no fault lasts as long as a lease), and nothing is left in the server.
+ * In a random world threads acquire, begin, submit, wait, watch and release while calls are
+ * interrupted or handle only a part, sockets fill up, connections are lost, and threads of the
+ * program stop outside the client's mutex.  In every world: each operation ends, nothing sleeps for
+ * ever, no two threads hold one lock, no hold is lost (no fault lasts as long as a lease), and
+ * nothing is left at the server.
  */
 #include "driver_sim.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 
 enum { WORKERS = 8, SHARED = 2, MANY = 200 };
-/* In a world without faults.  With sends that take a part a reader may nap before it sees the rest. */
+/* In a world without faults.  With partial sends a reader may nap before it sees the rest. */
 #define PROMPT ((world.faults ? 200 : 40) * SNIB__MS)
 
 enum { CLIENTS = 2 };
@@ -27,7 +28,7 @@ static int inside[SHARED];
 
 /* ---- What must hold between any two steps ----------------------------------------------------- */
 
-/* A caller that reads, on whichever lane, looks at the deadlines once in a nap of its own. */
+/* A caller that reads, on any lane, checks the deadlines once per nap of its own. */
 static bool caller_reads(const struct snib__driver *driver)
 {
     for (const struct snib__link *link = snib__engine_links(driver->engine); link;
@@ -86,7 +87,7 @@ static void check_roles(bool asleep)
             check_driver(drivers[i], asleep);
 }
 
-/* ---- The parts of a program --------------------------------------------------------------------- */
+/* ---- Building blocks ---------------------------------------------------------------------------- */
 
 void open_client_with(const char *url, const snib_client_options *options)
 {
@@ -96,7 +97,7 @@ void open_client_with(const char *url, const snib_client_options *options)
         &((struct snib__client *)snib__handle_get(SNIB__CLIENT, *client))->driver;
     snib__handle_put(*client);
     if (!(world.faults & WORLD_FREEZE))
-        driver->nap = 3600 * 1000 * SNIB__MS; /* no look makes up for a wake-up that was missed */
+        driver->nap = 3600 * 1000 * SNIB__MS; /* nothing may make up for a missed wake-up */
     drivers[clients_n++] = driver;
     world.check = check_roles;
 }
@@ -153,7 +154,7 @@ snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms)
     return lock;
 }
 
-/* A lock of worker i's client, of its own name or one that others have too. */
+/* A lock of worker i's client, under a name of its own or a shared one. */
 static snib_lock *lock_named(const char *stem, int i, int64_t lease_ms)
 {
     return lock_of(i, stem, i, lease_ms);
@@ -197,7 +198,7 @@ static void work(snib_hold *hold, int shared)
     go_out(shared);
 }
 
-/* Who was kept away for longer than a lease himself can be too late for what he was given. */
+/* A thread that was stopped for longer than a lease may be too late for its grant. */
 static bool too_late(int code)
 {
     return code == SNIB_EUNREACHABLE && (world.faults & WORLD_FREEZE);
@@ -228,7 +229,7 @@ static void call(int i)
     snib_lock_free(lock);
 }
 
-/* As the bindings do: stay for a slice, look around, wait on. */
+/* As the bindings do: wait for a time slice, return to the caller, wait on. */
 static void begin(int i)
 {
     snib_lock *lock = lock_named("own", i, 0);
@@ -253,7 +254,7 @@ static void begin(int i)
     snib_lock_free(lock);
 }
 
-/* A loop, which knows only what the descriptor tells, or a thread that waits. */
+/* An event loop, which sees only the descriptor, or a waiting thread. */
 void next_event(snib_queue *queue, snib_event *out)
 {
     snib__time since = world.now;
@@ -290,7 +291,7 @@ static void submit(int i)
             world_fail("release gave %s", snib_code_name(event.code));
         snib_hold_free(hold);
     }
-    /* Whoever is about to ring the descriptor must not ring what comes after it. */
+    /* A thread about to ring the descriptor must not ring a new one with its number. */
     snib_queue_free(queue);
     int mine = snib__sys_bell();
     if (world_readable(mine, world_draw(SNIB__MS)))
@@ -359,7 +360,7 @@ static void random_main(void *argument)
     world_stay(nobody_runs, NULL);
     while (clients_n > 0)
         close_client();
-    /* A lane that nobody has wanted for half a minute ends, and comes again. */
+    /* A lane that has been idle for half a minute is closed, and opened again later. */
     const int ages = 1 + (int)(world.now / (30000 * SNIB__MS));
     if (world.connects > (lanes ? 1 + SNIB__LANES_MAX * ages : 2) * opened &&
         !(world.faults & (WORLD_CUT | WORLD_FREEZE)))
@@ -375,7 +376,7 @@ static unsigned random_faults(uint64_t seed)
 
 /* ---- Stories -------------------------------------------------------------------------------------- */
 
-/* The first address swallows what comes; the second is tried in time, and remembered. */
+/* The first address swallows packets; the second is tried in time, and remembered. */
 static void two_addresses(void *argument)
 {
     (void)argument;
@@ -396,7 +397,8 @@ static void two_addresses(void *argument)
     close_client();
 }
 
-/* A network without a way for one family: the first address of the other is the second to be tried. */
+/* A network without a route for one address family: the first address of the other family is tried
+ * second. */
 static void two_families(void *argument)
 {
     (void)argument;
@@ -430,7 +432,8 @@ static void no_address(void *argument)
     close_client();
 }
 
-/* A lookup that hangs is told of in time, no second one is begun meanwhile, and its end is of use. */
+/* A hanging lookup is reported in time, no second one is started meanwhile, and its result is used
+ * when it comes. */
 static void hanging_lookup(void *argument)
 {
     (void)argument;
@@ -452,7 +455,7 @@ static void hanging_lookup(void *argument)
     close_client();
 }
 
-/* Connecting has all of its time, however long the lookup took. */
+/* Connecting has its full time limit, however long the lookup took. */
 static void slow_lookup(void *argument)
 {
     (void)argument;
@@ -467,7 +470,8 @@ static void slow_lookup(void *argument)
     close_client();
 }
 
-/* The server's part is another's now: both links go the new way, also one that was still on the old one. */
+/* Another server has taken over: both links go to the new address, including one that was still
+ * connecting to the old one. */
 static void other_way(void *argument)
 {
     (void)argument;
@@ -501,7 +505,7 @@ static void other_way(void *argument)
     free_client();
 }
 
-/* What a lookup has found is for the connections that waited for it: the next one asks again. */
+/* A lookup's result serves the connections that waited for it: the next one looks up again. */
 static void later_lookup(void *argument)
 {
     (void)argument;
@@ -535,7 +539,8 @@ static void no_name(void *argument)
     close_client();
 }
 
-/* Of a hold that ends in a suspend the loss is told right after it, to whoever waits in whatever way. */
+/* When a hold ends during a suspend, the loss is reported right after it, to every kind of
+ * waiter. */
 static snib_hold *suspended_hold;
 static snib__time resumed;
 
@@ -579,7 +584,7 @@ static void suspend(void *argument)
     close_client();
 }
 
-/* The loss of a fixed lease is told by the descriptor alone. */
+/* The loss of a fixed lease is reported by the descriptor alone. */
 static void lost_rings(void *argument)
 {
     snib_queue *queue;
@@ -604,8 +609,8 @@ static void lost_rings(void *argument)
     close_client();
 }
 
-/* A server that is silent: a release and the close that waits for it end in their time, without a busy
- * loop. */
+/* A silent server: a release, and the close that waits for it, end within their limits, without a
+ * busy loop. */
 static void silent_close(void *argument)
 {
     (void)argument;
@@ -629,7 +634,7 @@ static void silent_close(void *argument)
     free_client();
 }
 
-/* ---- Threads that stand still at the worst place -------------------------------------------------- */
+/* ---- Threads stopped at the worst place ----------------------------------------------------------- */
 
 static void renewed_caller(void *argument)
 {
@@ -643,7 +648,8 @@ static void renewed_caller(void *argument)
     running--;
 }
 
-/* The thread sleeps for long, and who is to wake it for the first renewal does not get to it. */
+/* The thread sleeps for long, and the caller that should wake it for the first renewal is stopped
+ * before that. */
 static void kept_from_waking(void *argument)
 {
     (void)argument;
@@ -673,7 +679,7 @@ static bool reads(void *on)
     return sock && sock->reader == *reader;
 }
 
-/* A caller reads an event for somebody's queue and does not get to do more. */
+/* A caller reads an event for another queue and is stopped before it can ring. */
 static void kept_from_ringing(void *argument)
 {
     snib_queue *queue;
@@ -704,7 +710,8 @@ static void kept_from_ringing(void *argument)
     close_client();
 }
 
-/* The role is on its way to a caller that does not wake: another takes it, and the link stays. */
+/* The reader role is handed to a caller that does not wake: another takes it over, and the link
+ * stays up. */
 static void kept_from_leading(void *argument)
 {
     snib_queue *queue;
@@ -717,7 +724,7 @@ static void kept_from_leading(void *argument)
     MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
     snib_lock *lock = lock_named("queued", 9, 0);
     world.silent = true;
-    world.faults |= WORLD_SPLIT; /* so that the answers do not come in one piece */
+    world.faults |= WORLD_SPLIT; /* so that the replies come in pieces */
     running = 2;
     world_thread("first", renewed_caller, (void *)(intptr_t)1);
     world_stay(reads, &caller);
@@ -738,7 +745,8 @@ static void kept_from_leading(void *argument)
     close_client();
 }
 
-/* The role is on its way to a caller whose operation ends before it wakes: it is passed on. */
+/* The reader role is handed to a caller whose operation ends before it wakes: it passes the role
+ * on. */
 static snib_op *leaving;
 
 static void leaving_caller(void *argument)
@@ -784,7 +792,7 @@ static void nominee_leaves(void *argument)
     MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
     snib_lock *lock = lock_named("queued", 9, 0);
     world.silent = true;
-    world.faults |= WORLD_SPLIT; /* so that the answers do not come in one piece */
+    world.faults |= WORLD_SPLIT; /* so that the replies come in pieces */
     running = 2;
     world_thread("first", renewed_caller, (void *)(intptr_t)2);
     world_stay(reads, &caller);
@@ -804,9 +812,10 @@ static void nominee_leaves(void *argument)
     close_client();
 }
 
-/* ---- Many at once --------------------------------------------------------------------------------- */
+/* ---- Crowds --------------------------------------------------------------------------------------- */
 
-/* While answers are to come requests are collected: many leave by few writes, and all of them leave. */
+/* While replies are pending, requests are collected: many leave in few writes, and all of them
+ * leave. */
 static void collected(void *argument)
 {
     enum { REQUESTS = 60, WRITES = 30 };
@@ -843,7 +852,8 @@ static void collected(void *argument)
     expect_nothing_left();
 }
 
-/* One thread frees what an owner holds, another enters for the same owner: it gets something that stays. */
+/* One thread frees an owner's hold while another re-enters for the same owner: the second gets a
+ * lasting hold. */
 static void same_owner(void *argument)
 {
     snib_lock *lock = lock_of(0, "owned", 1, 0);
@@ -875,7 +885,7 @@ static void owners(void *argument)
     expect_nothing_left();
 }
 
-/* Waiters beyond what one list of wakes has room for. */
+/* More waiters than one list of wakes has room for. */
 static void blocked_worker(void *argument)
 {
     snib_hold *hold;
@@ -913,7 +923,7 @@ static void many_wakes(void *argument)
     expect_nothing_left();
 }
 
-/* The server ends a connection on which nothing is under way: that is noticed in a nap, not when the next renewal is
+/* The server closes an idle connection: that is noticed within a nap, not when the next renewal is
  * due. */
 static void end_while_idle(void *argument)
 {
@@ -947,7 +957,8 @@ static void begin_all(snib_lock **locks, snib_op **ops, int n)
         MUST(snib_lock_acquire_begin(locks[i], 0, -1, 1, NULL, 1, &hold, &ops[i], err), SNIB_AGAIN);
 }
 
-/* Between two calls nobody but the thread, in its sleep, uses a connection; else it would never be closed. */
+/* Between two calls only the sleeping thread uses a connection; a further user would keep it from
+ * being closed. */
 static uint32_t expect_unused(void)
 {
     uint32_t open = 0;
@@ -961,7 +972,8 @@ static uint32_t expect_unused(void)
     return open;
 }
 
-/* Answers on all connections of a server, and a message, at once: more than the thread has room for. */
+/* Replies on all connections of a server, and a message, at once: more than the thread has room
+ * for. */
 static void answers_together(void *argument)
 {
     enum { REQUESTS = 7, ROUNDS = 20 };
@@ -1009,12 +1021,12 @@ static void answers_together(void *argument)
     expect_nothing_left();
 }
 
-/* ---- All of it ------------------------------------------------------------------------------------ */
+/* ---- Main ----------------------------------------------------------------------------------------- */
 
 static const struct story {
     const char *name;
     void (*run)(void *);
-    uint64_t part; /* of the seeds: one in so many */
+    uint64_t part; /* it gets one seed in so many */
 } stories[] = {
     {"random", random_main, 1},
     {"two_addresses", two_addresses, 20},

@@ -1,4 +1,4 @@
-/* driver_sim.h - the parts of a program that all stories use. */
+/* driver_sim.h - building blocks that all stories use. */
 #ifndef SNIB_TESTS_DRIVER_SIM_H
 #define SNIB_TESTS_DRIVER_SIM_H
 
@@ -26,7 +26,7 @@ extern int running; /* workers */
 
 void open_client_with(const char *url, const snib_client_options *options);
 void open_client_at(const char *url, int64_t lease_ms, int64_t connect_timeout_ms);
-void connect_client(void); /* the last one that was opened */
+void connect_client(void); /* the one that was opened last */
 void free_client(void);
 void close_client(void);
 snib_lock *lock_of(int i, const char *stem, int number, int64_t lease_ms);

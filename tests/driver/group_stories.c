@@ -1,6 +1,8 @@
-/* group_stories.c - locks of several clients over the real driver: quorums, whose nodes are databases here.
+/* group_stories.c - locks of several clients over the real driver: quorums, whose nodes are
+ * databases here.
  *
- * Leases are long where a vote that nobody wants has to be given back: its end does not make up for that.
+ * Leases are long where unwanted votes must be given back, so that their expiry does not hide a
+ * failure.
  */
 #include "driver_sim.h"
 
@@ -25,10 +27,10 @@ static void open_nodes_with(int64_t lease_ms, int64_t patience_ms)
 
 static void open_nodes(int64_t lease_ms)
 {
-    open_nodes_with(lease_ms, LONG_MS); /* silence decides nothing */
+    open_nodes_with(lease_ms, LONG_MS); /* no timeout decides anything */
 }
 
-/* Of which some have perhaps connected anew. */
+/* Some of them may have reconnected. */
 static void end_clients(void)
 {
     while (clients_n > 0) {
@@ -92,7 +94,8 @@ static uint64_t votes_lost(void)
     return lost;
 }
 
-/* Nobody wants the quorum's votes but `theirs` others: none is kept, at the servers or in memory. */
+/* No operation wants the quorum's votes any more: none but the `theirs` votes of rivals remain, at
+ * the servers or in memory. */
 static void expect_given_back(int theirs)
 {
     snib__time since = world.now;
@@ -101,14 +104,14 @@ static void expect_given_back(int theirs)
             world_fail("%d votes, and nobody wants them", votes() - theirs);
         world_sleep(SNIB__MS);
     }
-    world_sleep(5 * SNIB__MS); /* the last answers */
+    world_sleep(5 * SNIB__MS); /* the last replies */
     for (int i = 0; i < NODES; i++)
         if (stats_of(i).held != 0 || stats_of(i).waiting != 0)
             world_fail("node %d: %llu held, %llu waiting", i, (unsigned long long)stats_of(i).held,
                        (unsigned long long)stats_of(i).waiting);
 }
 
-/* Votes that were lost, one soon after the other, are asked for at once. */
+/* Votes that were lost, one soon after another, are requested again at once. */
 void lost_votes(void *argument)
 {
     snib_lock *locks[NODES], *quorum;
@@ -168,7 +171,8 @@ static void expect_code(const snib_event *event, int32_t want)
         world_fail("the acquisition gave %s: %s", snib_code_name(event->code), event->text);
 }
 
-/* Grants that are told after the acquisition has been decided: welcome while it is held, else given back. */
+/* Grants that are reported after the acquisition was decided: kept while it is held, else given
+ * back. */
 static void decide(snib_lock *quorum, snib_queue *queue, snib_lock *rivals[3], enum decided by)
 {
     static const int32_t codes[] = {[BY_CANCEL] = SNIB_CANCELLED,
@@ -208,8 +212,8 @@ static void decide(snib_lock *quorum, snib_queue *queue, snib_lock *rivals[3], e
     give_all(others, theirs);
 }
 
-/* Votes that others have are waited for from the first moment on, and as long as the quorum is held: also if all
- * refusals have come before the last grant. */
+/* Votes that rivals hold are waited for from the first moment on, and as long as the quorum is
+ * held: also if all refusals came before the last grant. */
 static void wait_while_held(snib_lock *quorum, snib_queue *queue, snib_lock *rivals[3])
 {
     snib_hold *others[2];
@@ -262,9 +266,10 @@ void late_votes(void *argument)
     close_clients();
 }
 
-/* ---- Nodes that do not answer, or not any more ------------------------------------------------------ */
+/* ---- Nodes that do not answer ----------------------------------------------------------------------- */
 
-/* Who may wait bears a silent majority for as long as its patience; one try does not, if the program says so. */
+/* A waiting acquisition tolerates a silent majority for as long as its patience; a single try does
+ * not, if the program says so. */
 void silent_nodes(void *argument)
 {
     snib_lock *locks[NODES], *quorum;
@@ -298,7 +303,7 @@ void silent_nodes(void *argument)
     close_clients();
 }
 
-/* A node that could not be asked is asked again, as long as the hold lives. */
+/* A node that could not be asked is asked again, for as long as the hold lives. */
 void returning_node(void *argument)
 {
     snib_lock *locks[NODES], *quorum;
@@ -329,8 +334,8 @@ static void close_one(int i)
     MUST(snib_client_close(clients[i], -1, err), SNIB_OK);
 }
 
-/* Clients of members are closed, one after the other: a majority goes on, and what cannot be had any more is told
- * at once, by its reason. */
+/* Clients of members are closed, one after another: a majority goes on, and what becomes impossible
+ * is reported at once, with its reason. */
 void closed_members(void *argument)
 {
     snib_lock *locks[NODES], *quorum, *multi;
@@ -342,7 +347,7 @@ void closed_members(void *argument)
     snib_lock *two[] = {lock_of(0, "name", 1, 0), lock_of(NODES - 1, "name", 1, 0)};
     MUST(snib_multi_new(two, 2, NULL, &multi, err), SNIB_OK);
     MUST(snib_lock_acquire(quorum, 0, -1, &hold, err), SNIB_OK);
-    world_sleep(20 * SNIB__MS); /* all have voted, and said so */
+    world_sleep(20 * SNIB__MS); /* all have voted and replied */
     close_one(NODES - 1);
     MUST(snib_lock_acquire(multi, 0, 60000, &none, err), SNIB_ECLOSED);
     close_one(NODES - 2);
@@ -366,7 +371,7 @@ void closed_members(void *argument)
     close_clients();
 }
 
-/* What is abandoned is left to its leases: no longer, and no shorter. */
+/* An abandoned quorum is kept until its leases end: no longer, and no shorter. */
 void abandoned_group(void *argument)
 {
     snib_lock *locks[NODES], *quorum;
@@ -392,8 +397,8 @@ void abandoned_group(void *argument)
 
 /* ---- Rounds ---------------------------------------------------------------------------------------- */
 
-/* Two nodes refuse and one is silent: who cannot have a majority keeps nobody waiting for what it has.  Of the 32
- * times that a round's patience may be the longest is 1.6 s. */
+/* Two nodes refuse and one is silent: an attempt without a majority does not keep others waiting
+ * for its votes.  The longest of the 32 values of a round's patience is 1.6 s. */
 void short_rounds(void *argument)
 {
     enum {
@@ -443,11 +448,11 @@ void short_rounds(void *argument)
     end_clients();
 }
 
-/* ---- Groups at random ------------------------------------------------------------------------------ */
+/* ---- Random groups --------------------------------------------------------------------------------- */
 
 enum { SERVERS = 3, PROCESSES = 2, GROUPS = 3, THREADS = 6, WHOLE = SERVERS };
 
-/* A quorum of all servers, a lock of a name on each, and one of two of these. */
+/* A quorum of all servers, a lock of one name on each server, and one of two such names. */
 static snib_lock *groups[PROCESSES][GROUPS];
 static int holders[SERVERS + 1]; /* of each name, and of the quorum */
 
@@ -535,8 +540,8 @@ static void new_groups(int process)
     free_locks(voters, SERVERS, NULL); /* the groups keep what they need */
 }
 
-/* Threads of two processes want locks of several servers in opposite order.  Who stands still between two clients
- * keeps the others from a lock, so nobody does. */
+/* Threads of two processes want locks of several servers in opposite order.  No thread is stopped
+ * here, because one stopped between two clients keeps the others from a lock. */
 void random_groups(void *argument)
 {
     (void)argument;

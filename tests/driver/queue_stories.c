@@ -1,12 +1,12 @@
-/* queue_stories.c - queues over the real driver: each operation has one event, whatever is cancelled, freed and
- * corked meanwhile, and what nobody fetches is given back. */
+/* queue_stories.c - queues over the real driver: each operation has one event, whatever is
+ * cancelled, freed and corked meanwhile, and grants that are never fetched are given back. */
 #include "driver_sim.h"
 
 #include <string.h>
 
 enum { QUEUES = 2, NAMES = 3, PENDING = 200, LONG_MS = 60000 };
 
-/* ---- At random ------------------------------------------------------------------------------------ */
+/* ---- Random queues -------------------------------------------------------------------------------- */
 
 static struct pending {
     bool used, releases;
@@ -74,7 +74,7 @@ static void forsake(void)
         return;
     if (world_chance(2)) {
         one->cancelled = snib_op_cancel(one->op) == SNIB_OK;
-    } else { /* its event comes all the same */
+    } else { /* its event still comes */
         snib_op_free(one->op);
         one->op = NULL;
     }
@@ -119,7 +119,7 @@ static void cork(int queue, bool on)
     MUST((on ? snib_queue_cork : snib_queue_uncork)(queues[queue]), SNIB_OK);
 }
 
-/* With all that is in it: what it had asked for goes back. */
+/* Free a queue with all its events and replace it: what its operations acquired is given back. */
 static void replace(int queue)
 {
     for (int i = 0; i < PENDING; i++)
@@ -177,7 +177,7 @@ void random_queues(void *argument)
     for (int i = 0; i < QUEUES; i++)
         finish(i);
     for (int i = 0; i < QUEUES; i++)
-        finish(i); /* the releases of the others' */
+        finish(i); /* releases begun by the first round */
     for (int i = 0; i < NAMES; i++) {
         snib_hold_free(held[i]);
         snib_lock_free(names[i]);
@@ -202,7 +202,7 @@ static int drained(snib_queue *queue, snib_event *out)
     return snib_queue_drain(queue, out, 1, NULL);
 }
 
-/* A grant comes before its loss, however late it is fetched; of what is freed nothing is told. */
+/* A grant comes before its loss, however late it is fetched; freed holds have no further events. */
 static void grants_and_losses(snib_queue *queue, snib_queue *other)
 {
     snib_lock *lock = lock_of(0, "brief", 0, 1000);
@@ -240,7 +240,8 @@ static void grants_and_losses(snib_queue *queue, snib_queue *other)
     snib_lock_free(lock);
 }
 
-/* An owner that came again by another queue hears of the loss there too, also if its grant is fetched after that. */
+/* An owner that re-entered through another queue hears of the loss there too, even if its grant is
+ * fetched after that. */
 static void late_witness(snib_queue *queue, snib_queue *other)
 {
     snib_lock *lock = lock_of(0, "witnessed", 0, 1000);
@@ -264,7 +265,7 @@ static void late_witness(snib_queue *queue, snib_queue *other)
     snib_lock_free(lock);
 }
 
-/* Whoever is done with a hold whose loss was told takes nothing else along that is still to be told. */
+/* Freeing a hold whose loss was reported drops no other event that is still to be reported. */
 static void two_losses(snib_queue *queue)
 {
     snib_lock *locks[2];
@@ -286,7 +287,7 @@ static void two_losses(snib_queue *queue)
     MUST(drained(queue, &event), 0);
 }
 
-/* The reason of a loss, whoever notices it. */
+/* The reason of a loss, whichever call notices it. */
 static void reasons(void)
 {
     snib_lock *lock = lock_of(0, "lost", 0, 0), *brief = lock_of(0, "brief", 1, 1000);
@@ -302,7 +303,7 @@ static void reasons(void)
     if (snib_hold_release(hold, &why) != SNIB_LOST || why.reason != SNIB_REASON_EXPIRED)
         world_fail("a release after the end tells reason %d", (int)why.reason);
     snib_hold_free(hold);
-    /* Whoever waits for it is told by the clock, and may be the first to see it. */
+    /* A waiter for the loss is woken by the clock, and may be the first to see it. */
     int32_t reason = SNIB_REASON_NONE;
     MUST(snib_lock_acquire(brief, 0, -1, &hold, err), SNIB_OK);
     world_freeze("snib", 3000 * SNIB__MS);
@@ -326,13 +327,13 @@ static void corked_events(snib_queue *queue, int n)
     }
 }
 
-/* What is submitted to a corked queue is collected up to the uncork; what is submitted after it is not. */
+/* Submissions to a corked queue are collected until the uncork; later ones are not. */
 static void corks(snib_queue *queue)
 {
     snib_lock *locks[3];
     for (int i = 0; i < 3; i++)
         locks[i] = lock_of(0, "corked", i, 0);
-    world_sleep(100 * SNIB__MS); /* with no other traffic, which would take it along */
+    world_sleep(100 * SNIB__MS); /* without other traffic, whose writes would include it */
     const uint64_t writes = drivers[0]->writes;
     MUST(snib_queue_cork(queue), SNIB_OK);
     for (int i = 0; i < 2; i++)
@@ -350,7 +351,7 @@ static void corks(snib_queue *queue)
         snib_lock_free(locks[i]);
 }
 
-/* Of more events than one call tells each is told once. */
+/* If there are more events than one call returns, each is reported once. */
 static void many_events(snib_queue *queue)
 {
     enum { MANY = 150 };
@@ -400,7 +401,7 @@ static void one_consumer(snib_queue *queue)
     MUST(snib_queue_drain(queue, &event, 1, err), 0);
 }
 
-/* A queue is its client's: nothing is begun for that of another. */
+/* A queue belongs to its client: no operation of another client may use it. */
 static void strange_queue(snib_queue *strange)
 {
     snib_lock *lock = lock_of(0, "mine", 0, 0);
@@ -410,7 +411,7 @@ static void strange_queue(snib_queue *strange)
     MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_OK);
     MUST(snib_hold_release_submit(hold, strange, 1, NULL, err), SNIB_EINVAL);
     MUST(snib_hold_check(hold, err), SNIB_OK);
-    /* Whoever has a queue stays until the request waits, and no longer. */
+    /* With a queue, begin returns as soon as the request waits. */
     snib_queue *queue;
     snib_event event;
     MUST(snib_queue_new(clients[0], &queue, err), SNIB_OK);
@@ -426,15 +427,15 @@ static void strange_queue(snib_queue *strange)
     snib_lock_free(lock);
 }
 
-/* A grant of an owner's hold that nobody fetches goes back alone: who has the hold keeps it as it was, releases it
- * once, and is told of its loss where it was to be told. */
+/* A grant of an owner's hold that is never fetched is given back alone: the other users of the hold
+ * keep it as it was, release it once, and hear of its loss where they asked to. */
 static void shared_hold(snib_queue *queue)
 {
     snib_lock *lock = lock_of(0, "shared", 0, 0);
     snib_hold *hold, *none;
     snib_event event;
     for (int way = 0; way < 4;
-         way++) { /* acquired with the other queue or without, released or lost */
+         way++) { /* acquired with or without the other queue, released or lost */
         snib_queue *forgotten;
         MUST(snib_queue_new(clients[0], &forgotten, err), SNIB_OK);
         if (way & 1) {
@@ -464,7 +465,7 @@ static void shared_hold(snib_queue *queue)
     snib_lock_free(lock);
 }
 
-/* A hold goes on without the queue that it came by, and points to it no more. */
+/* A hold outlives the queue through which it was acquired, and does not point to it any more. */
 static void orphaned_hold(void)
 {
     snib_lock *lock = lock_of(0, "orphan", 0, 0);
@@ -495,7 +496,8 @@ static void op_waiter(void *argument)
     running--;
 }
 
-/* An operation that a thread is waiting for is that thread's; one that nobody waits for ends when it is freed. */
+/* An operation that a thread waits for belongs to that thread; one without a waiter ends when it is
+ * freed. */
 static void freed_operations(void)
 {
     snib_lock *lock = lock_of(0, "freed", 0, 0);
@@ -527,7 +529,7 @@ static void freed_operations(void)
     }
     MUST(snib_hold_release(hold, err), SNIB_OK);
     snib_hold_free(hold);
-    /* What it was granted goes back with it, if nobody has asked. */
+    /* A grant that was not fetched is given back with it. */
     MUST(snib_lock_acquire_begin(lock, 0, -1, 0, NULL, 1, &other, &op, err), SNIB_AGAIN);
     world_sleep(50 * SNIB__MS);
     MUST(snib_lock_acquire(lock, 0, 0, &hold, err), SNIB_BUSY);
@@ -538,7 +540,7 @@ static void freed_operations(void)
     snib_lock_free(lock);
 }
 
-/* The waiter of another process hears of the release by its message. */
+/* A waiter in another process hears of the release by its message. */
 static void message(void)
 {
     snib_lock *ours = lock_of(0, "told", 0, 0), *theirs = lock_of(1, "told", 0, 0);

@@ -25,7 +25,7 @@ struct task {
     void *(*run)(void *);
     void *argument;
     bool program, joinable, ended;
-    bool (*ready)(void *on); /* what it waits for; NULL: it may run */
+    bool (*ready)(void *on); /* its condition; NULL: it may run */
     void *on;
     snib__time until, frozen_until;
     int mutexes;
@@ -64,7 +64,7 @@ bool world_has(enum world_fault fault, unsigned one_in)
     return (world.faults & fault) && world_chance(one_in);
 }
 
-/* What the library asks the system's chance for. */
+/* Replaces the system's random bytes. */
 static void fill(unsigned char *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -136,7 +136,7 @@ static void away(void)
     current = self;
 }
 
-/* Wait for a condition; false: the time came first. */
+/* Wait for a condition; false: the time limit came first. */
 bool world_wait(bool (*ready)(void *on), void *on, snib__time until)
 {
     current->ready = ready;
@@ -147,8 +147,8 @@ bool world_wait(bool (*ready)(void *on), void *on, snib__time until)
     return ready(on);
 }
 
-/* Between any two calls of the seam time passes and others may run; a thread of the program may even be
- * kept from running for long. */
+/* Between any two calls of the seam time passes and other threads may run; a thread of the program
+ * may even be stopped for long. */
 void world_step(void)
 {
     world.calls++;
@@ -260,7 +260,7 @@ void world_run(void)
     while (program_runs())
         run_one();
     world.faults &= ~(unsigned)WORLD_FREEZE;
-    while (anybody_runs()) /* lookups nobody waits for */
+    while (anybody_runs()) /* lookups whose clients have given up */
         run_one();
 }
 
@@ -406,7 +406,7 @@ static bool is_woken(void *on)
     return ((struct parked *)on)->woken;
 }
 
-/* Without the naps of the real one: a wake-up that is missed is missed for ever. */
+/* Without the periodic wake-ups of the real one: a missed wake-up is missed for ever. */
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
 {
     struct parked self = {.next = parked, .word = word}, **at = &parked;
@@ -449,7 +449,7 @@ void snib__unpark_all(_Atomic uint32_t *word)
     unpark(word, true);
 }
 
-/* ---- Birth and end ----------------------------------------------------------------------------- */
+/* ---- Start and end ----------------------------------------------------------------------------- */
 
 void world_begin(const char *story, uint64_t number, unsigned faults)
 {

@@ -1,4 +1,4 @@
-/* world_internal.h - between world.c and world_net.c. */
+/* world_internal.h - shared by world.c and world_net.c. */
 #ifndef SNIB_TESTS_WORLD_INTERNAL_H
 #define SNIB_TESTS_WORLD_INTERNAL_H
 

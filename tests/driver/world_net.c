@@ -1,4 +1,4 @@
-/* world_net.c - descriptors, sockets and the way between them and the model of a server. */
+/* world_net.c - descriptors, sockets and the network between them and the model of a server. */
 #include "world_internal.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "../sim/model_server.h"
 
 #define FDS 512
-#define FIRST_FD 1000 /* no descriptor of the real kernel */
+#define FIRST_FD 1000 /* distinct from the real kernel's descriptors */
 #define EPOCH 1700000000000000000u
 #define SMALL_ROOM 150
 
@@ -27,9 +27,9 @@ struct flow {
     snib__time last;
 };
 
-struct link { /* lives until both ends have gone and nothing is on the way */
+struct link { /* lives until both ends have gone and nothing is in flight */
     struct link *next;
-    uint64_t server; /* the model's connection; 0: none (yet, or any more) */
+    uint64_t server; /* the model's connection; 0: none yet, or none any more */
     snib__time connect_at;
     int error; /* of connect() */
     bool open, shut, ended, closed;
@@ -38,7 +38,7 @@ struct link { /* lives until both ends have gone and nothing is on the way */
     size_t received_n;
     size_t room;
     int readers, writers;
-    int node; /* of those that a name tells apart; 0: the name is no node's */
+    int node; /* the N of nodeN.test; 0: another name */
 };
 
 enum kind { FREE, BELL, ALARM, SOCKET };
@@ -58,7 +58,7 @@ static int fd_new(enum kind kind)
 {
     for (int i = 0; i < FDS; i++)
         if (descriptors[i].kind ==
-            FREE) { /* the lowest, as the kernel does: old numbers come back soon */
+            FREE) { /* the lowest, as in the kernel: old numbers return soon */
             descriptors[i] = (struct descriptor){.kind = kind, .rings_at = SNIB__NEVER};
             return FIRST_FD + i;
         }
@@ -363,7 +363,7 @@ ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait)
     memcpy(bytes, link->received, n);
     link->received_n -= n;
     memmove(link->received, link->received + n, link->received_n);
-    /* Now the bytes are this thread's alone, whatever happens to it. */
+    /* From here on only this thread has the bytes, even if it is stopped. */
     world_step();
     return (ssize_t)n;
 }
@@ -500,10 +500,10 @@ int snib__sys_resolve(const char *host, const char *port, bool numeric, struct a
 
 void snib__sys_resolve_free(struct addrinfo *addresses)
 {
-    free(addresses); /* the first of its answer */
+    free(addresses); /* all of them are one allocation */
 }
 
-/* ---- Birth and end ------------------------------------------------------------------------------- */
+/* ---- Start and end ------------------------------------------------------------------------------- */
 
 void world_net_begin(void)
 {

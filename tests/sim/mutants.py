@@ -71,8 +71,8 @@ def run_program(command: list[str], **environment: str) -> Verdict:
 
 
 def run_test(program: Path, test: str) -> Verdict:
-    """A test program; for slow programs, only the test in question.  Simulators of several servers get as many worlds
-    as in ./dev test."""
+    """A test program; for slow programs, only the test in question.  Simulators of several servers get as
+    many worlds as in ./dev test."""
     return run_program([str(program)], SNIB_TEST_ONLY=test, SNIB_SIM_SEEDS="4000")
 
 
@@ -100,8 +100,8 @@ def simulators_for(changed: str) -> tuple[str, ...]:
 
 
 def run_sim(programs: dict[str, Path], seeds: int) -> Verdict:
-    """The stories, worlds of all kinds of locks, and worlds of mutexes only, whose races are the rarest: a few of each
-    first."""
+    """The stories, worlds of all kinds of locks, and worlds of mutexes only, whose races are the rarest: a
+    few of each first."""
     runs = []
     if "sim_group" in programs:
         runs.append([str(programs["sim_group"]), "--seeds", f"1-{max(1, seeds // 5)}"])
