@@ -440,6 +440,8 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__watchdog_again(e, request, false, now);
     else if (!request->asking)
         snib__node_again(e, request, now);
+    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
+        return true;
     else if (snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
         return cluster_pause(e, request, NULL, 0, now);

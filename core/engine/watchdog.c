@@ -286,8 +286,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
     snib__batch_recycle(e, batch);
 }
 
-/* Those that are as they were when the batch was made. */
-static void watchdog_prune(struct snib__batch *batch)
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
@@ -295,6 +294,9 @@ static void watchdog_prune(struct snib__batch *batch)
             batch->of[i].hold->phase == SNIB__HELD)
             batch->of[kept++] = batch->of[i];
     batch->n = kept;
+    if (kept == 0)
+        snib__batch_recycle(e, batch);
+    return kept > 0;
 }
 
 static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -311,11 +313,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
-    watchdog_prune(batch);
-    if (batch->n == 0) {
-        snib__batch_recycle(e, batch);
+    if (!snib__watchdog_prune(e, batch))
         return;
-    }
     batch->node = batch->of[0].hold->gate->node;
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);

@@ -190,6 +190,40 @@ static void paused_renewal_of_what_has_gone(void **state)
     snib__engine_free(engine);
 }
 
+/* A renewal has no answer yet, its hold moves on, is given back there, and another has its place in memory or none:
+ * the answer sends it to a third node, and there is nothing to be sent. */
+static void redirected_renewal_of_what_has_gone(void **state)
+{
+    (void)state;
+    char text[64];
+    for (int again = 0; again < 2; again++) {
+        struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-15999 c:16000-16383");
+        struct snib__hold *hold = held(engine, "bar"); /* 5061 */
+        held(engine, "foo");                           /* 12182 */
+        held(engine, "x");                             /* 16287 */
+        now += 11 * SECOND;
+        peers[0].silent = true;
+        snib__engine_tick(engine, now);
+        common_epoch++;
+        map_of(common, "a:0-4999 b:5000-15999 c:16000-16383");
+        pass(engine, now + SECOND);
+        assert_int_equal(served_by(engine, "bar"), 'b');
+        snib__hold_drop(engine, hold, now);
+        serve(engine);
+        if (again)
+            assert_ptr_equal(held(engine, "{foo}2"), hold);
+        sprintf(text, "ASK %d c:6379", snib__slot("bar", 3));
+        peers[0].says = text;
+        peers[0].times = 1;
+        peers[0].silent = false;
+        const int scripts = peers[2].scripts;
+        pass(engine, now + SECOND / 2);
+        assert_int_equal(peers[0].times, 0);
+        assert_int_equal(peers[2].scripts, scripts);
+        snib__engine_free(engine);
+    }
+}
+
 /* A failover: others are asked, and what the new master does not have is lost by it. */
 static void failover_is_asked_for(void **state)
 {
@@ -468,6 +502,7 @@ int main(void)
         cmocka_unit_test(broken_off_script_is_repeated_by_its_owner),
         cmocka_unit_test(renewals_go_by_slot),
         cmocka_unit_test(paused_renewal_of_what_has_gone),
+        cmocka_unit_test(redirected_renewal_of_what_has_gone),
         cmocka_unit_test(failover_is_asked_for),
         cmocka_unit_test(refusal_has_the_map_asked_for),
         cmocka_unit_test(failed_node_is_not_waited_for),
