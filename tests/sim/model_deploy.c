@@ -282,7 +282,22 @@ static void run_spublish(call *c)
     model__integer(c, say(c->m, c->argv[1], c->argv[2], true));
 }
 
+static void run_pubsub_shardnumsub(call *c)
+{
+    model__array(c, 2 * (c->argc - 2));
+    for (size_t i = 2; i < c->argc; i++) {
+        long long listeners = 0;
+        for (size_t j = 0; j < c->m->connection_count; j++) {
+            connection *to = c->m->connections[j];
+            listeners += find_in(to->shards, to->shard_count, c->argv[i]) != NULL;
+        }
+        model__bulk(c, c->argv[i].p, c->argv[i].n);
+        model__integer(c, listeners);
+    }
+}
+
 const command model__deploy_commands[] = {
+    {"pubsub|shardnumsub", run_pubsub_shardnumsub, -2, COMMAND_LOADING},
     {"spublish", run_spublish, 3, COMMAND_LOADING},
     {"ssubscribe", run_ssubscribe, -2, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
     {"sunsubscribe", run_sunsubscribe, -1, COMMAND_NOSCRIPT | COMMAND_LOADING | COMMAND_SUBSCRIBED},
