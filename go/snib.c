@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "e087374151ae77e3"
+#define SNIB_BUILD_ID "b273549e829c533c"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -12184,6 +12184,10 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
                            snib__time now);
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now);
+/* Drop the holds that are no longer what they were when the batch was made. A batch must not be encoded again with
+ * them, because their memory may be unused or belong to another hold. Returns false if none is left; then the
+ * batch has been freed. */
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch);
 /* Resend a batch, without the holds that have gone since. split: one hold per command, and only the
  * keys that are sure to be there, because the slot is migrating. */
 void snib__watchdog_again(struct snib__engine *e, struct snib__request *request, bool split,
@@ -18123,6 +18127,8 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
         snib__watchdog_again(e, request, false, now);
     else if (!request->asking)
         snib__node_again(e, request, now);
+    else if (request->kind == SNIB__REQ_RENEW && !snib__watchdog_prune(e, request->subject))
+        return true;
     else if (snib__node_send_to(e, to, request, now) < 0) {
         snib__link_want(e, &to->links[SNIB__COMMAND], now);
         return cluster_pause(e, request, NULL, 0, now);
@@ -25040,8 +25046,7 @@ static void watchdog_rewind(struct snib__engine *e, struct snib__batch *batch)
     snib__batch_recycle(e, batch);
 }
 
-/* Those that are as they were when the batch was made. */
-static void watchdog_prune(struct snib__batch *batch)
+bool snib__watchdog_prune(struct snib__engine *e, struct snib__batch *batch)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < batch->n; i++)
@@ -25049,6 +25054,9 @@ static void watchdog_prune(struct snib__batch *batch)
             batch->of[i].hold->phase == SNIB__HELD)
             batch->of[kept++] = batch->of[i];
     batch->n = kept;
+    if (kept == 0)
+        snib__batch_recycle(e, batch);
+    return kept > 0;
 }
 
 static void watchdog_split(struct snib__engine *e, struct snib__batch *batch, snib__time now)
@@ -25065,11 +25073,8 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
                           snib__time now)
 {
     struct snib__batch *batch = request->subject;
-    watchdog_prune(batch);
-    if (batch->n == 0) {
-        snib__batch_recycle(e, batch);
+    if (!snib__watchdog_prune(e, batch))
         return;
-    }
     batch->node = batch->of[0].hold->gate->node;
     if (split && batch->n > 1) {
         watchdog_split(e, batch, now);
