@@ -1,4 +1,4 @@
-/* driver.c - callers: entering the engine, taking the reader's role, sending, waking. */
+/* driver.c - callers: entering the engine, taking the reader role, sending, waking. */
 #include "driver/driver.h"
 
 #include <errno.h>
@@ -78,8 +78,8 @@ void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct s
     wakes->bells[wakes->bells_n++] = bell;
 }
 
-/* Without an end to its sleep the thread depends on this wake-up: it is delivered before anything can
- * happen to the thread of the caller.  Else a nap makes up for one that was not. */
+/* If its sleep has no end, the background thread depends on this wake-up, so it is delivered here,
+ * before anything can happen to the caller's thread.  Otherwise a nap makes up for a lost one. */
 static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 {
     if (d->wake_raised || !d->thread_started)
@@ -91,8 +91,8 @@ static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
         wakes->thread = true;
 }
 
-/* The queues' events.  The background thread rings outside the mutex.  Callers ring inside: outside, a
- * signal handler could keep them from it, and no consumer of a queue naps. */
+/* Ring the queues' bells.  The background thread does it outside the mutex.  Callers do it inside:
+ * outside, a signal handler could keep them from it, and no consumer of a queue naps. */
 void snib__driver_ring(struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->bells_n; i++) {
@@ -115,7 +115,7 @@ void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wak
         d->steps(wakes->carriers);
 }
 
-/* A caller leaves the mutex and wakes whom it has listed. */
+/* Release the mutex and wake the threads that were listed. */
 static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
 {
     snib__driver_ring(wakes);
@@ -131,7 +131,7 @@ static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
     snib__sys_lock(&d->mutex);
 }
 
-/* ---- what has ended ---- */
+/* ---- results ---- */
 
 void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 {
@@ -173,8 +173,9 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
-/* A link wants the thread when nobody reads what is to come, or when the thread reads and has not seen that
- * the socket is full; a link without callers, when there is something to send. */
+/* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
+ * the thread reads and has not seen that the socket is full.  Another link: there is something to
+ * send. */
 static bool driver_link_idles(struct snib__link *link)
 {
     const struct snib__sock *sock = snib__driver_command(link);
@@ -188,7 +189,7 @@ static bool driver_link_idles(struct snib__link *link)
            snib__sock_unsent(sock);
 }
 
-/* Wake the thread for a link, or when a deadline comes before it would wake. */
+/* Wake the thread for a link, or for a deadline before the end of its sleep. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
@@ -224,9 +225,9 @@ void snib__driver_leave_collecting(struct snib__driver *d)
 
 /* ---- sending ---- */
 
-/* Take what the engine has for a command link, unless it may wait.  `reading`: the caller is the reader,
- * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
- * go on collecting meanwhile. */
+/* Take the engine's output for a command link, unless it may wait.  `reading`: the calling thread
+ * is the reader.  A caller that reads always writes before it sleeps.  The background thread need
+ * not: it serves asynchronous work, and callers keep collecting meanwhile. */
 static bool driver_take_output(struct snib__link *link, struct snib__sock *sock, bool reading)
 {
     struct snib__buf *out = snib__link_output(link);
@@ -245,8 +246,8 @@ static bool driver_take_output(struct snib__link *link, struct snib__sock *sock,
     return true;
 }
 
-/* Send what there is for one link.  Gives up the mutex during the system call; one writer at a time, who
- * looks again after each write. */
+/* Send one link's output.  Releases the mutex during the system call; there is one writer at a
+ * time, which checks again after each write. */
 void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
                              const struct snib__sock *reading)
 {
@@ -271,7 +272,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         bool more = n >= 0 && !snib__sock_unsent(sock);
         snib__sock_unuse(sock);
         if (!more)
-            return; /* full, or broken: reading will tell */
+            return; /* full, or broken: the reader will see */
     }
 }
 
@@ -284,7 +285,8 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 
 /* ---- receiving ---- */
 
-/* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
+/* Clear the pointer first: a child forked meanwhile must not close a descriptor that is already
+ * reused. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -333,7 +335,7 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
-/* Feed what recv() gave, or note that the link is gone.  Inside. */
+/* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
@@ -347,9 +349,10 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
         snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : ECONNRESET);
 }
 
-/* ---- the reader's role ---- */
+/* ---- the reader role ---- */
 
-/* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
+/* Give the reader role up: to the oldest other caller with a pending reply, or the thread, or to
+ * none. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {
@@ -384,7 +387,7 @@ static bool driver_nominated(const struct snib__op *op)
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
-/* Whether this caller should read: its answer is to come, and nobody else reads. */
+/* Whether this caller should read: its reply is pending, and there is no other reader. */
 static bool driver_may_lead(const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
@@ -393,9 +396,9 @@ static bool driver_may_lead(const struct snib__op *op)
     return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
 }
 
-/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
- * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
- * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
+/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
+ * before it, 4 % of a round trip; a thread polls only if it must return sooner or has bytes left to
+ * send.  Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
 static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__time until,
                                  char *bytes, size_t cap, int *out_error)
 {
@@ -418,7 +421,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
     return n;
 }
 
-/* The answer is to come on this link, and this socket. */
+/* Whether the operation's reply is pending on this link and this socket. */
 static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
                           const struct snib__sock *sock)
 {
@@ -426,8 +429,8 @@ static bool driver_awaits(const struct snib__op *op, const struct snib__link *li
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
-/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
- * may be gone meanwhile, with its socket. */
+/* Read until the operation's reply has arrived.  Inside; false: `until` has passed or a signal
+ * handler ran.  The role may end meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
 {
@@ -454,10 +457,10 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
-        snib__driver_flush(d, sock); /* before anybody is woken */
+        snib__driver_flush(d, sock); /* before any thread is woken */
         driver_need_thread(d, &wakes);
         if (!driver_awaits(op, link, sock) || !again)
-            break; /* one exit for the mutex: the successor is woken with the others */
+            break; /* release the mutex once: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
@@ -491,7 +494,7 @@ static void driver_unlist(struct snib__driver *d, struct snib__waiter *waiter)
         d->waiters_tail = waiter->prev;
 }
 
-/* Sleep until the operation is done or this thread is to read.  Inside; leaves and enters.
+/* Sleep until the operation is done or this thread should read.  Inside; leaves and enters.
  * Returns enum snib__park. */
 static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time until)
 {
@@ -528,7 +531,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         bool on = true;
         if (driver_may_lead(op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (driver_nominated(op)) { /* not ours to do any more */
+        } else if (driver_nominated(op)) { /* it has no reply to read: pass the role on */
             snib__wakes_begin(&wakes);
             snib__driver_pass_role(d, snib__op_link(op), &wakes);
             driver_relock(d, &wakes);

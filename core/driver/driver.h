@@ -1,27 +1,29 @@
 /* driver.h - threads, sockets and the clock under one engine.
  *
- * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
- * command link has its reader's role:
+ * One mutex guards the engine; "inside" means with the mutex held, "outside" without it.  The
+ * thread that reads a command link has that link's reader role:
  *
- *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
- *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
+ *     NOBODY  --a caller waits for a reply-->  CALLER  --its reply has arrived-->  the oldest other
+ *     caller with a pending reply (TRANSIT until it has woken up), or the thread, or NOBODY
  *
- * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
- * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
- * and reads a command link only while asynchronous work is in flight and no caller reads.
+ * so an uncontended call is one send and one receive on the caller's own thread, and the commands
+ * of many concurrent callers leave in few writes.  The background thread connects, watches the
+ * pub/sub links and the timers, and reads a command link only while asynchronous work is in flight
+ * and no caller reads.
  *
- * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
- * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
- * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
- * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
- * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
- * caller, whatever its signal handlers do.
+ * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
+ * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
+ * replies stop, so the engine closes the link at its reply timeout, and the next socket has its own
+ * roles.  A wake-up that a thread does not get to deliver costs a nap: the background thread and
+ * the parked callers check for themselves once a second, or sooner where leases are short.  So no
+ * renewal depends on a caller's thread, whatever its signal handlers do.
  *
- * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
- * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
- * come back, that is while answers are outstanding.
+ * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
+ * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
+ * only while a reader will come back, that is, while replies are pending.
  *
- * Measured on a prototype: one thread as fast as a private socket, 64 threads twice as fast as 64.
+ * Measured on a prototype: one thread is as fast as with a private socket, 64 threads are twice as
+ * fast as with 64 sockets.
  */
 #ifndef SNIB__DRIVER_H
 #define SNIB__DRIVER_H
@@ -42,7 +44,7 @@ enum snib__word {
 #define SNIB__WAKES_MAX 128
 #define SNIB__BELLS_MAX 8
 
-/* The descriptor of a queue.  Who is about to ring it keeps it open. */
+/* The descriptor of a queue.  A thread about to ring it keeps it open by a reference. */
 struct snib__bell {
     _Atomic uint32_t refs;
     int fd;
@@ -83,9 +85,9 @@ struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
     snib__time connect_timeout;
-    struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
-    struct snib__logins logins;  /* of what the engine's config does not have */
-    snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
+    struct snib__tls_config tls; /* for addresses that use it; the caller owns its texts */
+    struct snib__logins logins;  /* credentials that the engine's config does not have */
+    snib__time nap; /* the thread's longest sleep while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
@@ -96,10 +98,10 @@ struct snib__driver {
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
     _Atomic uint32_t
-        hold_word; /* moves when anything may have changed, for whoever watches holds */
+        hold_word; /* changes when a hold may have changed, for threads that watch holds */
     uint32_t hold_watchers;
-    uint64_t moves_told; /* of the engine, when hold_word moved last */
-    /* the API's: what to do with what has ended */
+    uint64_t moves_told; /* the engine's moves when hold_word last changed */
+    /* callbacks of the API, for results */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
     void (*outer)(struct snib__driver *driver, struct snib__outer *outer);
@@ -107,26 +109,27 @@ struct snib__driver {
     void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
-    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* logins.untold */
+    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* if logins.untold */
 };
 
 int snib__driver_init(
     struct snib__driver
-        *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
+        *driver); /* 0 or errno; the caller has set the fields that are not guarded */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
-/* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
+/* Enter and leave the engine.  leave() delivers results, sends what may be sent, and wakes
+ * threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
-/* leave() without sending: the caller will come back and leave() soon. */
+/* leave() without sending: the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 
-/* Have the thread running; 0 or errno.  Inside. */
+/* Start the thread if it is not running; 0 or errno.  Inside. */
 int snib__driver_start(struct snib__driver *driver);
 
-/* Inside, with an operation whose `awaited` is set: stay until it is done (true), `until` has passed, a
- * signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for another holder.
- * Leaves and enters meanwhile. */
+/* Inside, with an operation whose `awaited` is set: block until it is done (true), `until` has
+ * passed, a signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for
+ * another holder.  Leaves and enters meanwhile. */
 bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting);
 
@@ -136,10 +139,10 @@ void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
 void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
-/* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
+/* In the child of a fork: close the copies of the parent's descriptors, and touch nothing else. */
 void snib__driver_forked(struct snib__driver *driver);
 
-/* The ways to the servers are not needed any more: before the engine is freed. */
+/* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 
 /* Outside: end the thread and close the sockets. */
@@ -148,7 +151,7 @@ void snib__driver_stop(struct snib__driver *driver);
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
-/* reading: the socket that the caller reads, and so writes before it sleeps; NULL: none */
+/* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
 void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
 void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
@@ -157,10 +160,11 @@ void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
 void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
 void snib__driver_drop_sock(struct snib__link *link);
-/* The socket is open: the engine begins with the handshake. */
+/* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
-/* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+/* A command link's socket, if it may be read and written; else NULL.  This is the only test for
+ * that. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);

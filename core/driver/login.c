@@ -60,7 +60,7 @@ static bool login_fail(struct snib__question *question, int os_error, const char
 
 /* ---- Answering ---- */
 
-/* The file's text goes nowhere but into the answer. */
+/* Read the file directly into the answer, so that there is no other copy of its text. */
 static bool login_read(struct snib__question *question)
 {
     char quoted[LOGIN_QUOTED];
@@ -69,8 +69,7 @@ static bool login_read(struct snib__question *question)
     size_t n = 0;
     ssize_t got = -1;
     snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
-    int fd =
-        open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    int fd = open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
         return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
                           strerror(errno));
@@ -103,7 +102,7 @@ static bool login_ended(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
-/* What a program has filled in. */
+/* Check an answer that the program has filled in. */
 static bool login_check(struct snib__question *question, int code)
 {
     snib_credentials *answer = &question->answer;
@@ -132,7 +131,7 @@ static void login_tell(struct snib__question *question)
     snib__unpark_all(&question->done);
 }
 
-/* What a program's function may have left there. */
+/* Wipe what the program's function may have left on the stack. */
 static __attribute__((noinline)) void login_scrub(void)
 {
     char below[LOGIN_STACK];
@@ -210,7 +209,8 @@ struct snib__question *snib__login_ask(struct snib__logins *logins)
     return question;
 }
 
-/* The client forgets an answer with the first who has used it: those that wait for it have it. */
+/* The client drops an answer after its first use: the sockets that share it have their own
+ * references. */
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {

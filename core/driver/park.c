@@ -14,8 +14,8 @@ snib__time snib__now(void)
     return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
 }
 
-/* The kernel's clock of sleeps stops in a suspend, and a wake-up can be late when its thread is kept from
- * giving it: nobody sleeps longer than this without a look. */
+/* The kernel's sleep clock stops during a suspend, and a wake-up is late if its sender is held up,
+ * so no thread sleeps longer than this without checking. */
 #define PARK_NAP (999 * SNIB__MS)
 
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)

@@ -12,10 +12,10 @@
 
 /* ---- names ---- */
 
-/* A name being resolved on a thread of its own, because that can take many seconds and the driver must
- * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
- * hangs no other is begun: sockets that come meanwhile wait for the same.  And when it ends between two
- * attempts the next one takes its result, or a slow resolver would never be of use. */
+/* A lookup of a host name on its own thread, because it can take many seconds and the driver must
+ * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While a
+ * lookup hangs, no other is started: further sockets wait for the same one.  If it ends between two
+ * attempts, the next attempt takes its result; otherwise a slow resolver would never be of use. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
@@ -93,7 +93,7 @@ static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
     return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
 }
 
-/* The next of the resolver's addresses in the order of trying; NULL: all are taken. */
+/* The next of the resolver's addresses to try; NULL: all are taken. */
 static const struct addrinfo *sock_choose(const struct snib__sock *sock)
 {
     const struct addrinfo *first = NULL;
@@ -120,7 +120,7 @@ static void sock_order(struct snib__sock *sock, snib__time now)
     sock->begin_next = now;
 }
 
-/* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
+/* Connected.  From here on, only a recv() that is to wait blocks, and only for a nap. */
 static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
@@ -138,7 +138,7 @@ static void sock_end_try(struct snib__sock *sock, uint32_t i)
         sock->tries[i] = sock->tries[i + 1];
 }
 
-/* The first that answers wins.  1 if one has. */
+/* The first address to connect wins.  Returns 1. */
 static int sock_won(struct snib__sock *sock, uint32_t i)
 {
     struct snib__way *way = sock->way;
@@ -154,7 +154,7 @@ static int sock_won(struct snib__sock *sock, uint32_t i)
     return sock_opened(sock, fd);
 }
 
-/* Begin with the next address.  When too many are under way, the oldest has had its time. */
+/* Start with the next address.  If too many attempts are in progress, the oldest one ends. */
 static int sock_begin(struct snib__sock *sock, snib__time now)
 {
     const struct addrinfo *at = sock->addresses[sock->begun++];
@@ -194,7 +194,7 @@ static int sock_connect_step(struct snib__sock *sock, snib__time now)
     return sock->tries_n > 0 ? 0 : -1;
 }
 
-/* Connected: TLS begins when its files are read. */
+/* Connected: TLS begins when its files have been read. */
 static int sock_secure_step(struct snib__sock *sock)
 {
     if (!sock->tls) {
@@ -218,7 +218,7 @@ static int sock_no_login(struct snib__sock *sock, const char *why, int os_error)
     return -1;
 }
 
-/* Ready for the login, if it is known. */
+/* Ready to log in, once the credentials are known. */
 static int sock_login_step(struct snib__sock *sock)
 {
     const char *username, *password, *why;
@@ -329,7 +329,7 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     int fd = -1;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
-    if (error == EINPROGRESS) { /* not of a unix socket */
+    if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);
         return error;
     }
@@ -338,7 +338,8 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     return error;
 }
 
-/* An address is taken as it is; a name is looked up, unless a lookup is still under way. */
+/* An address is used as it is; a name is looked up, unless a lookup is pending or has a fresh
+ * result. */
 static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
     struct snib__way *way = sock->way;
@@ -370,7 +371,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 static void sock_free(struct snib__sock *sock)
 {
     int fd = sock->fd;
-    sock->fd = -1; /* first: a child of a fork closes what it finds here */
+    sock->fd = -1; /* first: the child of a fork closes the descriptor that it finds here */
     if (fd >= 0)
         snib__sys_close(fd);
     while (sock->tries_n > 0)

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* syscall() is no cancellation point, as the functions of the C library are that wrap these calls. */
+/* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
 void snib__sys_lock(pthread_mutex_t *mutex)
 {
@@ -65,7 +65,7 @@ int snib__sys_bell(void)
 void snib__sys_ring(int bell)
 {
     uint64_t one = 1;
-    syscall(SYS_write, bell, &one, sizeof one); /* at its limit it is readable all the same */
+    syscall(SYS_write, bell, &one, sizeof one); /* at its limit, it is readable all the same */
 }
 
 void snib__sys_hush(int bell)
@@ -109,9 +109,9 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
     return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
-/* A command link is found dead by its replies.  For the rest: bytes that nobody confirms end a link after
- * 15 s, and so does an idle peer that vanished, at the first probe after that: 10 + 2 x 3 s after its last
- * sign of life. */
+/* Missing replies show that a command link is dead.  For the other links: unacknowledged bytes end
+ * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time: 10
+ * + 2 x 3 s after its last sign of life. */
 static void sys_tune(int fd)
 {
     int one = 1, idle = 10, interval = 3, count = 3;
@@ -166,8 +166,7 @@ void snib__sys_shutdown(int fd)
 void snib__sys_close(int fd)
 {
 #ifdef __SANITIZE_THREAD__
-    close(
-        fd); /* which the sanitizer sees, so that it does not take the next descriptor of this number for it */
+    close(fd); /* seen by the sanitizer, which would else confuse it with the next of this number */
 #else
     syscall(SYS_close, fd);
 #endif

@@ -1,10 +1,10 @@
-/* sys.h - what the driver asks of the system: all that may block, fail, do half of it or tell the time.
+/* sys.h - the driver's system calls: all that may block, fail, do only a part, or tell the time.
  *
- * One seam with two sides: sys.c (and park.c) is the system's; tests/driver puts a world of its own in its
- * place, where a seed decides which thread runs and what each of these calls returns.
+ * One seam with two sides: sys.c (and park.c) calls the system; tests/driver replaces it by a
+ * simulated one, where a seed decides which thread runs and what each of these calls returns.
  *
- * None of them is a cancellation point.  A thread that is cancelled inside the library goes on to the end
- * of its call, so it never leaves with a role, a reference or the mutex.
+ * None of them is a cancellation point.  A thread that is cancelled inside the library continues to
+ * the end of its call, so it never leaves with a role, a reference or the mutex.
  */
 #ifndef SNIB__SYS_H
 #define SNIB__SYS_H
@@ -24,12 +24,12 @@
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
-/* A thread with all signals blocked: they are for the program's own.  out_thread NULL: nobody joins it.
- * 0 or errno. */
+/* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
+ * NULL: it is detached.  0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
 
-/* What this thread is doing of a driver's steps: each thread has one, which begins with zeros. */
+/* The carriers that this thread is to step: one struct per thread, initially zero. */
 struct snib__steps {
     void *waiting;
     bool busy;
@@ -41,8 +41,8 @@ int snib__sys_bell(void);
 void snib__sys_ring(int bell);
 void snib__sys_hush(int bell);
 
-/* An alarm is a descriptor that is readable some time after alarm_set, a suspend counted in, until hush.
- * SNIB__NEVER: not at all. */
+/* An alarm is a descriptor that becomes readable the given time after alarm_set, including
+ * suspended time, until hush.  SNIB__NEVER: not at all. */
 int snib__sys_alarm(void);
 void snib__sys_alarm_set(int alarm, snib__time in);
 
@@ -53,15 +53,16 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
 ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 
-/* Begin to connect a socket of its own, which is *out_fd unless the result is an error: 0 connected,
+/* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-int snib__sys_connected(int fd);  /* how it is getting on: the same results */
+int snib__sys_connected(int fd);  /* its progress: the same results */
 void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
 void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
 void snib__sys_close(int fd);
 
-/* As getaddrinfo() for a stream with a numeric port; `numeric`: the host is an address, nobody is asked. */
+/* As getaddrinfo() for a stream with a numeric port; `numeric`: accept only an address, without a
+ * lookup. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
 void snib__sys_resolve_free(struct addrinfo *addresses);
 

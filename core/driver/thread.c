@@ -1,6 +1,7 @@
-/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers, reads
- * a command link while asynchronous work is in flight and no caller reads.  It runs no code of the
- * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
+/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
+ * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
+ * code and takes no lock but the client's mutex, so leases are renewed whatever the program
+ * does. */
 #include "driver/driver.h"
 
 #include <errno.h>
@@ -10,9 +11,10 @@
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
-#define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
+#define THREAD_LINKS 5 /* that need no allocation: those of one server */
 #define THREAD_POLLS 3
-/* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
+/* A nominee that has not taken the role by then is passed over; if it was only slow, no harm is
+ * done. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
@@ -45,8 +47,8 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
-/* The way to the link's server, which begins anew when another server has taken the node's part.  NULL when
- * out of memory. */
+/* The way to the link's server, replaced if the node now has another address.  NULL when out of
+ * memory. */
 static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
 {
     void **at = snib__link_way(link);
@@ -55,7 +57,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
         for (struct snib__link *other = snib__engine_links(d->engine); other;
              other = snib__link_next(other))
             if (snib__link_way(other) == at)
-                snib__driver_drop_sock(other); /* a socket on its way there looks at it */
+                snib__driver_drop_sock(other); /* a connecting socket uses the way */
         snib__way_free(way);
         way = NULL;
     }
@@ -98,7 +100,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
     }
 }
 
-/* A socket that is being connected: has it got anywhere? */
+/* Advance a socket that is connecting. */
 static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -126,8 +128,9 @@ static void thread_send(struct snib__link *link)
         snib__buf_consume(out, (size_t)n);
 }
 
-/* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
- * to come, and to another when the nominee does not come.  True if this thread is to read. */
+/* Take the reader role if it is free and needed; pass it to the callers if only they have pending
+ * replies, and to another caller if the nominee does not take it.  True if this thread is to
+ * read. */
 static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__link_in_flight(link), callers = 0;
@@ -148,20 +151,20 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     return sock->reader == SNIB__READER_THREAD;
 }
 
-/* One link in a sleep. */
+/* One link during a sleep. */
 struct thread_entry {
     struct snib__link *link;
     struct snib__sock *sock;
-    uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
+    uint32_t poll; /* index of its descriptor, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
-    bool idle;     /* a command link without a reader: only its end is watched for */
-    bool ready;    /* something was received after it */
-    ssize_t got;   /* as recv() says */
+    bool idle;     /* a command link without a reader: watched only for its end */
+    bool ready;    /* recv() was called after the sleep */
+    ssize_t got;   /* its result */
     int error;
 };
 
-/* What one sleep watches, and what came of it: the bell, the alarm, a question's bell if there is one,
- * then the links' descriptors. */
+/* What one sleep watches, and its results: the bell, the alarm, the bell of a request for
+ * credentials if there is one, then the links' descriptors. */
 struct thread_watch {
     struct pollfd *polls; /* room for THREAD_POLLS, and for SNIB__SOCK_TRIES of each link */
     struct thread_entry *entries;
@@ -174,14 +177,14 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
-/* ---- what the connections have logged in with ends ---- */
+/* ---- credentials that expire ---- */
 
 static snib__time thread_renewals_due(const struct snib__driver *d)
 {
     return d->logins.renewing || d->logins.renew_at == 0 ? SNIB__NEVER : d->logins.renew_at;
 }
 
-/* There is time left for some more attempts. */
+/* Retry after a pause; the remaining fifth of the lifetime has room for several attempts. */
 static void thread_renewals_again(struct snib__driver *d, snib__time now)
 {
     snib__time pause = (snib__time)d->logins.valid_ms * SNIB__MS / 20;
@@ -211,12 +214,13 @@ static void thread_renewals(struct snib__driver *d, snib__time now)
     if (snib__engine_take_refusal(d->engine))
         thread_renewals_again(d, now);
     if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
-        thread_renewals_again(d, now); /* no memory, no thread */
+        thread_renewals_again(d, now); /* out of memory or threads */
     if (d->logins.renewing && snib__login_done(d->logins.renewing))
         thread_renewed(d, now);
 }
 
-/* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
+/* Make room for all links.  When out of memory, the first ones are watched, and the others served
+ * at each nap. */
 static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
     if (links <= watch->cap)
@@ -269,7 +273,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     }
 }
 
-/* Choose what to watch; returns until when at most. */
+/* Choose what to watch; returns the latest end of the sleep. */
 static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch,
                                struct snib__wakes *wakes)
 {
@@ -293,9 +297,10 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
     return until;
 }
 
-/* Have the alarm wake the next sleep in time; returns how long that may last beside.  An alarm that is too
- * early does no harm, so it is set seldom.  It counts from now by a clock that a suspend does not stop; what
- * may pass between the two calls, and whatever a clock or a wake-up may miss, the nap makes up for. */
+/* Set the alarm to end the next sleep in time; returns the limit for poll() itself.  An alarm that
+ * is too early does no harm, so it is set seldom.  It counts from now, on a clock that a suspend
+ * does not stop; the nap makes up for time that passes between the two calls, and for anything that
+ * a clock or a wake-up misses. */
 static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
     snib__time now = snib__now();
@@ -310,7 +315,7 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     return SNIB__NEVER;
 }
 
-/* Outside the mutex, so that callers go on submitting. */
+/* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
     if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
@@ -327,7 +332,8 @@ static bool thread_has_bytes(const struct thread_watch *watch, const struct thre
            ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
-/* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
+/* Receive for the next links, outside the mutex, as many as there are buffers for; returns where to
+ * continue. */
 static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
 {
     int buffers = 0;
@@ -343,7 +349,7 @@ static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
     return from;
 }
 
-/* Hand on what was received for these links.  Inside. */
+/* Pass on what was received on these links.  Inside. */
 static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint32_t from,
                         uint32_t to)
 {
@@ -351,7 +357,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
         if (entry->idle && watch->polls[entry->poll].revents)
-            entry->sock->ended = true; /* whoever has the role now, or this thread, reads it */
+            entry->sock->ended = true; /* the present reader, or this thread, will read it */
         if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,
@@ -365,7 +371,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     }
 }
 
-/* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
+/* One pass: timers, the engine's wishes, sending; then sleep; then what has arrived. */
 static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
 {
     struct snib__wakes wakes;
@@ -385,7 +391,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
-    d->wake_raised = wakes.thread = false; /* that is us */
+    d->wake_raised = wakes.thread = false; /* this thread is awake */
     snib__sys_unlock(&d->mutex);
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
@@ -397,7 +403,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     if (watch->polls[1].revents)
         d->alarm_at = SNIB__NEVER;
     thread_feed(d, watch, from, to);
-    while (to < watch->n) { /* more than the buffers take at once */
+    while (to < watch->n) { /* more than there were buffers for */
         from = to;
         snib__sys_unlock(&d->mutex);
         to = thread_receive(watch, from);

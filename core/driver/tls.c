@@ -13,14 +13,14 @@
 
 #define TLS_LOCK_LIMIT (50 * SNIB__MS)
 #define TLS_HOST_MAX 256
-#define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: what is encrypted is a second copy */
+#define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: encrypted bytes are a second copy */
 
 enum tls_word { TLS_FREE, TLS_TAKEN, TLS_WANTED };
 
-/* The reader alone appends to `in`, and OpenSSL takes from it only in the reader's calls.  The sender, whoever
- * set `sending`, alone has `wire`. */
+/* Only the reader appends to `in`, and OpenSSL takes from it only in the reader's calls.  Only the
+ * sender, the thread that set `sending`, uses `wire`. */
 struct snib__tls {
-    _Atomic uint32_t word; /* the lock, of what OpenSSL touches and of `out` */
+    _Atomic uint32_t word; /* the lock, for `out` and all that OpenSSL touches */
     _Atomic bool pending, unsent;
     SSL *ssl;
     struct snib__buf in;   /* received, not yet decrypted */
@@ -28,13 +28,13 @@ struct snib__tls {
     struct snib__buf wire; /* being sent */
     _Atomic bool sending;
     bool reading, established;
-    bool heard;  /* anything at all */
+    bool heard;  /* something was received */
     bool eof;    /* the socket has ended */
-    bool closed; /* the peer said goodbye */
+    bool closed; /* the peer sent close_notify */
     bool starved;
-    struct snib__tls_context about; /* what failures say; without the files */
+    struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;
-    char host[TLS_HOST_MAX]; /* that is verified */
+    char host[TLS_HOST_MAX]; /* to be verified */
 };
 
 /* ---- The lock ---- */
@@ -57,12 +57,12 @@ static void tls_unlock(struct snib__tls *tls)
         snib__unpark(&tls->word);
 }
 
-/* Random numbers come by system calls that would be cancellation points. */
+/* OpenSSL gets random numbers by system calls that would be cancellation points. */
 static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    if (snib__openssl()->ERR_peek_error()) /* of this thread, and to clear nothing takes longer */
+    if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
     return old;
 }
@@ -115,7 +115,7 @@ long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
 
 /* ---- Birth and end ---- */
 
-/* Whom to verify: a name, which is asked for by SNI too, or an address, which SNI has no place for. */
+/* What to verify: a name, which is also sent as SNI, or an address, which SNI cannot carry. */
 static bool tls_expect(const struct snib__openssl *o, struct snib__tls *tls)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -182,8 +182,8 @@ void snib__tls_free(struct snib__tls *tls)
 
 /* ---- Encrypted bytes out ---- */
 
-/* Send what is encrypted, unless somebody is at it, who will see this too.  Under the lock, which is given up
- * for the system call; false when it could not be had again. */
+/* Send the encrypted bytes, unless another thread is sending, which will send these, too.  Under
+ * the lock, which is released during the system call; false if it could not be taken again. */
 static bool tls_flush(struct snib__tls *tls, int fd)
 {
     bool full = false;
@@ -242,7 +242,7 @@ ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t 
 
 /* ---- Encrypted bytes in ---- */
 
-/* Note why a call has failed, if it has, rather than waits for more.  Under the lock. */
+/* Record why a call failed, unless it only waits for more bytes.  Under the lock. */
 static void tls_judge(struct snib__tls *tls, int result)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -260,14 +260,14 @@ static void tls_judge(struct snib__tls *tls, int result)
         snib__tls_explain(&tls->failure, tls->ssl, tls->host, &tls->about);
 }
 
-/* Whether there may be more without the socket. */
+/* Whether there may be more to read without the socket. */
 static bool tls_more(const struct snib__tls *tls)
 {
     return tls->eof || tls->closed || tls->failure.outcome || snib__buf_size(&tls->in) > 0 ||
            snib__openssl()->SSL_pending(tls->ssl) > 0;
 }
 
-/* Decrypt what is there.  Under the lock. */
+/* Decrypt what has been received.  Under the lock. */
 static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -308,7 +308,7 @@ ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, b
     if (!atomic_load(&tls->pending) && !tls_receive(tls, fd, bytes, cap, wait))
         return -1;
     if (!tls_lock(tls)) {
-        atomic_store(&tls->pending, true); /* it is in `in`, for the next call */
+        atomic_store(&tls->pending, true); /* `in` keeps it for the next call */
         errno = EAGAIN;
         return -1;
     }
@@ -328,7 +328,7 @@ ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, b
     return -1;
 }
 
-/* ---- The handshake: one thread, nobody else knows the connection yet ---- */
+/* ---- The handshake: on one thread, while no other thread knows the connection ---- */
 
 int snib__tls_handshake(struct snib__tls *tls, int fd)
 {

@@ -1,12 +1,15 @@
-/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
- * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
+/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and
+ * recv() of plain bytes.  OpenSSL sees only memory; the socket is non-blocking, or waits in recv()
+ * as in sys.h.
  *
- * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
- * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
- * it makes the connection silent, which the engine's time limits end, as they end any other.
+ * Each connection has a lock around OpenSSL, because one thread may read while another writes.  No
+ * system call is made with the lock held, except to wait for it, and no thread waits for it for
+ * long: if a thread is stopped while it has the lock, the connection falls silent, and the engine's
+ * timeouts end it like any other.
  *
- * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
- * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
+ * Decrypted bytes not yet fetched are "pending": the socket does not show them, so check before
+ * poll().  Encrypted bytes that did not fit into the socket are "unsent": they leave with the next
+ * send, even of 0 bytes.
  */
 #ifndef SNIB__TLS_H
 #define SNIB__TLS_H
@@ -20,20 +23,21 @@
 
 /* NULL: not given. */
 struct snib__tls_config {
-    char *ca;           /* file or folder of what to trust; NULL: the system's store */
+    char *ca;           /* file or folder of trusted CAs; NULL: the system's store */
     char *cert_file;    /* the client's certificate, with its chain */
     char *key_file;     /* its key; NULL: it is in cert_file */
     char *key_password; /* of the key file */
     char *server_name;  /* to be verified and asked for instead of the host */
-    bool insecure;      /* verify nothing: who is in the way can read and change everything */
-    struct snib__tls_trust *trust; /* what was read of it before; NULL: it is read each time */
+    bool insecure;      /* verify nothing: an attacker on the network can read and change all */
+    struct snib__tls_trust *trust; /* cache of the CAs; NULL: they are read each time */
 };
 
-/* ---- What is trusted, read once: a system's store has 150 certificates, and reading them takes long ---- */
+/* ---- Trusted CAs, read once: a system's store has 150 certificates, which take long to read
+ * ---- */
 
-struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: no memory */
+struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
 void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
-/* Forget what was read: before OpenSSL goes. */
+/* Forget what was read, before OpenSSL is torn down. */
 void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
 int snib__tls_config_copy(const struct snib__tls_config *from,
@@ -42,15 +46,15 @@ void snib__tls_config_free(struct snib__tls_config *config); /* the password is 
 
 enum snib__tls_outcome {
     SNIB__TLS_FINE,
-    /* here */
+    /* on this side */
     SNIB__TLS_NO_LIBRARY,
     SNIB__TLS_NO_MEMORY,
-    SNIB__TLS_CA,       /* its file or folder cannot be used */
-    SNIB__TLS_CERT,     /* the client's certificate file cannot */
-    SNIB__TLS_KEY,      /* the key file cannot */
+    SNIB__TLS_CA,       /* the CA file or folder cannot be used */
+    SNIB__TLS_CERT,     /* the client's certificate file cannot be used */
+    SNIB__TLS_KEY,      /* the key file cannot be used */
     SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
-    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
-    SNIB__TLS_NO_LOGIN, /* sock.c's: nothing to do with TLS, but told in the same way */
+    SNIB__TLS_MISMATCH, /* key and certificate do not match */
+    SNIB__TLS_NO_LOGIN, /* sock.c's: unrelated to TLS, but reported in the same way */
     /* the server's certificate */
     SNIB__TLS_EXPIRED,
     SNIB__TLS_EARLY,
@@ -59,29 +63,29 @@ enum snib__tls_outcome {
     SNIB__TLS_WRONG_HOST,
     SNIB__TLS_BAD_CERTIFICATE,
     /* the peer */
-    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
-    SNIB__TLS_NO_TLS,       /* it is no TLS server */
-    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
-    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
+    SNIB__TLS_VERSION,      /* offers only TLS before 1.2 */
+    SNIB__TLS_NO_TLS,       /* not a TLS server */
+    SNIB__TLS_CERT_WANTED,  /* requires a client certificate */
+    SNIB__TLS_CERT_REFUSED, /* refuses the client certificate */
     SNIB__TLS_REFUSED,      /* something else, final */
-    /* what another attempt may not meet */
-    SNIB__TLS_SILENT, /* no answer in time */
-    SNIB__TLS_CUT,    /* the end came without a goodbye */
-    SNIB__TLS_BROKEN  /* a record is damaged, or the peer has a trouble of its own */
+    /* transient */
+    SNIB__TLS_SILENT, /* no reply in time */
+    SNIB__TLS_CUT,    /* closed without a close_notify */
+    SNIB__TLS_BROKEN  /* a damaged record, or an internal error of the peer */
 };
 
 struct snib__tls_failure {
     int outcome;                /* enum snib__tls_outcome */
     int32_t code;               /* the result code */
-    int os_error;               /* errno of the last three, else 0: final */
+    int os_error;               /* errno if a retry may succeed; 0: final */
     char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
 };
 
-/* ---- Files, read on a thread of its own: that can take long ---- */
+/* ---- Files, read on a separate thread because that can take long ---- */
 
 struct snib__tls_files;
 
-/* Begin to read them; NULL with errno.  The config is copied. */
+/* Start reading them; NULL with errno.  The config is copied. */
 struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
 void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
@@ -91,17 +95,19 @@ bool snib__tls_files_done(const struct snib__tls_files *files);
 
 struct snib__tls;
 
-/* With files that are read, to a host or address.  NULL with *out. */
+/* A connection to a host or address, with files that have been read.  NULL with *out. */
 struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out);
 void snib__tls_free(struct snib__tls *tls);
 
-/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
+/* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
+ * snib__tls_why(). */
 int snib__tls_handshake(struct snib__tls *tls, int fd);
 short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
-/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
- * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
+/* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
+ * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
+ * nothing. */
 ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
 bool snib__tls_pending(const struct snib__tls *tls);
@@ -110,17 +116,17 @@ bool snib__tls_unsent(const struct snib__tls *tls);
 /* Why it failed; NULL if it did not.  For the thread that reads. */
 const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
 
-void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
 
-/* The time for the handshake is over. */
+/* The handshake has timed out: write the failure. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
-/* What to do when OpenSSL is about to be taken down under us, at the process's end. */
+/* The function to call when OpenSSL is about to be torn down while in use, at process exit. */
 void snib__tls_at_end(void (*ends)(void));
 
-bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
+bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
 
-/* ---- between the files of TLS ---- */
+/* ---- internal to the TLS files ---- */
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -131,7 +137,8 @@ struct snib__tls_context {
     bool insecure, has_cert, own_ca;
 };
 
-/* Give a context what the config trusts: what was read for it before, if its files have not changed since. */
+/* Give a context the CAs that the config trusts: from the cache, if the files have not changed
+ * since. */
 bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
                           struct snib__tls_failure *failure);
 struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
@@ -145,7 +152,7 @@ const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_f
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What OpenSSL's error of this thread means for a connection. */
+/* Explain this thread's OpenSSL error for a connection. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
 

@@ -1,5 +1,6 @@
-/* tls_files.c - certificates, keys and what to trust: looked at anew for each connection, so that what was renewed
- * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
+/* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
+ * disk are used from the next connection on, and on a separate thread, because disks can be
+ * slow. */
 #include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
@@ -54,14 +55,14 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before.  out_folder NULL: it
+/* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
  * must be a file. */
 static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
                            struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
     struct stat info = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
         return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
                               files_quote(quoted, path), strerror(errno));
@@ -90,7 +91,7 @@ struct files_password {
     bool asked;
 };
 
-/* Without an answer OpenSSL would ask at the terminal. */
+/* Without this function, OpenSSL would prompt on the terminal. */
 static int files_password(char *out, int cap, int writing, void *user)
 {
     struct files_password *password = user;
@@ -149,7 +150,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
     files_quote(quoted, config->cert_file);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
-    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, and is too weak */
+    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, but is too weak */
         const char *words = o->ERR_reason_error_string(error);
         return snib__tls_fail(failure, SNIB__TLS_CERT, "the certificate in %s cannot be used: %s",
                               quoted, words ? words : "no reason given");
@@ -222,7 +223,7 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
-/* OpenSSL leaves a key's password on the stack where it did not open the key. */
+/* OpenSSL leaves a key's password on the stack if it did not open the key. */
 static __attribute__((noinline)) void files_scrub(void)
 {
     char below[FILES_STACK];

@@ -27,7 +27,7 @@ static bool openssl_find(void)
 
 #else
 
-/* Never closed: what it has registered lives as long as the process. */
+/* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
@@ -35,7 +35,7 @@ static bool openssl_find(void)
     bool all = ssl != NULL;
     if (!all)
         return false;
-        /* POSIX lets a pointer of dlsym() be a function's; the C language has no cast for it. */
+        /* POSIX lets dlsym() return a function pointer; the C language has no cast for it. */
 #define X(result, name, arguments)                                                                 \
     *(void **)&openssl_table.name = dlsym(library, #name);                                         \
     all = all && openssl_table.name;
@@ -61,8 +61,9 @@ void snib__tls_at_end(void (*ends)(void))
     atomic_store(&openssl_ends, ends);
 }
 
-/* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,
- * and before locks are given back.  We ask for none; where somebody else has been first, we hear of it. */
+/* The code that initialises OpenSSL first decides whether its exit handler tears it down, while
+ * threads may still use it and before locks are released.  Snib asks for no handler; if other code
+ * was first, Snib is told before the teardown. */
 static void openssl_start(void)
 {
     struct snib__openssl *o = &openssl_table;

@@ -1,10 +1,11 @@
 /* tls_openssl.h - the few functions of OpenSSL 3 that tls.c calls, as a table.
  *
- * With SNIB_OPENSSL_LINKED the table is filled by the linker, from the library's own headers; without, by
- * dlopen() of libssl.so.3 at the first TLS connection, so that building needs neither headers nor library.
- * The prototypes are written down once, here, and the linked build checks them.
+ * With SNIB_OPENSSL_LINKED the linker fills the table, and the library's headers are used; without
+ * it, dlopen() of libssl.so.3 does at the first TLS connection, so that building needs neither
+ * headers nor library.  The prototypes are written down once, here, and the linked build checks
+ * them.
  *
- * Nothing of OpenSSL runs before snib__openssl() is called for the first time.
+ * No OpenSSL code runs before the first call of snib__openssl().
  */
 #ifndef SNIB__TLS_OPENSSL_H
 #define SNIB__TLS_OPENSSL_H
@@ -34,7 +35,8 @@ typedef int (*SSL_verify_cb)(int ok, X509_STORE_CTX *store);
 typedef int pem_password_cb(char *out, int cap, int writing, void *user);
 #endif
 
-/* Constants of OpenSSL's stable ABI, under names of our own because the headers have them as macros. */
+/* Constants of OpenSSL's stable ABI, under other names because the headers define them as
+ * macros. */
 enum {
     SNIB__SSL_NO_LOAD_CONFIG = 0x80,
     SNIB__SSL_NO_ATEXIT = 0x00080000,
@@ -50,7 +52,7 @@ enum {
     SNIB__SSL_SET_MIN_VERSION = 123,
     SNIB__SSL_MODE_MOVING = 2,
     SNIB__SSL_TLS_1_2 = 0x0303,
-    SNIB__SSL_CLEANSE = 1 << 1, /* what was read stays in no buffer of the library */
+    SNIB__SSL_CLEANSE = 1 << 1, /* no buffer of the library keeps what was read */
     SNIB__SSL_NO_COMPRESSION = 1 << 17,
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
@@ -125,11 +127,11 @@ struct snib__openssl {
     SNIB__OPENSSL_SSL(X)
 #undef X
     BIO_METHOD *bio; /* of tls.c, made once */
-    bool own;        /* nobody else in the process has this copy of the library */
+    bool own;        /* no other code in the process uses this copy of the library */
 };
 
-/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3 here, or it could not
- * start.  Any thread; the first call may take some milliseconds. */
+/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or its
+ * initialisation failed.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
 
 /* tls.c's side of the BIO. */

@@ -1,8 +1,9 @@
-/* tls_trust.c - what is trusted, kept parsed as long as its files are the same.
+/* tls_trust.c - trusted CAs, kept parsed as long as their files are unchanged.
  *
- * To read a system's store of 150 certificates takes tens of milliseconds of a processor, and a server that ends all
- * connections has all clients read it at once.  A file is the same by its number, size and times; a folder is not
- * kept by a client's own option, for OpenSSL looks into it when it verifies, and it costs nothing to begin with.
+ * Reading a system's store of 150 certificates takes tens of milliseconds of CPU time, and a server
+ * that ends all connections makes all clients read it at the same time.  A file is unchanged if its
+ * inode, size and times are.  A folder given as an option is not cached: OpenSSL looks into it only
+ * when it verifies, so it costs nothing to load.
  */
 #include "api/error.h"
 #include "driver/tls.h"
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 #define TRUST_QUOTED 80
-#define TRUST_PLACES 2 /* a file; of a system's store its folder, too */
+#define TRUST_PLACES 2 /* a file; for the system's store a folder, too */
 
 struct trust_place {
     bool is_folder;
@@ -79,8 +80,8 @@ void snib__tls_trust_free(struct snib__tls_trust *trust)
     free(trust);
 }
 
-/* OpenSSL knows one place and two environment variables; a copy that was built on another distribution looks where
- * the others have theirs.  NULL: OpenSSL's own places will do. */
+/* OpenSSL knows one place and two environment variables.  A copy built for another distribution
+ * must look in the places of the others.  NULL: OpenSSL's own places will do. */
 static const char *trust_other_bundle(const struct snib__openssl *o)
 {
     static const char *const bundles[] = {
@@ -99,11 +100,11 @@ static const char *trust_other_bundle(const struct snib__openssl *o)
     return NULL;
 }
 
-/* What is not there is the same as long as it is not there. */
+/* A missing file counts as unchanged while it is missing. */
 static void trust_look(const char *path, struct trust_place *out)
 {
     struct stat info;
-    memset(out, 0, sizeof *out); /* compared with its gaps */
+    memset(out, 0, sizeof *out); /* memcmp() sees the padding, too */
     if (!path || stat(path, &info) != 0)
         return;
     out->is_folder = S_ISDIR(info.st_mode);
@@ -160,7 +161,7 @@ bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *contex
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls_trust *trust = config->trust;
-    struct trust_place places[TRUST_PLACES]; /* looked at before they are read */
+    struct trust_place places[TRUST_PLACES]; /* taken before the files are read */
     trust_look_at_all(config->ca, places);
     bool is_folder = config->ca && places[0].is_folder;
     if (trust && !is_folder && trust_use(trust, context, places))

@@ -1,4 +1,4 @@
-/* tls_why.c - what a failure of TLS means, in one sentence that says what to do. */
+/* tls_why.c - explains a TLS failure in one sentence that says what to do. */
 #include "api/error.h"
 #include "driver/tls.h"
 #include "driver/tls_openssl.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define WHY_LIB_SSL 20
-#define WHY_ALERT 1000 /* + the alert's number: reasons that the peer has told */
+#define WHY_ALERT 1000 /* + the alert's number: reasons given by the peer */
 
 /* Numbers of OpenSSL's stable ABI: reasons, and results of a verification. */
 enum {
@@ -161,12 +161,12 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
                        const struct snib__tls_context *context)
 {
     const struct snib__openssl *o = snib__openssl();
-    unsigned long error = o->ERR_peek_last_error(); /* of TLS: what is below speaks first */
+    unsigned long error = o->ERR_peek_last_error(); /* TLS's own: lower layers report first */
     int library = (int)(error >> 23 & 0xff), reason = (int)(error & 0x7fffff);
     long verdict = o->SSL_get_verify_result(ssl);
     const char *words = error ? o->ERR_reason_error_string(error) : NULL;
     words = words ? words : "no reason given";
-    if (error & 0x80000000u) /* the system's */
+    if (error & 0x80000000u) /* a system error */
         library = reason = 0;
     if (!context->insecure && verdict != 0) {
         why_certificate(out, verdict, host, context);
