@@ -5,7 +5,7 @@
 
 /* ---- snib_build_id.h --------------------------------------------------------------------------*/
 
-#define SNIB_BUILD_ID "b273549e829c533c"
+#define SNIB_BUILD_ID "86b61dde6b1d40d5"
 
 /* ---- api/client.c -----------------------------------------------------------------------------*/
 
@@ -1121,28 +1121,30 @@ void snib__url_wipe(char *text);
 
 /* driver.h - threads, sockets and the clock under one engine.
  *
- * The engine is guarded by one mutex.  Whoever has the mutex may call the engine; whoever reads a
- * command link has its reader's role:
+ * One mutex guards the engine; "inside" means with the mutex held, "outside" without it.  The
+ * thread that reads a command link has that link's reader role:
  *
- *     NOBODY  --a caller waits for an answer-->  CALLER  --its answer is there-->  the oldest other
- *     caller with an answer to come (TRANSIT until it has woken), or the thread, or NOBODY
+ *     NOBODY  --a caller waits for a reply-->  CALLER  --its reply has arrived-->  the oldest other
+ *     caller with a pending reply (TRANSIT until it has woken up), or the thread, or NOBODY
  *
- * so an uncontended call is one send and one receive on the caller's own thread, and many callers at
- * once leave in few writes.  The background thread connects, watches the pub/sub links and the timers,
- * and reads a command link only while asynchronous work is in flight and no caller reads.
+ * so an uncontended call is one send and one receive on the caller's own thread, and the commands
+ * of many concurrent callers leave in few writes.  The background thread connects, watches the
+ * pub/sub links and the timers, and reads a command link only while asynchronous work is in flight
+ * and no caller reads.
  *
- * The roles belong to the socket (sock.h) and nobody is waited for who has one.  A nominee that does not
- * wake loses the role again; with a reader or a writer that does not come back the answers stay out, so the
- * engine closes the link by its reply time-out, and the next socket has roles of its own.  A wake-up that
- * its thread does not get to deliver costs a nap: the background thread and the parked callers look for
- * themselves once a second, or sooner where leases are short.  So no renewal depends on the thread of a
- * caller, whatever its signal handlers do.
+ * The roles belong to the socket (sock.h), and no thread waits for the one that has a role.  A
+ * nominee that does not wake up loses the role again.  If a reader or writer does not come back,
+ * replies stop, so the engine closes the link at its reply timeout, and the next socket has its own
+ * roles.  A wake-up that a thread does not get to deliver costs a nap: the background thread and
+ * the parked callers check for themselves once a second, or sooner where leases are short.  So no
+ * renewal depends on a caller's thread, whatever its signal handlers do.
  *
- * Write rule: write at once while fewer than 12 commands are in flight or 16 are collected; otherwise
- * leave it to the reader, who writes after every read.  Deferring is allowed only while a reader will
- * come back, that is while answers are outstanding.
+ * Write rule: write immediately while fewer than 12 commands are in flight, or once 16 are
+ * collected; otherwise leave it to the reader, which writes after every read.  Deferring is allowed
+ * only while a reader will come back, that is, while replies are pending.
  *
- * Measured on a prototype: one thread as fast as a private socket, 64 threads twice as fast as 64.
+ * Measured on a prototype: one thread is as fast as with a private socket, 64 threads are twice as
+ * fast as with 64 sockets.
  */
 #ifndef SNIB__DRIVER_H
 #define SNIB__DRIVER_H
@@ -1444,12 +1446,12 @@ snib__time snib__now(void);
 
 enum snib__park { SNIB__PARKED_NO = 0, SNIB__PARKED_TIMEOUT = 1, SNIB__PARKED_SIGNAL = 2 };
 
-/* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit).  It may return
- * SNIB__PARKED_NO for no reason, and does so once a second: look and park again. */
+/* snib__park - sleep while *word is `expected`, at most until `until` (SNIB__NEVER: no limit).  It
+ * may return SNIB__PARKED_NO spuriously, and does so once a second: check and park again. */
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until);
 
-/* snib__unpark - wake one thread (or all) that sleeps on the word.  The word's owner may be gone already:
- * only its address is used. */
+/* snib__unpark - wake one thread (or all) that sleeps on the word.  The word may have been freed
+ * already: only its address is used. */
 void snib__unpark(_Atomic uint32_t *word);
 void snib__unpark_all(_Atomic uint32_t *word);
 
@@ -1457,18 +1459,20 @@ void snib__unpark_all(_Atomic uint32_t *word);
 
 /* ---- driver/sock.h ----------------------------------------------------------------------------*/
 
-/* sock.h - one socket and its way to being connected, with TLS if that is wanted; nothing here blocks.
+/* sock.h - one socket and how it is connected, with TLS if configured; nothing here blocks.
  *
- * A socket is used outside the client's mutex by the thread that reads and the one that writes.  `users`
- * counts them (guarded by the mutex); a socket that is dropped is shut down at once, which ends their
- * calls, and closed by the last of them, so that a descriptor is never reused under a sleeping thread.
+ * A socket is used outside the client's mutex by the thread that reads and the one that writes.
+ * `users` counts them (guarded by the mutex).  A dropped socket is shut down immediately, which
+ * ends their calls, and closed by the last of them, so that a descriptor is never reused under a
+ * sleeping thread.
  *
- * The roles of reader and writer belong to the socket and end with it: a thread that sits in a signal
- * handler, or is stopped, with a role is left behind with the dead socket, and the next socket is free.
+ * The roles of reader and writer belong to the socket and end with it: a thread that is stopped, or
+ * stuck in a signal handler, while it has a role stays behind with the dead socket, and the roles
+ * of the next socket are free.
  *
- * A name can have several addresses.  They are tried as RFC 8305 has it: the one that worked last, then
- * by turns of family in the resolver's order, the next one when the one before has failed or has taken its
- * time; the first that answers wins.
+ * A name can have several addresses.  They are tried as in RFC 8305: first the one that worked
+ * last, then alternating between families in the resolver's order, each one when the one before has
+ * failed or has had its time; the first to answer wins.
  */
 #ifndef SNIB__SOCK_H
 #define SNIB__SOCK_H
@@ -1476,20 +1480,21 @@ void snib__unpark_all(_Atomic uint32_t *word);
 
 /* ---- driver/login.h ---------------------------------------------------------------------------*/
 
-/* login.h - whom a client's connections log in as, when it asks anew at each connect.
+/* login.h - the credentials of a client's connections, if they are requested at each connect.
  *
- * A client that was given its password keeps it, for it may have to connect again.  One that was given a file, a
- * function or a queue keeps none: it has a question, which a socket asks when it begins to connect and which is
- * answered by the time it is connected, or the attempt ends.  One question at a time: sockets that come
- * meanwhile wait for the same answer, and a function that hangs costs one thread.  The answer is wiped when the
- * last of them has logged in.
+ * A client that was given its password keeps it, because it may have to reconnect.  A client that
+ * was given a file, a function or a queue keeps none: a socket asks a question when it begins to
+ * connect, and needs the answer once it is connected, or the attempt fails.  There is one question
+ * at a time: sockets that come meanwhile wait for the same answer, and a function that hangs costs
+ * one thread.  The answer is wiped when the last of them has logged in.
  *
- *     source   who answers
+ *     source   answered by
  *     FILE     a thread that reads it, because disks can be slow
  *     CALL     a thread on which the program's function runs
- *     QUEUE    whoever drains the queue: no function of the program's is called
+ *     QUEUE    the consumer of the queue; no function of the program is called
  *
- * An answer that ends is asked for again after four fifths of its time, and all connections log in anew.
+ * If an answer expires, the question is asked again after four fifths of its lifetime, and all
+ * connections log in again.
  */
 #ifndef SNIB__LOGIN_H
 #define SNIB__LOGIN_H
@@ -1497,13 +1502,13 @@ void snib__unpark_all(_Atomic uint32_t *word);
 
 /* ---- driver/sys.h -----------------------------------------------------------------------------*/
 
-/* sys.h - what the driver asks of the system: all that may block, fail, do half of it or tell the time.
+/* sys.h - the driver's system calls: all that may block, fail, do only a part, or tell the time.
  *
- * One seam with two sides: sys.c (and park.c) is the system's; tests/driver puts a world of its own in its
- * place, where a seed decides which thread runs and what each of these calls returns.
+ * One seam with two sides: sys.c (and park.c) calls the system; tests/driver replaces it by a
+ * simulated one, where a seed decides which thread runs and what each of these calls returns.
  *
- * None of them is a cancellation point.  A thread that is cancelled inside the library goes on to the end
- * of its call, so it never leaves with a role, a reference or the mutex.
+ * None of them is a cancellation point.  A thread that is cancelled inside the library continues to
+ * the end of its call, so it never leaves with a role, a reference or the mutex.
  */
 #ifndef SNIB__SYS_H
 #define SNIB__SYS_H
@@ -1522,12 +1527,12 @@ void snib__unpark_all(_Atomic uint32_t *word);
 void snib__sys_lock(pthread_mutex_t *mutex);
 void snib__sys_unlock(pthread_mutex_t *mutex);
 
-/* A thread with all signals blocked: they are for the program's own.  out_thread NULL: nobody joins it.
- * 0 or errno. */
+/* Start a thread with all signals blocked: they are for the program's own threads.  out_thread
+ * NULL: it is detached.  0 or errno. */
 int snib__sys_thread(void *(*run)(void *), void *argument, size_t stack, pthread_t *out_thread);
 void snib__sys_join(pthread_t thread);
 
-/* What this thread is doing of a driver's steps: each thread has one, which begins with zeros. */
+/* The carriers that this thread is to step: one struct per thread, initially zero. */
 struct snib__steps {
     void *waiting;
     bool busy;
@@ -1539,8 +1544,8 @@ int snib__sys_bell(void);
 void snib__sys_ring(int bell);
 void snib__sys_hush(int bell);
 
-/* An alarm is a descriptor that is readable some time after alarm_set, a suspend counted in, until hush.
- * SNIB__NEVER: not at all. */
+/* An alarm is a descriptor that becomes readable the given time after alarm_set, including
+ * suspended time, until hush.  SNIB__NEVER: not at all. */
 int snib__sys_alarm(void);
 void snib__sys_alarm_set(int alarm, snib__time in);
 
@@ -1551,15 +1556,16 @@ int snib__sys_poll(struct pollfd *polls, uint32_t n, snib__time left);
 ssize_t snib__sys_recv(int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__sys_send(int fd, const char *bytes, size_t n);
 
-/* Begin to connect a socket of its own, which is *out_fd unless the result is an error: 0 connected,
+/* Start connecting a new socket, which is *out_fd unless the result is an error: 0 connected,
  * EINPROGRESS, or errno. */
 int snib__sys_connect(const struct sockaddr *address, socklen_t n, int *out_fd);
-int snib__sys_connected(int fd);  /* how it is getting on: the same results */
+int snib__sys_connected(int fd);  /* its progress: the same results */
 void snib__sys_may_block(int fd); /* connected: from here on recv() may wait */
 void snib__sys_shutdown(int fd);  /* ends the calls of other threads on it */
 void snib__sys_close(int fd);
 
-/* As getaddrinfo() for a stream with a numeric port; `numeric`: the host is an address, nobody is asked. */
+/* As getaddrinfo() for a stream with a numeric port; `numeric`: accept only an address, without a
+ * lookup. */
 int snib__sys_resolve(const char *host, const char *port, bool numeric, struct addrinfo **out);
 void snib__sys_resolve_free(struct addrinfo *addresses);
 
@@ -1579,20 +1585,21 @@ struct snib__question;
 
 struct snib__logins {
     int source;
-    const char *username; /* unless an answer has one; NULL: none.  The texts are the caller's */
+    const char *username; /* unless an answer has one; NULL: none.  The caller owns the texts */
     const char *file;
     snib_credentials_fn call;
     void *data;
     /* below: guarded by the client's mutex */
-    struct snib__question *asking;   /* the one under way, or the last */
-    struct snib__question *renewing; /* of the connections that are there */
-    uint64_t asked;                  /* the last one's number */
-    bool untold;                     /* the queue is to hear of it */
+    struct snib__question *asking;   /* the pending one, or the last */
+    struct snib__question *renewing; /* for existing connections */
+    uint64_t asked;                  /* number of the last question */
+    bool untold;                     /* the queue has not been told yet */
     snib__time renew_at;             /* 0: never */
     int64_t valid_ms;                /* of the last answer */
 };
 
-/* snib__login_ask - ask, or join who asks; NULL with errno.  Inside, as all that follow unless they say so. */
+/* snib__login_ask - ask a question, or share the pending one; NULL with errno.  Inside, like all
+ * functions below unless they say otherwise. */
 struct snib__question *snib__login_ask(struct snib__logins *logins);
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question);
 
@@ -1600,23 +1607,23 @@ void snib__login_drop(struct snib__logins *logins, struct snib__question **quest
 int snib__login_bell(const struct snib__question *question); /* readable when it is answered */
 bool snib__login_done(const struct snib__question *question);
 
-/* snib__login_result - of what is answered: the texts, until it is dropped; false: none, with *out_why and
- * *out_errno (0: another attempt will have none either). */
+/* snib__login_result - the texts of an answered question, valid until it is dropped; false: there
+ * are none, with *out_why and *out_errno (0: a retry would fail, too). */
 bool snib__login_result(const struct snib__question *question, const char **out_username,
                         const char **out_password, const char **out_why, int *out_errno);
 
-/* The answer was used to log in: its end is noted. */
+/* Record that the answer was used to log in, and when it expires. */
 void snib__login_used(struct snib__logins *logins, const struct snib__question *question);
 
-/* QUEUE: the answer to the question of that number; answer NULL: there is none. */
+/* QUEUE: answer the question of that number; answer NULL: there is none. */
 void snib__login_answer(struct snib__logins *logins, uint64_t number,
                         const snib_credentials *answer);
 
 /* QUEUE: the number of a question without an answer; 0: none. */
 uint64_t snib__login_open(const struct snib__logins *logins);
 
-/* When the driver's thread has ended, outside: wait until no function of the program's runs; forget what is
- * known. */
+/* After the driver's thread has ended, outside: wait until no function of the program runs; drop
+ * the questions. */
 void snib__logins_wait(const struct snib__logins *logins);
 void snib__logins_end(struct snib__logins *logins);
 
@@ -1624,15 +1631,18 @@ void snib__logins_end(struct snib__logins *logins);
 
 /* ---- driver/tls.h -----------------------------------------------------------------------------*/
 
-/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and recv() of
- * plain bytes.  OpenSSL sees memory only; the socket is non-blocking, or waits in recv() as sys.h says.
+/* tls.h - TLS over a connected socket, as a filter: a client's files, a handshake, and send() and
+ * recv() of plain bytes.  OpenSSL sees only memory; the socket is non-blocking, or waits in recv()
+ * as in sys.h.
  *
- * A connection has a lock of its own around OpenSSL, for one thread may read while another writes.  No system
- * call is made under it but to sleep for it, and nobody waits for it for long: a thread that was stopped with
- * it makes the connection silent, which the engine's time limits end, as they end any other.
+ * Each connection has a lock around OpenSSL, because one thread may read while another writes.  No
+ * system call is made with the lock held, except to wait for it, and no thread waits for it for
+ * long: if a thread is stopped while it has the lock, the connection falls silent, and the engine's
+ * timeouts end it like any other.
  *
- * What was decrypted and not yet fetched is "pending": nothing on the socket tells of it, so ask before poll().
- * What was encrypted and did not fit into the socket is "unsent": it leaves with the next send, of 0 bytes too.
+ * Decrypted bytes not yet fetched are "pending": the socket does not show them, so check before
+ * poll().  Encrypted bytes that did not fit into the socket are "unsent": they leave with the next
+ * send, even of 0 bytes.
  */
 #ifndef SNIB__TLS_H
 #define SNIB__TLS_H
@@ -1644,20 +1654,21 @@ void snib__logins_end(struct snib__logins *logins);
 
 /* NULL: not given. */
 struct snib__tls_config {
-    char *ca;           /* file or folder of what to trust; NULL: the system's store */
+    char *ca;           /* file or folder of trusted CAs; NULL: the system's store */
     char *cert_file;    /* the client's certificate, with its chain */
     char *key_file;     /* its key; NULL: it is in cert_file */
     char *key_password; /* of the key file */
     char *server_name;  /* to be verified and asked for instead of the host */
-    bool insecure;      /* verify nothing: who is in the way can read and change everything */
-    struct snib__tls_trust *trust; /* what was read of it before; NULL: it is read each time */
+    bool insecure;      /* verify nothing: an attacker on the network can read and change all */
+    struct snib__tls_trust *trust; /* cache of the CAs; NULL: they are read each time */
 };
 
-/* ---- What is trusted, read once: a system's store has 150 certificates, and reading them takes long ---- */
+/* ---- Trusted CAs, read once: a system's store has 150 certificates, which take long to read
+ * ---- */
 
-struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: no memory */
+struct snib__tls_trust *snib__tls_trust_new(void);        /* NULL: out of memory */
 void snib__tls_trust_free(struct snib__tls_trust *trust); /* with its last user; NULL is fine */
-/* Forget what was read: before OpenSSL goes. */
+/* Forget what was read, before OpenSSL is torn down. */
 void snib__tls_trust_forget(struct snib__tls_trust *trust);
 
 int snib__tls_config_copy(const struct snib__tls_config *from,
@@ -1666,15 +1677,15 @@ void snib__tls_config_free(struct snib__tls_config *config); /* the password is 
 
 enum snib__tls_outcome {
     SNIB__TLS_FINE,
-    /* here */
+    /* on this side */
     SNIB__TLS_NO_LIBRARY,
     SNIB__TLS_NO_MEMORY,
-    SNIB__TLS_CA,       /* its file or folder cannot be used */
-    SNIB__TLS_CERT,     /* the client's certificate file cannot */
-    SNIB__TLS_KEY,      /* the key file cannot */
+    SNIB__TLS_CA,       /* the CA file or folder cannot be used */
+    SNIB__TLS_CERT,     /* the client's certificate file cannot be used */
+    SNIB__TLS_KEY,      /* the key file cannot be used */
     SNIB__TLS_PASSWORD, /* the key file's password is missing or wrong */
-    SNIB__TLS_MISMATCH, /* key and certificate do not belong together */
-    SNIB__TLS_NO_LOGIN, /* sock.c's: nothing to do with TLS, but told in the same way */
+    SNIB__TLS_MISMATCH, /* key and certificate do not match */
+    SNIB__TLS_NO_LOGIN, /* sock.c's: unrelated to TLS, but reported in the same way */
     /* the server's certificate */
     SNIB__TLS_EXPIRED,
     SNIB__TLS_EARLY,
@@ -1683,29 +1694,29 @@ enum snib__tls_outcome {
     SNIB__TLS_WRONG_HOST,
     SNIB__TLS_BAD_CERTIFICATE,
     /* the peer */
-    SNIB__TLS_VERSION,      /* nothing but TLS before 1.2 */
-    SNIB__TLS_NO_TLS,       /* it is no TLS server */
-    SNIB__TLS_CERT_WANTED,  /* it wants a client certificate */
-    SNIB__TLS_CERT_REFUSED, /* it refuses the one that it got */
+    SNIB__TLS_VERSION,      /* offers only TLS before 1.2 */
+    SNIB__TLS_NO_TLS,       /* not a TLS server */
+    SNIB__TLS_CERT_WANTED,  /* requires a client certificate */
+    SNIB__TLS_CERT_REFUSED, /* refuses the client certificate */
     SNIB__TLS_REFUSED,      /* something else, final */
-    /* what another attempt may not meet */
-    SNIB__TLS_SILENT, /* no answer in time */
-    SNIB__TLS_CUT,    /* the end came without a goodbye */
-    SNIB__TLS_BROKEN  /* a record is damaged, or the peer has a trouble of its own */
+    /* transient */
+    SNIB__TLS_SILENT, /* no reply in time */
+    SNIB__TLS_CUT,    /* closed without a close_notify */
+    SNIB__TLS_BROKEN  /* a damaged record, or an internal error of the peer */
 };
 
 struct snib__tls_failure {
     int outcome;                /* enum snib__tls_outcome */
     int32_t code;               /* the result code */
-    int os_error;               /* errno of the last three, else 0: final */
+    int os_error;               /* errno if a retry may succeed; 0: final */
     char text[SNIB__WORDS_MAX]; /* one sentence: what happened, to which file or host, what to do */
 };
 
-/* ---- Files, read on a thread of its own: that can take long ---- */
+/* ---- Files, read on a separate thread because that can take long ---- */
 
 struct snib__tls_files;
 
-/* Begin to read them; NULL with errno.  The config is copied. */
+/* Start reading them; NULL with errno.  The config is copied. */
 struct snib__tls_files *snib__tls_files_new(const struct snib__tls_config *config);
 void snib__tls_files_free(struct snib__tls_files *files);
 int snib__tls_files_bell(const struct snib__tls_files *files); /* readable when they are read */
@@ -1715,17 +1726,19 @@ bool snib__tls_files_done(const struct snib__tls_files *files);
 
 struct snib__tls;
 
-/* With files that are read, to a host or address.  NULL with *out. */
+/* A connection to a host or address, with files that have been read.  NULL with *out. */
 struct snib__tls *snib__tls_new(const struct snib__tls_files *files, const char *host,
                                 struct snib__tls_failure *out);
 void snib__tls_free(struct snib__tls *tls);
 
-/* snib__tls_handshake - go on: 1 done, 0 when it waits for the socket, -1 failed, see snib__tls_why(). */
+/* snib__tls_handshake - continue it: 1 done, 0 waiting for the socket, -1 failed, see
+ * snib__tls_why(). */
 int snib__tls_handshake(struct snib__tls *tls, int fd);
 short snib__tls_events(const struct snib__tls *tls); /* what it waits for, as in poll() */
 
-/* As snib__sys_recv() and snib__sys_send().  0 is a goodbye of the peer's; an end without one is ECONNRESET,
- * any other failure EPROTO, and then snib__tls_why() has one.  A send takes all or nothing. */
+/* As snib__sys_recv() and snib__sys_send().  0 is the peer's close_notify; an end without one is
+ * ECONNRESET, any other failure EPROTO; snib__tls_why() then has the reason.  A send takes all or
+ * nothing. */
 ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, bool wait);
 ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t n);
 bool snib__tls_pending(const struct snib__tls *tls);
@@ -1734,17 +1747,17 @@ bool snib__tls_unsent(const struct snib__tls *tls);
 /* Why it failed; NULL if it did not.  For the thread that reads. */
 const struct snib__tls_failure *snib__tls_why(const struct snib__tls *tls);
 
-void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if that can be said at once */
+void snib__tls_goodbye(struct snib__tls *tls, int fd); /* if it can be sent immediately */
 
-/* The time for the handshake is over. */
+/* The handshake has timed out: write the failure. */
 void snib__tls_too_late(const struct snib__tls *tls, struct snib__tls_failure *out);
 
-/* What to do when OpenSSL is about to be taken down under us, at the process's end. */
+/* The function to call when OpenSSL is about to be torn down while in use, at process exit. */
 void snib__tls_at_end(void (*ends)(void));
 
-bool snib__tls_available(void); /* there is an OpenSSL; looks for it */
+bool snib__tls_available(void); /* whether there is an OpenSSL; looks for it */
 
-/* ---- between the files of TLS ---- */
+/* ---- internal to the TLS files ---- */
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -1755,7 +1768,8 @@ struct snib__tls_context {
     bool insecure, has_cert, own_ca;
 };
 
-/* Give a context what the config trusts: what was read for it before, if its files have not changed since. */
+/* Give a context the CAs that the config trusts: from the cache, if the files have not changed
+ * since. */
 bool snib__tls_trust_load(const struct snib__tls_config *config, struct ssl_ctx_st *context,
                           struct snib__tls_failure *failure);
 struct snib__tls_trust *snib__tls_trust_ref(struct snib__tls_trust *trust);
@@ -1769,7 +1783,7 @@ const struct snib__tls_context *snib__tls_files_context(const struct snib__tls_f
 /* Write an outcome, its code and its sentence; returns false. */
 bool snib__tls_fail(struct snib__tls_failure *out, int outcome, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What OpenSSL's error of this thread means for a connection. */
+/* Explain this thread's OpenSSL error for a connection. */
 void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, const char *host,
                        const struct snib__tls_context *context);
 
@@ -1778,7 +1792,7 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SNIB__SOCK_TRIES 4 /* addresses under way at once */
+#define SNIB__SOCK_TRIES 4 /* concurrent attempts */
 #define SNIB__SOCK_ADDRESSES 16
 
 struct snib__resolve;
@@ -1787,11 +1801,11 @@ struct snib__resolve;
 struct snib__way {
     struct snib__address address;
     const struct snib__tls_config *tls; /* if the address says so */
-    struct snib__logins *logins;        /* if each connect asks; NULL: none does */
+    struct snib__logins *logins;        /* if each connect requests credentials; else NULL */
     snib__time timeout;                 /* for resolving the name, and again for connecting */
     struct sockaddr_storage worked;
     socklen_t worked_n;              /* 0: none has */
-    struct snib__resolve *resolving; /* the one lookup at a time, finished or not */
+    struct snib__resolve *resolving; /* the only lookup at a time, finished or not */
 };
 
 struct snib__op;
@@ -1806,9 +1820,9 @@ enum snib__reader {
 struct snib__sock {
     int fd; /* -1 while it is not connected */
     int users;
-    bool open; /* connected, TLS has begun if there is any, and what to log in with is known */
+    bool open; /* connected, with the TLS handshake (if any) done and the credentials known */
     bool dead;
-    /* on the way there */
+    /* while connecting */
     struct snib__way *way;
     struct snib__resolve *resolve;
     const struct addrinfo *addresses[SNIB__SOCK_ADDRESSES]; /* in the order of trying */
@@ -1820,26 +1834,27 @@ struct snib__sock {
     uint32_t tries_n;
     snib__time begin_next, until; /* when to begin with the next address, and to give up */
     int last_error;
-    bool secure;                      /* TLS has begun, or there is none */
-    struct snib__logins *logins;      /* whom it asks */
-    struct snib__question *login;     /* what to log in with; until that is done */
+    bool secure;                      /* the TLS handshake is done, or there is no TLS */
+    struct snib__logins *logins;      /* the source of its credentials */
+    struct snib__question *login;     /* its request for credentials, until it logs in */
     struct snib__tls_files *files;    /* TLS: being read for it */
-    struct snib__tls *tls;            /* TLS: from when it is connected */
+    struct snib__tls *tls;            /* TLS: once it is connected */
     struct snib__tls_failure failure; /* of TLS, or of the login; outcome SNIB__TLS_FINE: none */
     /* once it is open: the roles */
     int reader;               /* enum snib__reader */
-    struct snib__op *nominee; /* in transit to it */
+    struct snib__op *nominee; /* the role is in transit to it */
     snib__time nominated_at;
-    bool ended; /* by the peer, as was seen while nobody had the role */
+    bool ended; /* by the peer, seen while there was no reader */
     bool writing;
-    bool watched;             /* the background thread sleeps until it takes more */
+    bool watched;             /* the background thread polls until the socket takes more */
     uint64_t taken;           /* commands taken from the engine so far; 0: none by this socket */
     struct snib__buf sending; /* taken from the engine, not yet accepted by the socket */
 };
 
 void snib__way_free(struct snib__way *way); /* NULL is fine */
 
-/* snib__sock_new - begin to connect; NULL with *out_code and *out_errno when that fails at once. */
+/* snib__sock_new - start connecting; NULL with *out_code and *out_errno if that fails
+ * immediately. */
 struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t *out_code,
                                   int *out_errno);
 
@@ -1847,17 +1862,18 @@ struct snib__sock *snib__sock_new(struct snib__way *way, snib__time now, int32_t
 uint32_t snib__sock_polls(const struct snib__sock *sock, struct pollfd polls[SNIB__SOCK_TRIES],
                           snib__time *out_until);
 
-/* snib__sock_step - something happened: 1 open now, 0 go on, -1 failed with *out_code and *out_errno. */
+/* snib__sock_step - make progress after an event: 1 open now, 0 continue, -1 failed with *out_code
+ * and *out_errno. */
 int snib__sock_step(struct snib__sock *sock, snib__time now, int32_t *out_code, int *out_errno);
 
-/* What is open is read and written by these: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
+/* Read and write an open socket: as snib__sys_recv() and snib__sys_send(), see tls.h for TLS. */
 ssize_t snib__sock_recv(struct snib__sock *sock, char *bytes, size_t cap, bool wait);
 ssize_t snib__sock_send(struct snib__sock *sock, const char *bytes, size_t n);
-/* There is something to be received without a look at the descriptor. */
+/* Whether bytes can be received without polling the descriptor. */
 bool snib__sock_pending(const struct snib__sock *sock);
-/* The descriptor was full: wait until it takes more, and send again, be it nothing. */
+/* Whether the descriptor was full: wait until it takes more, then send again, even 0 bytes. */
 bool snib__sock_unsent(const struct snib__sock *sock);
-/* Why TLS or the question failed; NULL if they did not. */
+/* Why TLS or the request for credentials failed; NULL if neither did. */
 const struct snib__tls_failure *snib__sock_why(const struct snib__sock *sock);
 
 void snib__sock_drop(struct snib__sock *sock);  /* shut down; closed and freed when unused */
@@ -2265,7 +2281,7 @@ enum snib__word {
 #define SNIB__WAKES_MAX 128
 #define SNIB__BELLS_MAX 8
 
-/* The descriptor of a queue.  Who is about to ring it keeps it open. */
+/* The descriptor of a queue.  A thread about to ring it keeps it open by a reference. */
 struct snib__bell {
     _Atomic uint32_t refs;
     int fd;
@@ -2306,9 +2322,9 @@ struct snib__driver {
     pthread_mutex_t mutex;
     struct snib__engine *engine;
     snib__time connect_timeout;
-    struct snib__tls_config tls; /* of addresses that want it; its texts are the caller's */
-    struct snib__logins logins;  /* of what the engine's config does not have */
-    snib__time nap; /* the thread sleeps no longer while there is anything to watch over */
+    struct snib__tls_config tls; /* for addresses that use it; the caller owns its texts */
+    struct snib__logins logins;  /* credentials that the engine's config does not have */
+    snib__time nap; /* the thread's longest sleep while there is anything to watch over */
     /* below: guarded by the mutex */
     struct snib__waiter *waiters, *waiters_tail;
     uint64_t writes, reads, wakes;
@@ -2319,10 +2335,10 @@ struct snib__driver {
     snib__time alarm_at; /* SNIB__NEVER: not set */
     bool wake_raised;
     _Atomic uint32_t
-        hold_word; /* moves when anything may have changed, for whoever watches holds */
+        hold_word; /* changes when a hold may have changed, for threads that watch holds */
     uint32_t hold_watchers;
-    uint64_t moves_told; /* of the engine, when hold_word moved last */
-    /* the API's: what to do with what has ended */
+    uint64_t moves_told; /* the engine's moves when hold_word last changed */
+    /* callbacks of the API, for results */
     void (*done)(struct snib__driver *driver, struct snib__op *op, struct snib__wakes *wakes);
     void (*lost)(struct snib__driver *driver, struct snib__hold *hold, struct snib__wakes *wakes);
     void (*outer)(struct snib__driver *driver, struct snib__outer *outer);
@@ -2330,26 +2346,27 @@ struct snib__driver {
     void *carriers;                /* inside: listed for steps() */
     void (*log)(struct snib__driver *driver, int32_t level, const char *text,
                 struct snib__wakes *wakes);
-    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* logins.untold */
+    void (*ask)(struct snib__driver *driver, struct snib__wakes *wakes); /* if logins.untold */
 };
 
 int snib__driver_init(
     struct snib__driver
-        *driver); /* 0 or errno; the fields above the mutex's are set by the caller */
+        *driver); /* 0 or errno; the caller has set the fields that are not guarded */
 void snib__driver_destroy(struct snib__driver *driver); /* the thread has ended */
 
-/* Enter and leave the engine.  leave() hands out what has ended, sends what may be sent, wakes. */
+/* Enter and leave the engine.  leave() delivers results, sends what may be sent, and wakes
+ * threads. */
 void snib__driver_enter(struct snib__driver *driver);
 void snib__driver_leave(struct snib__driver *driver);
-/* leave() without sending: the caller will come back and leave() soon. */
+/* leave() without sending: the caller will enter and leave() again soon. */
 void snib__driver_leave_collecting(struct snib__driver *driver);
 
-/* Have the thread running; 0 or errno.  Inside. */
+/* Start the thread if it is not running; 0 or errno.  Inside. */
 int snib__driver_start(struct snib__driver *driver);
 
-/* Inside, with an operation whose `awaited` is set: stay until it is done (true), `until` has passed, a
- * signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for another holder.
- * Leaves and enters meanwhile. */
+/* Inside, with an operation whose `awaited` is set: block until it is done (true), `until` has
+ * passed, a signal handler ran (if `interruptible`), or, with `until_waiting`, it has to wait for
+ * another holder.  Leaves and enters meanwhile. */
 bool snib__driver_run(struct snib__driver *driver, struct snib__op *op, snib__time until,
                       bool interruptible, bool until_waiting);
 
@@ -2359,10 +2376,10 @@ void snib__wake_word(struct snib__driver *driver, struct snib__wakes *wakes,
 void snib__wake_bell(struct snib__driver *driver, struct snib__wakes *wakes,
                      struct snib__bell *bell);
 
-/* In the child of a fork: close what is a copy of the parent's, and touch nothing else. */
+/* In the child of a fork: close the copies of the parent's descriptors, and touch nothing else. */
 void snib__driver_forked(struct snib__driver *driver);
 
-/* The ways to the servers are not needed any more: before the engine is freed. */
+/* Free the ways to the servers, before the engine is freed. */
 void snib__driver_free_ways(struct snib__driver *driver);
 
 /* Outside: end the thread and close the sockets. */
@@ -2371,7 +2388,7 @@ void snib__driver_stop(struct snib__driver *driver);
 /* between driver.c and thread.c */
 void *snib__thread_main(void *driver);
 void snib__driver_settle(struct snib__driver *driver, struct snib__wakes *wakes);
-/* reading: the socket that the caller reads, and so writes before it sleeps; NULL: none */
+/* reading: the socket that the calling thread reads, and so writes before it sleeps; NULL: none */
 void snib__driver_flush(struct snib__driver *driver, const struct snib__sock *reading);
 void snib__driver_flush_link(struct snib__driver *driver, struct snib__link *link,
                              const struct snib__sock *reading);
@@ -2380,10 +2397,11 @@ void snib__driver_receive(struct snib__driver *driver, struct snib__link *link,
 void snib__driver_link_down(struct snib__driver *driver, struct snib__link *link, int32_t code,
                             int os_error);
 void snib__driver_drop_sock(struct snib__link *link);
-/* The socket is open: the engine begins with the handshake. */
+/* The socket is open: the engine begins the handshake. */
 void snib__driver_link_up(struct snib__driver *driver, struct snib__link *link,
                           struct snib__sock *sock);
-/* A command link's socket, if it may be read and written; NULL else.  There is no other test for that. */
+/* A command link's socket, if it may be read and written; else NULL.  This is the only test for
+ * that. */
 struct snib__sock *snib__driver_command(const struct snib__link *link);
 void snib__driver_pass_role(struct snib__driver *driver, struct snib__link *link,
                             struct snib__wakes *wakes);
@@ -8252,7 +8270,7 @@ void snib__witness_forget_queue(struct snib__client *client, const struct snib__
 
 /* ---- driver/driver.c --------------------------------------------------------------------------*/
 
-/* driver.c - callers: entering the engine, taking the reader's role, sending, waking. */
+/* driver.c - callers: entering the engine, taking the reader role, sending, waking. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8331,8 +8349,8 @@ void snib__wake_bell(struct snib__driver *d, struct snib__wakes *wakes, struct s
     wakes->bells[wakes->bells_n++] = bell;
 }
 
-/* Without an end to its sleep the thread depends on this wake-up: it is delivered before anything can
- * happen to the thread of the caller.  Else a nap makes up for one that was not. */
+/* If its sleep has no end, the background thread depends on this wake-up, so it is delivered here,
+ * before anything can happen to the caller's thread.  Otherwise a nap makes up for a lost one. */
 static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
 {
     if (d->wake_raised || !d->thread_started)
@@ -8344,8 +8362,8 @@ static void driver_wake(struct snib__driver *d, struct snib__wakes *wakes)
         wakes->thread = true;
 }
 
-/* The queues' events.  The background thread rings outside the mutex.  Callers ring inside: outside, a
- * signal handler could keep them from it, and no consumer of a queue naps. */
+/* Ring the queues' bells.  The background thread does it outside the mutex.  Callers do it inside:
+ * outside, a signal handler could keep them from it, and no consumer of a queue naps. */
 void snib__driver_ring(struct snib__wakes *wakes)
 {
     for (uint32_t i = 0; i < wakes->bells_n; i++) {
@@ -8368,7 +8386,7 @@ void snib__driver_do_wakes(struct snib__driver *d, const struct snib__wakes *wak
         d->steps(wakes->carriers);
 }
 
-/* A caller leaves the mutex and wakes whom it has listed. */
+/* Release the mutex and wake the threads that were listed. */
 static void driver_unlock(struct snib__driver *d, struct snib__wakes *wakes)
 {
     snib__driver_ring(wakes);
@@ -8384,7 +8402,7 @@ static void driver_relock(struct snib__driver *d, struct snib__wakes *wakes)
     snib__sys_lock(&d->mutex);
 }
 
-/* ---- what has ended ---- */
+/* ---- results ---- */
 
 void snib__driver_settle(struct snib__driver *d, struct snib__wakes *wakes)
 {
@@ -8426,8 +8444,9 @@ struct snib__sock *snib__driver_command(const struct snib__link *link)
     return sock && sock->open && snib__link_kind(link) == SNIB__COMMAND ? sock : NULL;
 }
 
-/* A link wants the thread when nobody reads what is to come, or when the thread reads and has not seen that
- * the socket is full; a link without callers, when there is something to send. */
+/* Whether a link needs the thread.  A command link: replies are pending and there is no reader, or
+ * the thread reads and has not seen that the socket is full.  Another link: there is something to
+ * send. */
 static bool driver_link_idles(struct snib__link *link)
 {
     const struct snib__sock *sock = snib__driver_command(link);
@@ -8441,7 +8460,7 @@ static bool driver_link_idles(struct snib__link *link)
            snib__sock_unsent(sock);
 }
 
-/* Wake the thread for a link, or when a deadline comes before it would wake. */
+/* Wake the thread for a link, or for a deadline before the end of its sleep. */
 static void driver_need_thread(struct snib__driver *d, struct snib__wakes *wakes)
 {
     bool needed = snib__engine_deadline(d->engine) < d->sleep_until;
@@ -8477,9 +8496,9 @@ void snib__driver_leave_collecting(struct snib__driver *d)
 
 /* ---- sending ---- */
 
-/* Take what the engine has for a command link, unless it may wait.  `reading`: the caller is the reader,
- * who always writes before it sleeps.  The thread need not: what it serves is asynchronous, and the callers
- * go on collecting meanwhile. */
+/* Take the engine's output for a command link, unless it may wait.  `reading`: the calling thread
+ * is the reader.  A caller that reads always writes before it sleeps.  The background thread need
+ * not: it serves asynchronous work, and callers keep collecting meanwhile. */
 static bool driver_take_output(struct snib__link *link, struct snib__sock *sock, bool reading)
 {
     struct snib__buf *out = snib__link_output(link);
@@ -8498,8 +8517,8 @@ static bool driver_take_output(struct snib__link *link, struct snib__sock *sock,
     return true;
 }
 
-/* Send what there is for one link.  Gives up the mutex during the system call; one writer at a time, who
- * looks again after each write. */
+/* Send one link's output.  Releases the mutex during the system call; there is one writer at a
+ * time, which checks again after each write. */
 void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
                              const struct snib__sock *reading)
 {
@@ -8524,7 +8543,7 @@ void snib__driver_flush_link(struct snib__driver *d, struct snib__link *link,
         bool more = n >= 0 && !snib__sock_unsent(sock);
         snib__sock_unuse(sock);
         if (!more)
-            return; /* full, or broken: reading will tell */
+            return; /* full, or broken: the reader will see */
     }
 }
 
@@ -8537,7 +8556,8 @@ void snib__driver_flush(struct snib__driver *d, const struct snib__sock *reading
 
 /* ---- receiving ---- */
 
-/* The pointer goes first: a child that is forked meanwhile closes no descriptor that is another's already. */
+/* Clear the pointer first: a child forked meanwhile must not close a descriptor that is already
+ * reused. */
 void snib__driver_drop_sock(struct snib__link *link)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -8586,7 +8606,7 @@ void snib__driver_link_down(struct snib__driver *d, struct snib__link *link, int
     snib__engine_link_down(d->engine, link, code, os_error, snib__now());
 }
 
-/* Feed what recv() gave, or note that the link is gone.  Inside. */
+/* Feed the result of recv() to the engine: bytes, or the end of the link.  Inside. */
 void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struct snib__sock *sock,
                           char *bytes, ssize_t n, int error)
 {
@@ -8600,9 +8620,10 @@ void snib__driver_receive(struct snib__driver *d, struct snib__link *link, struc
         snib__driver_link_down(d, link, SNIB_EUNREACHABLE, n < 0 ? error : ECONNRESET);
 }
 
-/* ---- the reader's role ---- */
+/* ---- the reader role ---- */
 
-/* The reader leaves: the oldest other caller with an answer to come, or the thread, or nobody. */
+/* Give the reader role up: to the oldest other caller with a pending reply, or the thread, or to
+ * none. */
 void snib__driver_pass_role(struct snib__driver *d, struct snib__link *link,
                             struct snib__wakes *wakes)
 {
@@ -8637,7 +8658,7 @@ static bool driver_nominated(const struct snib__op *op)
     return sock && sock->reader == SNIB__READER_TRANSIT && sock->nominee == op;
 }
 
-/* Whether this caller should read: its answer is to come, and nobody else reads. */
+/* Whether this caller should read: its reply is pending, and there is no other reader. */
 static bool driver_may_lead(const struct snib__op *op)
 {
     if (atomic_load(&op->word) == SNIB__WORD_DONE || !snib__op_in_flight(op))
@@ -8646,9 +8667,9 @@ static bool driver_may_lead(const struct snib__op *op)
     return sock && (sock->reader == SNIB__READER_NOBODY || driver_nominated(op));
 }
 
-/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves the poll()
- * before each, 4 % of a round trip; only who must return sooner, or has bytes left to send, polls.
- * Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
+/* Block for bytes, for at most a nap.  A plain recv() with the socket's own timeout saves a poll()
+ * before it, 4 % of a round trip; a thread polls only if it must return sooner or has bytes left to
+ * send.  Returns as recv() does, with errno in *out_error: EAGAIN after the nap. */
 static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__time until,
                                  char *bytes, size_t cap, int *out_error)
 {
@@ -8671,7 +8692,7 @@ static ssize_t driver_wait_bytes(struct snib__sock *sock, bool unsent, snib__tim
     return n;
 }
 
-/* The answer is to come on this link, and this socket. */
+/* Whether the operation's reply is pending on this link and this socket. */
 static bool driver_awaits(const struct snib__op *op, const struct snib__link *link,
                           const struct snib__sock *sock)
 {
@@ -8679,8 +8700,8 @@ static bool driver_awaits(const struct snib__op *op, const struct snib__link *li
            snib__op_in_flight(op) && snib__op_link(op) == link;
 }
 
-/* Read until the own answer is there.  Inside; false: `until` has passed or a signal handler ran.  The role
- * may be gone meanwhile, with its socket. */
+/* Read until the operation's reply has arrived.  Inside; false: `until` has passed or a signal
+ * handler ran.  The role may end meanwhile, with its socket. */
 static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time until,
                         bool interruptible)
 {
@@ -8707,10 +8728,10 @@ static bool driver_lead(struct snib__driver *d, struct snib__op *op, snib__time 
         if (n < 0 && until != SNIB__NEVER && snib__now() >= until)
             again = false;
         snib__driver_settle(d, &wakes);
-        snib__driver_flush(d, sock); /* before anybody is woken */
+        snib__driver_flush(d, sock); /* before any thread is woken */
         driver_need_thread(d, &wakes);
         if (!driver_awaits(op, link, sock) || !again)
-            break; /* one exit for the mutex: the successor is woken with the others */
+            break; /* release the mutex once: the successor is woken with the others */
         driver_relock(d, &wakes);
         snib__wakes_begin(&wakes);
     }
@@ -8744,7 +8765,7 @@ static void driver_unlist(struct snib__driver *d, struct snib__waiter *waiter)
         d->waiters_tail = waiter->prev;
 }
 
-/* Sleep until the operation is done or this thread is to read.  Inside; leaves and enters.
+/* Sleep until the operation is done or this thread should read.  Inside; leaves and enters.
  * Returns enum snib__park. */
 static int driver_sleep(struct snib__driver *d, struct snib__op *op, snib__time until)
 {
@@ -8781,7 +8802,7 @@ bool snib__driver_run(struct snib__driver *d, struct snib__op *op, snib__time un
         bool on = true;
         if (driver_may_lead(op)) {
             on = driver_lead(d, op, until, interruptible);
-        } else if (driver_nominated(op)) { /* not ours to do any more */
+        } else if (driver_nominated(op)) { /* it has no reply to read: pass the role on */
             snib__wakes_begin(&wakes);
             snib__driver_pass_role(d, snib__op_link(op), &wakes);
             driver_relock(d, &wakes);
@@ -8861,7 +8882,7 @@ static bool login_fail(struct snib__question *question, int os_error, const char
 
 /* ---- Answering ---- */
 
-/* The file's text goes nowhere but into the answer. */
+/* Read the file directly into the answer, so that there is no other copy of its text. */
 static bool login_read(struct snib__question *question)
 {
     char quoted[LOGIN_QUOTED];
@@ -8870,8 +8891,7 @@ static bool login_read(struct snib__question *question)
     size_t n = 0;
     ssize_t got = -1;
     snib__quote(quoted, sizeof quoted, question->file, strlen(question->file));
-    int fd =
-        open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    int fd = open(question->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
         return login_fail(question, 0, "the password file %s cannot be read: %s", quoted,
                           strerror(errno));
@@ -8904,7 +8924,7 @@ static bool login_ended(const char *text, size_t cap)
     return memchr(text, 0, cap) != NULL;
 }
 
-/* What a program has filled in. */
+/* Check an answer that the program has filled in. */
 static bool login_check(struct snib__question *question, int code)
 {
     snib_credentials *answer = &question->answer;
@@ -8933,7 +8953,7 @@ static void login_tell(struct snib__question *question)
     snib__unpark_all(&question->done);
 }
 
-/* What a program's function may have left there. */
+/* Wipe what the program's function may have left on the stack. */
 static __attribute__((noinline)) void login_scrub(void)
 {
     char below[LOGIN_STACK];
@@ -9011,7 +9031,8 @@ struct snib__question *snib__login_ask(struct snib__logins *logins)
     return question;
 }
 
-/* The client forgets an answer with the first who has used it: those that wait for it have it. */
+/* The client drops an answer after its first use: the sockets that share it have their own
+ * references. */
 void snib__login_drop(struct snib__logins *logins, struct snib__question **question)
 {
     if (*question && *question == logins->asking && snib__login_done(*question)) {
@@ -9105,8 +9126,8 @@ snib__time snib__now(void)
     return (snib__time)ts.tv_sec * 1000000000u + (snib__time)ts.tv_nsec;
 }
 
-/* The kernel's clock of sleeps stops in a suspend, and a wake-up can be late when its thread is kept from
- * giving it: nobody sleeps longer than this without a look. */
+/* The kernel's sleep clock stops during a suspend, and a wake-up is late if its sender is held up,
+ * so no thread sleeps longer than this without checking. */
 #define PARK_NAP (999 * SNIB__MS)
 
 int snib__park(_Atomic uint32_t *word, uint32_t expected, snib__time until)
@@ -9148,10 +9169,10 @@ void snib__unpark_all(_Atomic uint32_t *word)
 
 /* ---- names ---- */
 
-/* A name being resolved on a thread of its own, because that can take many seconds and the driver must
- * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While one lookup
- * hangs no other is begun: sockets that come meanwhile wait for the same.  And when it ends between two
- * attempts the next one takes its result, or a slow resolver would never be of use. */
+/* A lookup of a host name on its own thread, because it can take many seconds and the driver must
+ * never block.  Shared by that thread, the way and the sockets; the last one frees it.  While a
+ * lookup hangs, no other is started: further sockets wait for the same one.  If it ends between two
+ * attempts, the next attempt takes its result; otherwise a slow resolver would never be of use. */
 struct snib__resolve {
     _Atomic int refs;
     _Atomic int done;
@@ -9229,7 +9250,7 @@ static bool sock_worked(const struct snib__way *way, const struct addrinfo *at)
     return at->ai_addrlen == way->worked_n && memcmp(at->ai_addr, &way->worked, way->worked_n) == 0;
 }
 
-/* The next of the resolver's addresses in the order of trying; NULL: all are taken. */
+/* The next of the resolver's addresses to try; NULL: all are taken. */
 static const struct addrinfo *sock_choose(const struct snib__sock *sock)
 {
     const struct addrinfo *first = NULL;
@@ -9256,7 +9277,7 @@ static void sock_order(struct snib__sock *sock, snib__time now)
     sock->begin_next = now;
 }
 
-/* Connected.  From here on only a reader that wants to sleep blocks, and not for long. */
+/* Connected.  From here on, only a recv() that is to wait blocks, and only for a nap. */
 static int sock_opened(struct snib__sock *sock, int fd)
 {
     sock->fd = fd;
@@ -9274,7 +9295,7 @@ static void sock_end_try(struct snib__sock *sock, uint32_t i)
         sock->tries[i] = sock->tries[i + 1];
 }
 
-/* The first that answers wins.  1 if one has. */
+/* The first address to connect wins.  Returns 1. */
 static int sock_won(struct snib__sock *sock, uint32_t i)
 {
     struct snib__way *way = sock->way;
@@ -9290,7 +9311,7 @@ static int sock_won(struct snib__sock *sock, uint32_t i)
     return sock_opened(sock, fd);
 }
 
-/* Begin with the next address.  When too many are under way, the oldest has had its time. */
+/* Start with the next address.  If too many attempts are in progress, the oldest one ends. */
 static int sock_begin(struct snib__sock *sock, snib__time now)
 {
     const struct addrinfo *at = sock->addresses[sock->begun++];
@@ -9330,7 +9351,7 @@ static int sock_connect_step(struct snib__sock *sock, snib__time now)
     return sock->tries_n > 0 ? 0 : -1;
 }
 
-/* Connected: TLS begins when its files are read. */
+/* Connected: TLS begins when its files have been read. */
 static int sock_secure_step(struct snib__sock *sock)
 {
     if (!sock->tls) {
@@ -9354,7 +9375,7 @@ static int sock_no_login(struct snib__sock *sock, const char *why, int os_error)
     return -1;
 }
 
-/* Ready for the login, if it is known. */
+/* Ready to log in, once the credentials are known. */
 static int sock_login_step(struct snib__sock *sock)
 {
     const char *username, *password, *why;
@@ -9465,7 +9486,7 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     int fd = -1;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     int error = snib__sys_connect((struct sockaddr *)&address, sizeof address, &fd);
-    if (error == EINPROGRESS) { /* not of a unix socket */
+    if (error == EINPROGRESS) { /* never expected of a unix socket */
         snib__sys_close(fd);
         return error;
     }
@@ -9474,7 +9495,8 @@ static int sock_unix(struct snib__sock *sock, const char *path)
     return error;
 }
 
-/* An address is taken as it is; a name is looked up, unless a lookup is still under way. */
+/* An address is used as it is; a name is looked up, unless a lookup is pending or has a fresh
+ * result. */
 static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 {
     struct snib__way *way = sock->way;
@@ -9506,7 +9528,7 @@ static int sock_tcp(struct snib__sock *sock, snib__time now, int32_t *out_code)
 static void sock_free(struct snib__sock *sock)
 {
     int fd = sock->fd;
-    sock->fd = -1; /* first: a child of a fork closes what it finds here */
+    sock->fd = -1; /* first: the child of a fork closes the descriptor that it finds here */
     if (fd >= 0)
         snib__sys_close(fd);
     while (sock->tries_n > 0)
@@ -9577,7 +9599,7 @@ void snib__sock_unuse(struct snib__sock *sock)
 #include <time.h>
 #include <unistd.h>
 
-/* syscall() is no cancellation point, as the functions of the C library are that wrap these calls. */
+/* syscall() is not a cancellation point, unlike the C library's wrappers of these calls. */
 
 void snib__sys_lock(pthread_mutex_t *mutex)
 {
@@ -9631,7 +9653,7 @@ int snib__sys_bell(void)
 void snib__sys_ring(int bell)
 {
     uint64_t one = 1;
-    syscall(SYS_write, bell, &one, sizeof one); /* at its limit it is readable all the same */
+    syscall(SYS_write, bell, &one, sizeof one); /* at its limit, it is readable all the same */
 }
 
 void snib__sys_hush(int bell)
@@ -9675,9 +9697,9 @@ ssize_t snib__sys_send(int fd, const char *bytes, size_t n)
     return syscall(SYS_sendto, fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
-/* A command link is found dead by its replies.  For the rest: bytes that nobody confirms end a link after
- * 15 s, and so does an idle peer that vanished, at the first probe after that: 10 + 2 x 3 s after its last
- * sign of life. */
+/* Missing replies show that a command link is dead.  For the other links: unacknowledged bytes end
+ * a link after 15 s; so does an idle peer that has vanished, at the first probe after that time: 10
+ * + 2 x 3 s after its last sign of life. */
 static void sys_tune(int fd)
 {
     int one = 1, idle = 10, interval = 3, count = 3;
@@ -9732,8 +9754,7 @@ void snib__sys_shutdown(int fd)
 void snib__sys_close(int fd)
 {
 #ifdef __SANITIZE_THREAD__
-    close(
-        fd); /* which the sanitizer sees, so that it does not take the next descriptor of this number for it */
+    close(fd); /* seen by the sanitizer, which would else confuse it with the next of this number */
 #else
     syscall(SYS_close, fd);
 #endif
@@ -9754,9 +9775,10 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 
 /* ---- driver/thread.c --------------------------------------------------------------------------*/
 
-/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers, reads
- * a command link while asynchronous work is in flight and no caller reads.  It runs no code of the
- * user and takes no lock but the client's mutex, so leases are renewed whatever the program does. */
+/* thread.c - the background thread of a client: connects, watches the pub/sub links and the timers,
+ * reads a command link while asynchronous work is in flight and no caller reads.  It runs no user
+ * code and takes no lock but the client's mutex, so leases are renewed whatever the program
+ * does. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9765,9 +9787,10 @@ void snib__sys_resolve_free(struct addrinfo *addresses)
 #define THREAD_STACK (256 * 1024)
 #define THREAD_READ_BYTES 32768
 #define THREAD_BUFFERS 2
-#define THREAD_LINKS 5 /* of which no memory is asked: those of one server */
+#define THREAD_LINKS 5 /* that need no allocation: those of one server */
 #define THREAD_POLLS 3
-/* A nominee that has not come by then is passed over.  Nobody is harmed if it was only slow. */
+/* A nominee that has not taken the role by then is passed over; if it was only slow, no harm is
+ * done. */
 #define THREAD_TRANSIT (100 * SNIB__MS)
 #define THREAD_RELOGIN_MAX (30000 * SNIB__MS) /* between two attempts */
 
@@ -9800,8 +9823,8 @@ void snib__driver_stop(struct snib__driver *d)
     snib__sys_unlock(&d->mutex);
 }
 
-/* The way to the link's server, which begins anew when another server has taken the node's part.  NULL when
- * out of memory. */
+/* The way to the link's server, replaced if the node now has another address.  NULL when out of
+ * memory. */
 static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *link)
 {
     void **at = snib__link_way(link);
@@ -9810,7 +9833,7 @@ static struct snib__way *thread_way(struct snib__driver *d, struct snib__link *l
         for (struct snib__link *other = snib__engine_links(d->engine); other;
              other = snib__link_next(other))
             if (snib__link_way(other) == at)
-                snib__driver_drop_sock(other); /* a socket on its way there looks at it */
+                snib__driver_drop_sock(other); /* a connecting socket uses the way */
         snib__way_free(way);
         way = NULL;
     }
@@ -9853,7 +9876,7 @@ static void thread_wishes(struct snib__driver *d, struct snib__link *link)
     }
 }
 
-/* A socket that is being connected: has it got anywhere? */
+/* Advance a socket that is connecting. */
 static void thread_connecting(struct snib__driver *d, struct snib__link *link, snib__time now)
 {
     struct snib__sock *sock = snib__link_carrier(link);
@@ -9881,8 +9904,9 @@ static void thread_send(struct snib__link *link)
         snib__buf_consume(out, (size_t)n);
 }
 
-/* Take the reader's role if it is free and wanted; give it to the callers when only they have answers
- * to come, and to another when the nominee does not come.  True if this thread is to read. */
+/* Take the reader role if it is free and needed; pass it to the callers if only they have pending
+ * replies, and to another caller if the nominee does not take it.  True if this thread is to
+ * read. */
 static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct snib__wakes *wakes)
 {
     uint32_t in_flight = snib__link_in_flight(link), callers = 0;
@@ -9903,20 +9927,20 @@ static bool thread_reads(struct snib__driver *d, struct snib__link *link, struct
     return sock->reader == SNIB__READER_THREAD;
 }
 
-/* One link in a sleep. */
+/* One link during a sleep. */
 struct thread_entry {
     struct snib__link *link;
     struct snib__sock *sock;
-    uint32_t poll; /* its descriptor's place, if it is connected and watched; 0: it is not */
+    uint32_t poll; /* index of its descriptor, if it is connected and watched; 0: it is not */
     bool open;     /* connected before the sleep */
-    bool idle;     /* a command link without a reader: only its end is watched for */
-    bool ready;    /* something was received after it */
-    ssize_t got;   /* as recv() says */
+    bool idle;     /* a command link without a reader: watched only for its end */
+    bool ready;    /* recv() was called after the sleep */
+    ssize_t got;   /* its result */
     int error;
 };
 
-/* What one sleep watches, and what came of it: the bell, the alarm, a question's bell if there is one,
- * then the links' descriptors. */
+/* What one sleep watches, and its results: the bell, the alarm, the bell of a request for
+ * credentials if there is one, then the links' descriptors. */
 struct thread_watch {
     struct pollfd *polls; /* room for THREAD_POLLS, and for SNIB__SOCK_TRIES of each link */
     struct thread_entry *entries;
@@ -9929,14 +9953,14 @@ static snib__time thread_earlier(snib__time a, snib__time b)
     return a < b ? a : b;
 }
 
-/* ---- what the connections have logged in with ends ---- */
+/* ---- credentials that expire ---- */
 
 static snib__time thread_renewals_due(const struct snib__driver *d)
 {
     return d->logins.renewing || d->logins.renew_at == 0 ? SNIB__NEVER : d->logins.renew_at;
 }
 
-/* There is time left for some more attempts. */
+/* Retry after a pause; the remaining fifth of the lifetime has room for several attempts. */
 static void thread_renewals_again(struct snib__driver *d, snib__time now)
 {
     snib__time pause = (snib__time)d->logins.valid_ms * SNIB__MS / 20;
@@ -9966,12 +9990,13 @@ static void thread_renewals(struct snib__driver *d, snib__time now)
     if (snib__engine_take_refusal(d->engine))
         thread_renewals_again(d, now);
     if (thread_renewals_due(d) <= now && !(d->logins.renewing = snib__login_ask(&d->logins)))
-        thread_renewals_again(d, now); /* no memory, no thread */
+        thread_renewals_again(d, now); /* out of memory or threads */
     if (d->logins.renewing && snib__login_done(d->logins.renewing))
         thread_renewed(d, now);
 }
 
-/* Room for all links.  Without memory for more the first ones are watched, and the others at each nap. */
+/* Make room for all links.  When out of memory, the first ones are watched, and the others served
+ * at each nap. */
 static void thread_grow(struct thread_watch *watch, uint32_t links)
 {
     if (links <= watch->cap)
@@ -10024,7 +10049,7 @@ static void thread_watch_link(struct snib__driver *d, struct thread_watch *watch
     }
 }
 
-/* Choose what to watch; returns until when at most. */
+/* Choose what to watch; returns the latest end of the sleep. */
 static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watch,
                                struct snib__wakes *wakes)
 {
@@ -10048,9 +10073,10 @@ static snib__time thread_watch(struct snib__driver *d, struct thread_watch *watc
     return until;
 }
 
-/* Have the alarm wake the next sleep in time; returns how long that may last beside.  An alarm that is too
- * early does no harm, so it is set seldom.  It counts from now by a clock that a suspend does not stop; what
- * may pass between the two calls, and whatever a clock or a wake-up may miss, the nap makes up for. */
+/* Set the alarm to end the next sleep in time; returns the limit for poll() itself.  An alarm that
+ * is too early does no harm, so it is set seldom.  It counts from now, on a clock that a suspend
+ * does not stop; the nap makes up for time that passes between the two calls, and for anything that
+ * a clock or a wake-up misses. */
 static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
 {
     snib__time now = snib__now();
@@ -10065,7 +10091,7 @@ static snib__time thread_set_alarm(struct snib__driver *d, snib__time *until)
     return SNIB__NEVER;
 }
 
-/* Outside the mutex, so that callers go on submitting. */
+/* Outside the mutex, so that callers can keep submitting. */
 static void thread_sleep(struct thread_watch *watch, snib__time left)
 {
     if (snib__sys_poll(watch->polls, watch->polls_n, left) <= 0)
@@ -10082,7 +10108,8 @@ static bool thread_has_bytes(const struct thread_watch *watch, const struct thre
            ((watch->polls[entry->poll].revents & ~POLLOUT) || snib__sock_pending(entry->sock));
 }
 
-/* Receive for the next links, outside the mutex, as many as there are buffers; returns where to go on. */
+/* Receive for the next links, outside the mutex, as many as there are buffers for; returns where to
+ * continue. */
 static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
 {
     int buffers = 0;
@@ -10098,7 +10125,7 @@ static uint32_t thread_receive(struct thread_watch *watch, uint32_t from)
     return from;
 }
 
-/* Hand on what was received for these links.  Inside. */
+/* Pass on what was received on these links.  Inside. */
 static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint32_t from,
                         uint32_t to)
 {
@@ -10106,7 +10133,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     for (; from < to; from++) {
         struct thread_entry *entry = &watch->entries[from];
         if (entry->idle && watch->polls[entry->poll].revents)
-            entry->sock->ended = true; /* whoever has the role now, or this thread, reads it */
+            entry->sock->ended = true; /* the present reader, or this thread, will read it */
         if (entry->ready) {
             d->reads += snib__link_kind(entry->link) == SNIB__COMMAND;
             snib__driver_receive(d, entry->link, entry->sock,
@@ -10120,7 +10147,7 @@ static void thread_feed(struct snib__driver *d, struct thread_watch *watch, uint
     }
 }
 
-/* One pass: what is due, what is wished, what is to be sent; then sleep; then what has come. */
+/* One pass: timers, the engine's wishes, sending; then sleep; then what has arrived. */
 static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
 {
     struct snib__wakes wakes;
@@ -10140,7 +10167,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     snib__time until = thread_watch(d, watch, &wakes);
     snib__time left = thread_set_alarm(d, &until);
     d->sleep_until = until;
-    d->wake_raised = wakes.thread = false; /* that is us */
+    d->wake_raised = wakes.thread = false; /* this thread is awake */
     snib__sys_unlock(&d->mutex);
     snib__driver_ring(&wakes);
     snib__driver_do_wakes(d, &wakes);
@@ -10152,7 +10179,7 @@ static void thread_pass(struct snib__driver *d, struct thread_watch *watch)
     if (watch->polls[1].revents)
         d->alarm_at = SNIB__NEVER;
     thread_feed(d, watch, from, to);
-    while (to < watch->n) { /* more than the buffers take at once */
+    while (to < watch->n) { /* more than there were buffers for */
         from = to;
         snib__sys_unlock(&d->mutex);
         to = thread_receive(watch, from);
@@ -10195,11 +10222,12 @@ void *snib__thread_main(void *argument)
 
 /* tls_openssl.h - the few functions of OpenSSL 3 that tls.c calls, as a table.
  *
- * With SNIB_OPENSSL_LINKED the table is filled by the linker, from the library's own headers; without, by
- * dlopen() of libssl.so.3 at the first TLS connection, so that building needs neither headers nor library.
- * The prototypes are written down once, here, and the linked build checks them.
+ * With SNIB_OPENSSL_LINKED the linker fills the table, and the library's headers are used; without
+ * it, dlopen() of libssl.so.3 does at the first TLS connection, so that building needs neither
+ * headers nor library.  The prototypes are written down once, here, and the linked build checks
+ * them.
  *
- * Nothing of OpenSSL runs before snib__openssl() is called for the first time.
+ * No OpenSSL code runs before the first call of snib__openssl().
  */
 #ifndef SNIB__TLS_OPENSSL_H
 #define SNIB__TLS_OPENSSL_H
@@ -10229,7 +10257,8 @@ typedef int (*SSL_verify_cb)(int ok, X509_STORE_CTX *store);
 typedef int pem_password_cb(char *out, int cap, int writing, void *user);
 #endif
 
-/* Constants of OpenSSL's stable ABI, under names of our own because the headers have them as macros. */
+/* Constants of OpenSSL's stable ABI, under other names because the headers define them as
+ * macros. */
 enum {
     SNIB__SSL_NO_LOAD_CONFIG = 0x80,
     SNIB__SSL_NO_ATEXIT = 0x00080000,
@@ -10245,7 +10274,7 @@ enum {
     SNIB__SSL_SET_MIN_VERSION = 123,
     SNIB__SSL_MODE_MOVING = 2,
     SNIB__SSL_TLS_1_2 = 0x0303,
-    SNIB__SSL_CLEANSE = 1 << 1, /* what was read stays in no buffer of the library */
+    SNIB__SSL_CLEANSE = 1 << 1, /* no buffer of the library keeps what was read */
     SNIB__SSL_NO_COMPRESSION = 1 << 17,
     SNIB__SSL_NO_RENEGOTIATION = 1 << 30,
     SNIB__SSL_VERIFY_PEER = 1,
@@ -10320,11 +10349,11 @@ struct snib__openssl {
     SNIB__OPENSSL_SSL(X)
 #undef X
     BIO_METHOD *bio; /* of tls.c, made once */
-    bool own;        /* nobody else in the process has this copy of the library */
+    bool own;        /* no other code in the process uses this copy of the library */
 };
 
-/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3 here, or it could not
- * start.  Any thread; the first call may take some milliseconds. */
+/* snib__openssl - the table, with the library initialised; NULL: there is no OpenSSL 3, or its
+ * initialisation failed.  Any thread; the first call may take some milliseconds. */
 const struct snib__openssl *snib__openssl(void);
 
 /* tls.c's side of the BIO. */
@@ -10343,14 +10372,14 @@ long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data);
 
 #define TLS_LOCK_LIMIT (50 * SNIB__MS)
 #define TLS_HOST_MAX 256
-#define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: what is encrypted is a second copy */
+#define TLS_SEND_MAX ((size_t)1 << 20) /* of one send: encrypted bytes are a second copy */
 
 enum tls_word { TLS_FREE, TLS_TAKEN, TLS_WANTED };
 
-/* The reader alone appends to `in`, and OpenSSL takes from it only in the reader's calls.  The sender, whoever
- * set `sending`, alone has `wire`. */
+/* Only the reader appends to `in`, and OpenSSL takes from it only in the reader's calls.  Only the
+ * sender, the thread that set `sending`, uses `wire`. */
 struct snib__tls {
-    _Atomic uint32_t word; /* the lock, of what OpenSSL touches and of `out` */
+    _Atomic uint32_t word; /* the lock, for `out` and all that OpenSSL touches */
     _Atomic bool pending, unsent;
     SSL *ssl;
     struct snib__buf in;   /* received, not yet decrypted */
@@ -10358,13 +10387,13 @@ struct snib__tls {
     struct snib__buf wire; /* being sent */
     _Atomic bool sending;
     bool reading, established;
-    bool heard;  /* anything at all */
+    bool heard;  /* something was received */
     bool eof;    /* the socket has ended */
-    bool closed; /* the peer said goodbye */
+    bool closed; /* the peer sent close_notify */
     bool starved;
-    struct snib__tls_context about; /* what failures say; without the files */
+    struct snib__tls_context about; /* for failure messages; without the files */
     struct snib__tls_failure failure;
-    char host[TLS_HOST_MAX]; /* that is verified */
+    char host[TLS_HOST_MAX]; /* to be verified */
 };
 
 /* ---- The lock ---- */
@@ -10387,12 +10416,12 @@ static void tls_unlock(struct snib__tls *tls)
         snib__unpark(&tls->word);
 }
 
-/* Random numbers come by system calls that would be cancellation points. */
+/* OpenSSL gets random numbers by system calls that would be cancellation points. */
 static int tls_begin(void)
 {
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    if (snib__openssl()->ERR_peek_error()) /* of this thread, and to clear nothing takes longer */
+    if (snib__openssl()->ERR_peek_error()) /* cheaper than clearing an empty error queue */
         snib__openssl()->ERR_clear_error();
     return old;
 }
@@ -10445,7 +10474,7 @@ long snib__tls_bio_ctrl(BIO *bio, int command, long n, void *data)
 
 /* ---- Birth and end ---- */
 
-/* Whom to verify: a name, which is asked for by SNI too, or an address, which SNI has no place for. */
+/* What to verify: a name, which is also sent as SNI, or an address, which SNI cannot carry. */
 static bool tls_expect(const struct snib__openssl *o, struct snib__tls *tls)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -10512,8 +10541,8 @@ void snib__tls_free(struct snib__tls *tls)
 
 /* ---- Encrypted bytes out ---- */
 
-/* Send what is encrypted, unless somebody is at it, who will see this too.  Under the lock, which is given up
- * for the system call; false when it could not be had again. */
+/* Send the encrypted bytes, unless another thread is sending, which will send these, too.  Under
+ * the lock, which is released during the system call; false if it could not be taken again. */
 static bool tls_flush(struct snib__tls *tls, int fd)
 {
     bool full = false;
@@ -10572,7 +10601,7 @@ ssize_t snib__tls_send(struct snib__tls *tls, int fd, const char *bytes, size_t 
 
 /* ---- Encrypted bytes in ---- */
 
-/* Note why a call has failed, if it has, rather than waits for more.  Under the lock. */
+/* Record why a call failed, unless it only waits for more bytes.  Under the lock. */
 static void tls_judge(struct snib__tls *tls, int result)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -10590,14 +10619,14 @@ static void tls_judge(struct snib__tls *tls, int result)
         snib__tls_explain(&tls->failure, tls->ssl, tls->host, &tls->about);
 }
 
-/* Whether there may be more without the socket. */
+/* Whether there may be more to read without the socket. */
 static bool tls_more(const struct snib__tls *tls)
 {
     return tls->eof || tls->closed || tls->failure.outcome || snib__buf_size(&tls->in) > 0 ||
            snib__openssl()->SSL_pending(tls->ssl) > 0;
 }
 
-/* Decrypt what is there.  Under the lock. */
+/* Decrypt what has been received.  Under the lock. */
 static size_t tls_decrypt(struct snib__tls *tls, char *bytes, size_t cap)
 {
     const struct snib__openssl *o = snib__openssl();
@@ -10638,7 +10667,7 @@ ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, b
     if (!atomic_load(&tls->pending) && !tls_receive(tls, fd, bytes, cap, wait))
         return -1;
     if (!tls_lock(tls)) {
-        atomic_store(&tls->pending, true); /* it is in `in`, for the next call */
+        atomic_store(&tls->pending, true); /* `in` keeps it for the next call */
         errno = EAGAIN;
         return -1;
     }
@@ -10658,7 +10687,7 @@ ssize_t snib__tls_recv(struct snib__tls *tls, int fd, char *bytes, size_t cap, b
     return -1;
 }
 
-/* ---- The handshake: one thread, nobody else knows the connection yet ---- */
+/* ---- The handshake: on one thread, while no other thread knows the connection ---- */
 
 int snib__tls_handshake(struct snib__tls *tls, int fd)
 {
@@ -10736,8 +10765,9 @@ void snib__tls_goodbye(struct snib__tls *tls, int fd)
 
 /* ---- driver/tls_files.c -----------------------------------------------------------------------*/
 
-/* tls_files.c - certificates, keys and what to trust: looked at anew for each connection, so that what was renewed
- * on disk is used from the next connection on, and on a thread of its own, because disks can be slow. */
+/* tls_files.c - certificates, keys and CAs: checked for each connection, so that files renewed on
+ * disk are used from the next connection on, and on a separate thread, because disks can be
+ * slow. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10789,14 +10819,14 @@ static const char *files_quote(char out[FILES_QUOTED], const char *path)
     return snib__quote(out, FILES_QUOTED, path, strlen(path));
 }
 
-/* OpenSSL says of a file that cannot be read only that it could not; so it is tried before.  out_folder NULL: it
+/* OpenSSL does not say why a file cannot be read, so try to open it first.  out_folder NULL: it
  * must be a file. */
 static bool files_readable(const char *path, const char *what, int outcome, bool *out_folder,
                            struct snib__tls_failure *failure)
 {
     char quoted[FILES_QUOTED];
     struct stat info = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe it does not wait */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe */
     if (fd < 0)
         return snib__tls_fail(failure, outcome, "the %s %s cannot be read: %s", what,
                               files_quote(quoted, path), strerror(errno));
@@ -10825,7 +10855,7 @@ struct files_password {
     bool asked;
 };
 
-/* Without an answer OpenSSL would ask at the terminal. */
+/* Without this function, OpenSSL would prompt on the terminal. */
 static int files_password(char *out, int cap, int writing, void *user)
 {
     struct files_password *password = user;
@@ -10884,7 +10914,7 @@ static bool files_cert(const struct snib__openssl *o, SSL_CTX *context,
     files_quote(quoted, config->cert_file);
     unsigned long error = o->ERR_peek_last_error();
     int reason = (int)(error & 0x7fffff);
-    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, and is too weak */
+    if (error >> 23 == 20 && reason >= 397 && reason <= 399) { /* it was read, but is too weak */
         const char *words = o->ERR_reason_error_string(error);
         return snib__tls_fail(failure, SNIB__TLS_CERT, "the certificate in %s cannot be used: %s",
                               quoted, words ? words : "no reason given");
@@ -10957,7 +10987,7 @@ void snib__tls_files_free(struct snib__tls_files *files)
     free(files);
 }
 
-/* OpenSSL leaves a key's password on the stack where it did not open the key. */
+/* OpenSSL leaves a key's password on the stack if it did not open the key. */
 static __attribute__((noinline)) void files_scrub(void)
 {
     char below[FILES_STACK];
@@ -11047,7 +11077,7 @@ static bool openssl_find(void)
 
 #else
 
-/* Never closed: what it has registered lives as long as the process. */
+/* Never closed: its handlers stay registered as long as the process lives. */
 static bool openssl_find(void)
 {
     void *crypto = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
@@ -11055,7 +11085,7 @@ static bool openssl_find(void)
     bool all = ssl != NULL;
     if (!all)
         return false;
-        /* POSIX lets a pointer of dlsym() be a function's; the C language has no cast for it. */
+        /* POSIX lets dlsym() return a function pointer; the C language has no cast for it. */
 #define X(result, name, arguments)                                                                 \
     *(void **)&openssl_table.name = dlsym(library, #name);                                         \
     all = all && openssl_table.name;
@@ -11081,8 +11111,9 @@ void snib__tls_at_end(void (*ends)(void))
     atomic_store(&openssl_ends, ends);
 }
 
-/* Who initialises OpenSSL first decides whether its exit handler takes it down while threads still use it,
- * and before locks are given back.  We ask for none; where somebody else has been first, we hear of it. */
+/* The code that initialises OpenSSL first decides whether its exit handler tears it down, while
+ * threads may still use it and before locks are released.  Snib asks for no handler; if other code
+ * was first, Snib is told before the teardown. */
 static void openssl_start(void)
 {
     struct snib__openssl *o = &openssl_table;
@@ -11109,11 +11140,12 @@ const struct snib__openssl *snib__openssl(void)
 
 /* ---- driver/tls_trust.c -----------------------------------------------------------------------*/
 
-/* tls_trust.c - what is trusted, kept parsed as long as its files are the same.
+/* tls_trust.c - trusted CAs, kept parsed as long as their files are unchanged.
  *
- * To read a system's store of 150 certificates takes tens of milliseconds of a processor, and a server that ends all
- * connections has all clients read it at once.  A file is the same by its number, size and times; a folder is not
- * kept by a client's own option, for OpenSSL looks into it when it verifies, and it costs nothing to begin with.
+ * Reading a system's store of 150 certificates takes tens of milliseconds of CPU time, and a server
+ * that ends all connections makes all clients read it at the same time.  A file is unchanged if its
+ * inode, size and times are.  A folder given as an option is not cached: OpenSSL looks into it only
+ * when it verifies, so it costs nothing to load.
  */
 
 #include <pthread.h>
@@ -11124,7 +11156,7 @@ const struct snib__openssl *snib__openssl(void)
 #include <unistd.h>
 
 #define TRUST_QUOTED 80
-#define TRUST_PLACES 2 /* a file; of a system's store its folder, too */
+#define TRUST_PLACES 2 /* a file; for the system's store a folder, too */
 
 struct trust_place {
     bool is_folder;
@@ -11187,8 +11219,8 @@ void snib__tls_trust_free(struct snib__tls_trust *trust)
     free(trust);
 }
 
-/* OpenSSL knows one place and two environment variables; a copy that was built on another distribution looks where
- * the others have theirs.  NULL: OpenSSL's own places will do. */
+/* OpenSSL knows one place and two environment variables.  A copy built for another distribution
+ * must look in the places of the others.  NULL: OpenSSL's own places will do. */
 static const char *trust_other_bundle(const struct snib__openssl *o)
 {
     static const char *const bundles[] = {
@@ -11207,11 +11239,11 @@ static const char *trust_other_bundle(const struct snib__openssl *o)
     return NULL;
 }
 
-/* What is not there is the same as long as it is not there. */
+/* A missing file counts as unchanged while it is missing. */
 static void trust_look(const char *path, struct trust_place *out)
 {
     struct stat info;
-    memset(out, 0, sizeof *out); /* compared with its gaps */
+    memset(out, 0, sizeof *out); /* memcmp() sees the padding, too */
     if (!path || stat(path, &info) != 0)
         return;
     out->is_folder = S_ISDIR(info.st_mode);
@@ -11268,7 +11300,7 @@ bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *contex
 {
     const struct snib__openssl *o = snib__openssl();
     struct snib__tls_trust *trust = config->trust;
-    struct trust_place places[TRUST_PLACES]; /* looked at before they are read */
+    struct trust_place places[TRUST_PLACES]; /* taken before the files are read */
     trust_look_at_all(config->ca, places);
     bool is_folder = config->ca && places[0].is_folder;
     if (trust && !is_folder && trust_use(trust, context, places))
@@ -11286,7 +11318,7 @@ bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *contex
 
 /* ---- driver/tls_why.c -------------------------------------------------------------------------*/
 
-/* tls_why.c - what a failure of TLS means, in one sentence that says what to do. */
+/* tls_why.c - explains a TLS failure in one sentence that says what to do. */
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11294,7 +11326,7 @@ bool snib__tls_trust_load(const struct snib__tls_config *config, SSL_CTX *contex
 #include <string.h>
 
 #define WHY_LIB_SSL 20
-#define WHY_ALERT 1000 /* + the alert's number: reasons that the peer has told */
+#define WHY_ALERT 1000 /* + the alert's number: reasons given by the peer */
 
 /* Numbers of OpenSSL's stable ABI: reasons, and results of a verification. */
 enum {
@@ -11446,12 +11478,12 @@ void snib__tls_explain(struct snib__tls_failure *out, const struct ssl_st *ssl, 
                        const struct snib__tls_context *context)
 {
     const struct snib__openssl *o = snib__openssl();
-    unsigned long error = o->ERR_peek_last_error(); /* of TLS: what is below speaks first */
+    unsigned long error = o->ERR_peek_last_error(); /* TLS's own: lower layers report first */
     int library = (int)(error >> 23 & 0xff), reason = (int)(error & 0x7fffff);
     long verdict = o->SSL_get_verify_result(ssl);
     const char *words = error ? o->ERR_reason_error_string(error) : NULL;
     words = words ? words : "no reason given";
-    if (error & 0x80000000u) /* the system's */
+    if (error & 0x80000000u) /* a system error */
         library = reason = 0;
     if (!context->insecure && verdict != 0) {
         why_certificate(out, verdict, host, context);
