@@ -1,4 +1,5 @@
-/* Addresses: what is one, which are the same server, and how they read. */
+/* Addresses: which texts are addresses, which addresses name the same server, and how they are
+ * formatted. */
 #include "unit.h"
 
 #include "net/address.h"
@@ -51,7 +52,7 @@ static void which_are_the_same(void **state)
     secure.tls = true;
     assert_true(snib__address_equal(&a, &a));
     assert_true(snib__address_equal(&a, &upper));
-    assert_true(snib__address_equal(&a, &secure)); /* one server, however one comes to it */
+    assert_true(snib__address_equal(&a, &secure)); /* one server, with or without TLS */
     assert_true(snib__address_order(&a, &other) < 0);
     assert_true(snib__address_order(&other, &a) > 0);
     assert_true(snib__address_order(&a, &longer) < 0);

@@ -1,4 +1,5 @@
-/* astray.c - redirections that are of no use, or that come late: of what is not about a name, of what is collected. */
+/* astray.c - redirections that are useless or late: for requests that concern no name, for
+ * collected requests. */
 #include "nodes.h"
 
 static struct snib__engine *begin_durable(const char *map)
@@ -9,7 +10,8 @@ static struct snib__engine *begin_durable(const char *map)
     return engine;
 }
 
-/* Nobody else could answer what is asked of a server itself, and it goes nowhere, whatever that one says. */
+/* Requests to a server itself are never redirected, whatever it replies: no other could answer
+ * them. */
 static void own_questions_are_not_redirected(void **state)
 {
     (void)state;
@@ -29,12 +31,13 @@ static void own_questions_are_not_redirected(void **state)
                 pass(engine, now + 100 * SNIB__MS);
                 assert_int_equal(engine->paused_n, 0);
             }
-            assert_in_range(peers[0].asked, 1, 60); /* nor is it asked again and again */
+            assert_in_range(peers[0].asked, 1, 60); /* nor is it asked in a tight loop */
             snib__engine_free(engine);
         }
 }
 
-/* It is collected at the node that it was asked to go to, while that one is busy with others: and goes there. */
+/* An acquisition that was redirected by ASK is collected at the target, while that one is busy with
+ * others, and is sent there. */
 static void asked_acquisition_is_collected(void **state)
 {
     (void)state;
@@ -53,8 +56,8 @@ static void asked_acquisition_is_collected(void **state)
     snib__engine_free(engine);
 }
 
-/* Leases of readers are no keys of a script's: where they have not arrived all readers would seem dead.  So whoever
- * looks for them waits until the slot has moved. */
+/* Readers' lease keys are not declared by the script: where they have not arrived yet, all readers
+ * would seem dead.  So requests that check readers wait until the slot has moved. */
 static void readers_are_not_looked_for_too_early(void **state)
 {
     (void)state;

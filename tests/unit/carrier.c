@@ -1,4 +1,5 @@
-/* carrier.c - locks on several servers: what the members' clients answer while the lock is given up. */
+/* carrier.c - locks on several servers: what the members' clients report while the lock is being
+ * given up. */
 #include "unit.h"
 
 #include "api/group.h"
@@ -15,7 +16,7 @@
 
 enum { NODES = 3, OTHER = 1 }; /* the operation's own client is the first */
 
-/* Servers that let everybody in and say nothing: an operation has no answer but the test's. */
+/* Servers that accept connections and never reply: an operation gets only the test's answers. */
 static struct node {
     struct sockaddr_un address;
     int fd;
@@ -57,7 +58,7 @@ static int stop(void **state)
 {
     (void)state;
     for (int i = 0; i < NODES; i++) {
-        close(nodes[i].fd); /* so nobody waits for it */
+        close(nodes[i].fd); /* so that the close does not wait for it */
         unlink(nodes[i].address.sun_path);
         snib_lock_free(nodes[i].lock);
         snib_client_free(nodes[i].client);
@@ -65,8 +66,8 @@ static int stop(void **state)
     return rmdir(folder);
 }
 
-/* A thread that has read the grant gives up the mutex to send something: until it is back the grant is nobody's, and
- * the lock may be given up meanwhile.  Then it goes back. */
+/* A thread that has read the grant unlocks the mutex to send: until it returns no operation owns
+ * the grant, and the lock may be given up meanwhile.  Then the grant goes back. */
 static void grant_that_comes_as_it_is_given_up(void **state)
 {
     (void)state;
@@ -86,7 +87,7 @@ static void grant_that_comes_as_it_is_given_up(void **state)
     snib__gate_acquired(engine, op->hold, snib__now(), &yes, snib__now());
     assert_true(op->done && op->code == SNIB_OK);
     assert_int_equal(engine->stats.held, 1);
-    snib__sys_unlock(&driver->mutex); /* as it does that sends */
+    snib__sys_unlock(&driver->mutex); /* as the driver does to send */
     assert_int_equal(snib_op_cancel(handle), SNIB_OK);
     snib__driver_enter(driver);
     assert_int_equal(engine->stats.held, 0);

@@ -1,4 +1,4 @@
-/* clock.c - what is made of the server's time. */
+/* clock.c - what is concluded from the server's time. */
 #include "fed.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static snib__time ms(int64_t n)
     return START + (snib__time)(n * (int64_t)SNIB__MS);
 }
 
-/* One answer, which was given in the middle between sending and receiving. */
+/* One reply, given halfway between sending and receiving. */
 static int64_t sample(struct snib__clock *clock, int64_t sent_ms, int64_t took_ms, int64_t error_ms)
 {
     snib__time sent = ms(sent_ms), received = ms(sent_ms + took_ms);
@@ -38,14 +38,15 @@ static void steps(void **state)
     (void)state;
     struct snib__clock clock = {0};
     assert_int_equal(sample(&clock, 0, 2, 0), 0);
-    assert_int_equal(sample(&clock, 10000, 2, 100), 0); /* explained by rates */
+    assert_int_equal(sample(&clock, 10000, 2, 100), 0); /* explained by clock rates */
     assert_int_equal(sample(&clock, 20000, 2, 40100), 40000 - 2);
-    assert_int_equal(sample(&clock, 30000, 2, 40100), 0); /* said once */
+    assert_int_equal(sample(&clock, 30000, 2, 40100), 0); /* reported once */
     assert_int_equal(sample(&clock, 40000, 2, -3600000), -3640100 + 2);
     assert_int_equal(sample(&clock, 50000, 2, -3600000), 0);
 }
 
-/* What a slow answer leaves open is not held against the clock, and it does not make the next one blind. */
+/* An uncertainty due to a slow reply is not held against the clock, and does not hide a step from
+ * the next reply. */
 static void slow_answers(void **state)
 {
     (void)state;
@@ -58,7 +59,7 @@ static void slow_answers(void **state)
 /* ---- The engine ------------------------------------------------------------------------------------ */
 
 static uint64_t server_error_ns;
-static uint32_t questions; /* whether something is held, that renew nothing */
+static uint32_t questions; /* TIME requests: renewals without ids, sent while something is held */
 
 static void answer_time(struct snib__engine *engine)
 {
@@ -71,7 +72,7 @@ static void answer_time(struct snib__engine *engine)
     answer(engine, text);
 }
 
-/* Go to the next deadline, and answer what is asked; returns whether a hold was renewed. */
+/* Go to the next deadline and answer the requests; returns whether a hold was renewed. */
 static bool go_on(struct snib__engine *engine)
 {
     bool renewed = false;
@@ -100,7 +101,8 @@ static snib_client_stats_data stats_of(const struct snib__engine *engine)
     return stats;
 }
 
-/* The server's clock is set: it is logged and counted, and what is held is at risk until it was renewed. */
+/* The server's clock is set: that is logged and counted, and holds are at risk until they are
+ * renewed. */
 static void set_while_held(void **state)
 {
     (void)state;
@@ -135,8 +137,8 @@ static void set_while_held(void **state)
         go_on(engine);
     assert_true(now < detected + SECOND); /* at once, not after a third of the lease */
     assert_int_equal(snib__hold_state(engine, other, now),
-                     SNIB_HOLD_AT_RISK); /* nobody renews it, */
-    assert_int_equal(questions, 1);      /* ... but it is asked for */
+                     SNIB_HOLD_AT_RISK); /* it is not renewed, */
+    assert_int_equal(questions, 1);      /* ... but it is checked */
     while (now < START + 78 * SECOND)
         go_on(engine);
     assert_int_equal(stats_of(engine).clock_moves, 1);
@@ -144,7 +146,7 @@ static void set_while_held(void **state)
     snib__engine_free(engine);
 }
 
-/* The next server may have another time: nothing has moved. */
+/* The next server's clock may differ: that is no step. */
 static void another_server(void **state)
 {
     (void)state;
@@ -167,7 +169,8 @@ static void another_server(void **state)
     snib__engine_free(engine);
 }
 
-/* A server, or a proxy before it, that tells no time is not asked again; nobody is asked while nothing is held. */
+/* A server, or a proxy before it, that refuses TIME is not asked again; none is asked while nothing
+ * is held. */
 static void not_told(void **state)
 {
     (void)state;
@@ -202,7 +205,8 @@ static void not_told(void **state)
     snib__engine_free(engine);
 }
 
-/* What is no time says nothing of the clock: it is not compared with what was known, and not asked for again. */
+/* A reply that is not a time says nothing about the clock: it is not compared with the last one,
+ * and TIME is not repeated. */
 static void no_times(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* cluster.c - whom the route of a cluster believes: maps, MOVED, nodes that come and go. */
+/* cluster.c - which maps and MOVED replies a cluster's route believes; nodes that come and go. */
 #include "nodes.h"
 
-/* ---- Whom it believes --------------------------------------------------------------------------------- */
+/* ---- What it believes --------------------------------------------------------------------------------- */
 
 static void endpoints_have_many_forms(void **state)
 {
@@ -32,7 +32,7 @@ static void endpoints_have_many_forms(void **state)
     }
 }
 
-/* What a node says of its own slot goes before a map for a while, and then not. */
+/* A node's MOVED takes precedence over maps for a while, and then no longer. */
 static void moved_goes_before_maps(void **state)
 {
     (void)state;
@@ -46,16 +46,17 @@ static void moved_goes_before_maps(void **state)
     assert_int_equal(served_by(engine, "m"), 'b');
     assert_ptr_equal(hold->gate->node, other->gate->node);
     assert_int_equal(snib__hold_state(engine, hold, now),
-                     SNIB_HOLD_VALID); /* it was asked for at once */
+                     SNIB_HOLD_VALID); /* it was checked at once */
     assert_int_equal(peers[1].renewals, 1);
-    assert_true(peers[0].asked + peers[1].asked >= 2); /* and the map, which lags */
+    assert_true(peers[0].asked + peers[1].asked >= 2); /* the map is requested, too, and lags */
     assert_int_equal(served_by(engine, "m"), 'b');
     pass(engine, now + 15 * SECOND);
     assert_int_equal(served_by(engine, "m"), 'a');
     snib__engine_free(engine);
 }
 
-/* The name has left the node while it had not answered yet: what it says of the slot is older than what is known. */
+/* The name has left the node before that replied: what it says about the slot is older than what is
+ * known. */
 static void old_node_is_not_believed(void **state)
 {
     (void)state;
@@ -77,7 +78,7 @@ static void old_node_is_not_believed(void **state)
     snib__engine_free(engine);
 }
 
-/* Holds that are moved come into the order of their deadlines, between those that are there. */
+/* Moved holds are sorted by deadline among those of their new node. */
 static void moved_holds_are_in_order(void **state)
 {
     (void)state;
@@ -104,14 +105,15 @@ static void moved_holds_are_in_order(void **state)
     snib__engine_free(engine);
 }
 
-/* A fixed lease is asked for where its name is now, as soon as there is a connection, and not prolonged. */
+/* A fixed lease is checked at the name's new node as soon as there is a connection, and not
+ * prolonged. */
 static void fixed_lease_is_asked_for(void **state)
 {
     (void)state;
     char text[64];
     int32_t code;
     const struct snib__acquire fixed = {.wait = SNIB__NEVER, .lease = 60 * SECOND};
-    for (int there = 0; there < 2; there++) { /* whether there is one already */
+    for (int there = 0; there < 2; there++) { /* whether a connection exists already */
         struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
         struct snib__op *op =
             snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "{bar}1"), &fixed, now, &code);
@@ -134,7 +136,8 @@ static void fixed_lease_is_asked_for(void **state)
     }
 }
 
-/* A node that has lost its slots is to answer soon; when it has some again it may be as slow as any. */
+/* A node that has lost its slots must answer soon; once it has some again, it may be as slow as
+ * any. */
 static void slots_that_come_back(void **state)
 {
     (void)state;
@@ -154,7 +157,8 @@ static void slots_that_come_back(void **state)
     snib__engine_free(engine);
 }
 
-/* A waiter's name moves: what it expects to hear of its own releases it does not expect of the next node. */
+/* A waiter's name moves: messages of the client's own releases that are still expected from the old
+ * node are not expected from the new one. */
 static void expected_messages_do_not_move(void **state)
 {
     (void)state;
@@ -178,7 +182,7 @@ static void expected_messages_do_not_move(void **state)
     snib__engine_free(engine);
 }
 
-/* Replicas are those of the last map. */
+/* Replicas are those of the latest map. */
 static void replicas_are_of_the_last_map(void **state)
 {
     (void)state;
@@ -199,7 +203,7 @@ static void replicas_are_of_the_last_map(void **state)
     snib__engine_free(engine);
 }
 
-/* A node that lags takes nothing back, unless nobody knows better for long. */
+/* A stale map takes no slots back, unless no newer one is seen for long. */
 static void old_maps_are_not_believed(void **state)
 {
     (void)state;
@@ -256,16 +260,17 @@ static void node_that_has_gone_is_left(void **state)
     const uint64_t reconnects = engine->stats.reconnects;
     pass(engine, now + 30 * SECOND);
     assert_int_equal(peers[0].connects, connects);
-    assert_int_equal(node->address.host[0], 'c'); /* used again, */
-    assert_string_equal(node->words, "");         /* ... as another's, */
+    assert_int_equal(node->address.host[0], 'c'); /* reused, */
+    assert_string_equal(node->words, "");         /* ... for another node, */
     held(engine, "foo");
-    assert_int_equal(engine->stats.reconnects, reconnects); /* ... and met for the first time */
+    assert_int_equal(engine->stats.reconnects, reconnects); /* ... which is no reconnect */
     snib__engine_free(engine);
 }
 
 /* ---- Nodes that go and come ---------------------------------------------------------------------------- */
 
-/* A node without slots is left, but not before it has answered: what it was asked is not begun elsewhere. */
+/* A node without slots is left, but not before it has replied: its pending requests are not
+ * repeated elsewhere. */
 static void answers_are_awaited_before_a_node_is_left(void **state)
 {
     (void)state;
@@ -277,7 +282,7 @@ static void answers_are_awaited_before_a_node_is_left(void **state)
     struct snib__op *op = acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
     common_epoch++;
     map_of(common, "b:0-16383");
-    peers[1].says = "CLUSTERDOWN The cluster is down"; /* so the map is asked for */
+    peers[1].says = "CLUSTERDOWN The cluster is down"; /* to have the map requested */
     peers[1].times = 1;
     acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0);
     pass(engine, now + 200 * SNIB__MS);
@@ -291,7 +296,8 @@ static void answers_are_awaited_before_a_node_is_left(void **state)
     snib__engine_free(engine);
 }
 
-/* A node that had lost everything is told of by the map, beside one that is new: each keeps its own address. */
+/* A map brings back a node that had lost all slots, beside a new one: each keeps its own
+ * address. */
 static void members_are_told_apart(void **state)
 {
     (void)state;
@@ -310,7 +316,7 @@ static void members_are_told_apart(void **state)
     snib__engine_free(engine);
 }
 
-/* A node that served nothing, and is told of by MOVED alone, stays connected. */
+/* A node that served nothing, and is named by MOVED alone, stays connected. */
 static void moved_brings_a_node_back(void **state)
 {
     (void)state;
@@ -335,7 +341,7 @@ static void moved_brings_a_node_back(void **state)
     snib__engine_free(engine);
 }
 
-/* A node that knows nobody, or no more, takes nothing away. */
+/* The map of a node that knows no others, or no longer does, takes nothing away. */
 static void empty_map_takes_nothing(void **state)
 {
     (void)state;
@@ -348,11 +354,11 @@ static void empty_map_takes_nothing(void **state)
     snib__engine_free(engine);
 }
 
-/* What two nodes are asked at once: each map has the epoch of the node that tells it. */
+/* Two nodes are asked at once: each map has the epoch of the node that sent it. */
 static void maps_have_their_own_epochs(void **state)
 {
     (void)state;
-    static const int order[2][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}}; /* who answers its next question */
+    static const int order[2][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}}; /* the order of their replies */
     for (int i = 0; i < 2; i++) {
         struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
         held(engine, "bar");
@@ -373,7 +379,8 @@ static void maps_have_their_own_epochs(void **state)
     }
 }
 
-/* A list goes on at the next node that serves anything, if the one that its cursor names serves nothing now. */
+/* A listing continues at the next node that has slots, if the one that its cursor names has none
+ * now. */
 static void list_goes_on_elsewhere(void **state)
 {
     (void)state;
@@ -391,7 +398,8 @@ static void list_goes_on_elsewhere(void **state)
     snib__engine_free(engine);
 }
 
-/* The URL names servers that are none of a cluster's: one of them is left for the other, all are told of at once. */
+/* The URL names servers that are not a cluster's: the client tries each of them, and reports all at
+ * once. */
 static void servers_that_are_no_cluster(void **state)
 {
     (void)state;

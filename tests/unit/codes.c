@@ -71,7 +71,7 @@ static void flags(void **state)
     assert_int_equal(snib_code_is(12345, SNIB_IS_USAGE), 0);
     for (size_t i = 0; i < COUNT(rows); i++) {
         int32_t code = rows[i].code;
-        if (snib_code_is(code, SNIB_IS_USAGE)) /* nothing was sent, and trying again is no use */
+        if (snib_code_is(code, SNIB_IS_USAGE)) /* nothing was sent, and a retry would not help */
             assert_false(snib_code_is(code, SNIB_IS_RETRYABLE | SNIB_IS_MAYBE_APPLIED));
         if (code <= SNIB_EINVAL && code > SNIB_ENOMEM)
             assert_true(snib_code_is(code, SNIB_IS_USAGE));

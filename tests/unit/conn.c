@@ -1,4 +1,5 @@
-/* conn.c - one connection: the handshake, replies matched in order, what a lost connection leaves. */
+/* conn.c - one connection: the handshake, replies matched in order, the consequences of a lost
+ * connection. */
 #include "unit.h"
 
 #include "net/conn.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sanitizers have allocators of their own. */
+/* Sanitizers have their own allocators. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_realloc(void *old, size_t n);
 static bool memory_is_short;
@@ -34,7 +35,7 @@ static void feed_text(struct snib__conn *conn, const char *text)
     feed(conn, "\r\n");
 }
 
-/* Answers to a whole command handshake without AUTH and SELECT. */
+/* Replies to a whole command handshake without AUTH and SELECT. */
 static void answer_handshake(struct snib__conn *conn, const char *info)
 {
     feed(conn, "-ERR unknown subcommand 'SETINFO'\r\n+PONG\r\n:17\r\n");
@@ -79,7 +80,7 @@ static void handshake_learns(void **state)
     snib__conn_free(&conn);
 }
 
-/* What a server can do is told by its version. */
+/* A server's abilities follow from its version. */
 static void handshake_learns_abilities(void **state)
 {
     (void)state;
@@ -131,15 +132,15 @@ static void handshake_tells_why_it_fails(void **state)
     handshake_fails(SNIB_ELOADING, &none, "-LOADING Redis is loading the dataset in memory\r\n");
     handshake_fails(SNIB_EUNREACHABLE, &none, "-ERR max number of clients reached\r\n");
     handshake_fails(SNIB_EPROTOCOL, &none, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
-    /* a replica is no server for locks, whatever else it says */
+    /* a replica cannot serve locks, whatever else it reports */
     handshake_fails(
         SNIB_EREADONLY, &none,
         "+OK\r\n+PONG\r\n:17\r\n$10\r\nrun_id:a\r\n\r\n$0\r\n\r\n$12\r\nrole:slave\r\n\r\n");
-    /* a server that loads its data answers to CLIENT and INFO, and refuses PING */
+    /* a server that is loading its data answers CLIENT and INFO, and refuses PING */
     handshake_fails(SNIB_ELOADING, &none, "+OK\r\n-LOADING Redis is loading the dataset\r\n:1\r\n");
 }
 
-/* A script is loaded once a connection, before its first use, and its hash is compared. */
+/* A script is loaded once per connection, before its first use, and its hash is compared. */
 static void scripts_are_loaded_on_first_use(void **state)
 {
     (void)state;
@@ -150,22 +151,22 @@ static void scripts_are_loaded_on_first_use(void **state)
         assert_int_equal(snib__conn_load(&conn, i, 20), 0);
         assert_true(snib__conn_loaded(&conn, i));
         feed_text(&conn, snib__script_texts[i].sha1);
-        assert_int_equal(next_reply(&conn, &request), 0); /* the engine hears nothing of it */
+        assert_int_equal(next_reply(&conn, &request), 0); /* not visible to the engine */
     }
     assert_int_equal(snib__conn_oldest(&conn), SNIB__NEVER);
     snib__conn_reset(&conn);
     assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 30), 0);
     for (int i = 0; i < SNIB__SCRIPT_COUNT; i++)
-        assert_false(snib__conn_loaded(&conn, i)); /* the next server may be another one */
+        assert_false(snib__conn_loaded(&conn, i)); /* the next server may be a different one */
     snib__conn_free(&conn);
-    /* with another hash, what EVALSHA would run is unknown */
+    /* with a different hash, what EVALSHA would run is unknown */
     conn = make_ready();
     assert_int_equal(snib__conn_load(&conn, 0, 20), 0);
     feed_text(&conn, "0000000000000000000000000000000000000000");
     assert_int_equal(next_reply(&conn, &request), -1);
     assert_int_equal(conn.failure, SNIB_EPROTOCOL);
     snib__conn_free(&conn);
-    /* a user without the right to load may find the script there */
+    /* a user without the right to load may find the script loaded already */
     conn = make_ready();
     assert_int_equal(snib__conn_load(&conn, 0, 20), 0);
     feed(&conn, "-NOPERM this user has no permissions to run the 'script|load' command\r\n");
@@ -187,7 +188,7 @@ static void replies_come_in_order(void **state)
     (void)state;
     struct snib__conn conn = make_ready();
     struct snib__request request;
-    for (int i = 1; i <= 1000; i++) /* the ring grows and turns round */
+    for (int i = 1; i <= 1000; i++) /* the ring grows and wraps */
         expect(&conn, i, (snib__time)i);
     for (int i = 1; i <= 1000; i++) {
         assert_int_equal(snib__conn_oldest(&conn), i);
@@ -197,7 +198,7 @@ static void replies_come_in_order(void **state)
         if (i % 3 == 0)
             expect(&conn, 1000 + i / 3, (snib__time)(1000 + i / 3));
     }
-    /* a reply that nobody asked for ends the connection */
+    /* an unsolicited reply ends the connection */
     while (conn.ring_count > 0) {
         feed(&conn, ":1\r\n");
         assert_int_equal(next_reply(&conn, &request), 1);
@@ -213,7 +214,7 @@ static void lost_connection_hands_out_the_unanswered(void **state)
     struct snib__conn conn = make_ready();
     struct snib__request request;
     expect(&conn, 1, 10);
-    assert_int_equal(snib__conn_load(&conn, 0, 11), 0); /* nobody's request */
+    assert_int_equal(snib__conn_load(&conn, 0, 11), 0); /* the connection's own request */
     expect(&conn, 2, 12);
     feed(&conn, ":1\r\n$40\r\n"); /* half a reply is no reply */
     assert_int_equal(next_reply(&conn, &request), 1);
@@ -232,8 +233,8 @@ static bool asks_to_kill(struct snib__conn *conn)
            NULL;
 }
 
-/* The next handshake ends the old connection at the server before anything else is sent: if it is the same
- * process, for at another one the number is a stranger's. */
+/* The next handshake kills the old connection at the server before anything else is sent, but only
+ * if it is the same process: at another one the number belongs to a different connection. */
 static void former_connection_is_killed(void **state)
 {
     (void)state;
@@ -253,11 +254,11 @@ static void former_connection_is_killed(void **state)
         while (snib__conn_orphan(&conn, &request))
             ;
         assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 20), 0);
-        snib__conn_reset(&conn); /* an attempt that came to nothing forgets nothing */
+        snib__conn_reset(&conn); /* a failed attempt forgets nothing */
         while (snib__conn_orphan(&conn, &request))
             ;
         assert_int_equal(snib__conn_begin(&conn, &(struct snib__login){0}, 21), 0);
-        assert_string_equal(conn.run_id, ""); /* of this server nothing is known yet */
+        assert_string_equal(conn.run_id, ""); /* nothing is known of this server yet */
         assert_false(asks_to_kill(&conn));
         feed(&conn, "+OK\r\n+PONG\r\n:18\r\n");
         feed_text(&conn, servers[i].info);
@@ -276,7 +277,7 @@ static void former_connection_is_killed(void **state)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* A script for which memory is short leaves nothing in the stream, and counts as not loaded. */
+/* A script that runs out of memory leaves nothing in the stream, and counts as not loaded. */
 static void half_a_script_does_not_leave(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* deposed.c - nodes of a cluster that serve nothing any more, or that are connected and say nothing. */
+/* deposed.c - nodes of a cluster that no longer serve anything, or that are connected and do not
+ * reply. */
 #include "nodes.h"
 
 static struct snib__link *lane(struct snib__node *node, uint32_t i)
@@ -14,8 +15,8 @@ static struct snib__op *call(struct snib__engine *engine, const char *name)
     return op;
 }
 
-/* A cluster of two, and a request for {bar}2 that its node, a, does not answer on lane 1, while the first has
- * nothing under way. */
+/* A cluster of two, and a request for {bar}2 that its node, a, does not answer on lane 1, while
+ * nothing is in flight on the first lane. */
 static struct snib__engine *begin_stalled(struct snib__node **out_node, struct snib__op **out_op)
 {
     struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
@@ -23,7 +24,7 @@ static struct snib__engine *begin_stalled(struct snib__node **out_node, struct s
     held(engine, "{foo}1");
     struct snib__node *a = engine->route->serves(engine, "bar", 3);
     engine->config.lanes = 2;
-    engine->config.scatter = true; /* each request opens them */
+    engine->config.scatter = true; /* each request opens one */
     struct snib__op *op = call(engine, "{bar}0");
     pass(engine, now + 100 * SNIB__MS);
     assert_true(op->done);
@@ -41,7 +42,7 @@ static struct snib__engine *begin_stalled(struct snib__node **out_node, struct s
     return engine;
 }
 
-/* Who has the slots is asked for at once. */
+/* All slots move to b, and the map is requested at once. */
 static void depose(struct snib__engine *engine)
 {
     common_epoch++;
@@ -53,7 +54,8 @@ static void depose(struct snib__engine *engine)
     assert_int_equal(served_by(engine, "bar"), 'b');
 }
 
-/* What a lane's node owes when it has lost its slots is asked of the next one, long before a reply is overdue. */
+/* A request pending on a lane is repeated at the next node soon after its node has lost its slots,
+ * long before the reply is overdue. */
 static void lane_of_a_deposed_node_is_left(void **state)
 {
     (void)state;
@@ -62,7 +64,7 @@ static void lane_of_a_deposed_node_is_left(void **state)
     struct snib__engine *engine = begin_stalled(&a, &op);
     depose(engine);
     assert_false(op->done);
-    assert_int_equal(lane(a, 1)->conn.state, SNIB__CONN_READY); /* it may answer yet */
+    assert_int_equal(lane(a, 1)->conn.state, SNIB__CONN_READY); /* it may still reply */
     pass(engine, now + 300 * SNIB__MS);
     assert_true(op->done && op->code == SNIB_OK);
     for (uint32_t i = 0; i < 2; i++)
@@ -70,7 +72,8 @@ static void lane_of_a_deposed_node_is_left(void **state)
     snib__engine_free(engine);
 }
 
-/* Its first connection has ended and cannot be made again: the lane waits no longer for that. */
+/* The node's first connection has ended and cannot be made again: the lane no longer waits for
+ * that. */
 static void lane_outlives_the_first_of_a_deposed_node(void **state)
 {
     (void)state;
@@ -86,7 +89,8 @@ static void lane_outlives_the_first_of_a_deposed_node(void **state)
     snib__engine_free(engine);
 }
 
-/* One of its connections tells that a slot has moved, while its first is down: what waits for that one goes along. */
+/* A lane gets a MOVED while the node's first connection is down: requests that wait for that
+ * connection follow the slot, too. */
 static void what_waits_follows_its_slot(void **state)
 {
     (void)state;
@@ -110,7 +114,8 @@ static void what_waits_follows_its_slot(void **state)
     snib__engine_free(engine);
 }
 
-/* It has let us in and says nothing: after a moment others are asked for the map, and it is not. */
+/* A node accepts the connection and does not reply: after a moment the other nodes are asked for
+ * the map, and this one is not. */
 static void silent_node_is_not_asked(void **state)
 {
     (void)state;

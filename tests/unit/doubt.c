@@ -1,4 +1,4 @@
-/* doubt.c - every kind of request, and everything that can become of its answer: what the caller is told, and
+/* doubt.c - every kind of request, and every fate of its reply: what the caller is told, and
  * whether anything is sent again.  The same table as in core/engine/doubt.c and docs/guarantees.md.
  */
 #include "fed.h"
@@ -21,11 +21,11 @@ static const char *const fates[] = {"not sent", "no answer", "certain error", "d
 /* What the caller is told, and how many requests follow. */
 struct cell {
     int32_t code;
-    int then; /* 1: it is sent again, or undone */
+    int then; /* 1: it is retried, or undone */
 };
 
 static const struct cell table[WHATS][FATES] = {
-    /*            not sent          no answer                certain error    doubtful error      late answer */
+    /*            not sent         no reply                certain error   doubtful error   late reply */
     [ACQUIRE] = {{SNIB_ECONNECT, 0},
                  {SNIB_EUNREACHABLE, 1},
                  {SNIB_EOOM, 0},
@@ -111,11 +111,10 @@ static void never_connected(struct snib__engine *engine, const struct snib__op *
     }
 }
 
-/* How many requests are on their way once there is a connection again. */
+/* How many requests are in flight once there is a connection again. */
 static int sent_again(struct snib__engine *engine)
 {
-    for (int step = 0; step < 40;
-         step++) { /* a release that was refused is tried again after a pause */
+    for (int step = 0; step < 40; step++) { /* a refused release is retried after a pause */
         if (engine->home->links[SNIB__COMMAND].connect) {
             connect_link(engine);
         }
@@ -132,7 +131,7 @@ static void cell(int what, int fate)
 {
     struct snib__engine *engine = begin();
     struct snib__hold *hold = NULL;
-    /* Something else has been done before, so that the connection is known to work. */
+    /* An earlier request has succeeded, so the connection is known to work. */
     struct snib__op *first =
         acquire(engine, gate(engine, what == PUT ? SNIB_SEMAPHORE : SNIB_MUTEX, "x"), 0);
     connect_link(engine);
@@ -178,7 +177,8 @@ static void cell(int what, int fate)
     if (code != want->code || again != want->then)
         fail_msg("%s, %s: %s and %d sent again, instead of %s and %d", whats[what], fates[fate],
                  snib_code_name(code), again, snib_code_name(want->code), want->then);
-    /* What is certain to have been refused is never told as perhaps applied, and what is not is. */
+    /* A request that was certainly refused is never reported as possibly applied, and any other
+     * always is. */
     if (fate == NOT_SENT || fate == CERTAIN)
         assert_false(snib_code_is(code, SNIB_IS_MAYBE_APPLIED));
     if (fate == DOUBTFUL || (fate == CUT && want->code != SNIB_ECONNECT))
@@ -196,7 +196,7 @@ static void all_cells(void **state)
             cell(what, fate);
 }
 
-/* A renewal is not an operation: without a good answer it is tried again until the deadline. */
+/* A renewal is not an operation: without a good reply it is retried until the deadline. */
 static void renewals(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void renewals(void **state)
             answer(engine, answers[i]);
         else
             cut_link(engine);
-        assert_int_equal(hold->deadline, deadline); /* in doubt it was not renewed */
+        assert_int_equal(hold->deadline, deadline); /* in doubt it counts as not renewed */
         assert_int_equal(hold->phase, SNIB__HELD);
         assert_int_equal(sent_again(engine), 1);
         answer(engine, "*0\r\n");
@@ -227,7 +227,7 @@ static void renewals(void **state)
     }
 }
 
-/* DELEX and its PUBLISH: the second answer is nobody's, and its loss changes nothing. */
+/* DELEX and its PUBLISH: no operation waits for the second reply, and its loss changes nothing. */
 static void lost_second_of_a_pair(void **state)
 {
     (void)state;
@@ -248,9 +248,9 @@ static void lost_second_of_a_pair(void **state)
     snib__engine_free(engine);
 }
 
-/* ---- What the client does about a link and a server ---------------------------------------------- */
+/* ---- Links and servers --------------------------------------------------------------------------- */
 
-/* A server that was restarted is asked for the holds that are not renewed. */
+/* A restarted server is asked for the holds that are not renewed. */
 static void restart_asks_for_fixed_leases(void **state)
 {
     (void)state;
@@ -276,7 +276,8 @@ static void restart_asks_for_fixed_leases(void **state)
     }
 }
 
-/* Three tries of a renewal fit into what is left of a short lease, whatever the reply's time-out. */
+/* Three attempts at a renewal fit into what is left of a short lease, whatever the reply
+ * timeout. */
 static void reply_timeout_knows_the_lease(void **state)
 {
     (void)state;
@@ -311,7 +312,7 @@ static void histogram_has_an_end(void **state)
                                                                        : 0);
 }
 
-/* A counter that is only looked at is asked again on the next connection, one that is changed is not. */
+/* A query of a counter is repeated on the next connection, a change is not. */
 static void counter_is_looked_at_again(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
-/* durable.c - grants that wait for replicas, in virtual time: what goes in a batch, and what is decided when. */
+/* durable.c - grants that wait for replicas, in virtual time: what shares a batch, and what is
+ * decided when. */
 #include "fed.h"
 
 #define REPLICAS(n) "role:master\r\nconnected_slaves:" #n "\r\n"
 #define TWO REPLICAS(2)
 
 static struct snib__engine *engine;
-static struct snib__link *line; /* that acquisitions have for themselves */
+static struct snib__link *line; /* the link reserved for acquisitions */
 
 static uint32_t under_way(int kind)
 {
@@ -16,7 +17,7 @@ static uint32_t under_way(int kind)
     return n;
 }
 
-/* Answer the oldest request on that link; info: what the server says about itself. */
+/* Answer the oldest request on that link; info: what the server reports of itself. */
 static void answer_line(const char *info, const char *reply)
 {
     const struct snib__conn *conn = &line->conn;
@@ -56,7 +57,8 @@ static void wait_line(const char *reply)
     answer_line("", reply);
 }
 
-/* An engine that wants so many replicas, at a server that says this of its own; the first acquisition is sent. */
+/* An engine that wants `durability` replicas, at a server with this INFO; the first acquisition is
+ * sent. */
 static struct snib__op *begin_durable(int32_t durability, int32_t policy, const char *info)
 {
     engine = begin();
@@ -118,7 +120,7 @@ static void majority_is_of_all_servers(void **state)
     (void)state;
     struct snib__op *op = begin_durable(SNIB_DURABILITY_MAJORITY, SNIB_DURABILITY_REFUSE, TWO);
     grant_line();
-    wait_line(":1\r\n"); /* with the master two of three */
+    wait_line(":1\r\n"); /* two of three, with the master */
     assert_int_equal(acquired(engine, op)->replicas, 1);
     snib__engine_free(engine);
 }
@@ -143,7 +145,7 @@ static void forbidden_wait_is_no_error(void **state)
     snib__engine_free(engine);
 }
 
-/* Those that come while a WAIT is under way share the next one. */
+/* Acquisitions that come while a WAIT is in flight share the next one. */
 static void batch_shares_a_wait(void **state)
 {
     (void)state;
@@ -168,7 +170,7 @@ static void batch_shares_a_wait(void **state)
     snib__engine_free(engine);
 }
 
-/* A hold's lease begins when it was asked for, not when its replicas had it. */
+/* A hold's lease begins with its request, not when the replicas have it. */
 static void lease_includes_the_wait(void **state)
 {
     (void)state;
@@ -182,7 +184,8 @@ static void lease_includes_the_wait(void **state)
     snib__engine_free(engine);
 }
 
-/* A grant whose WAIT nobody answered is in doubt: it is asked again, and counts only behind another WAIT. */
+/* A grant whose WAIT got no reply is in doubt: it is requested again, and counts only behind
+ * another WAIT. */
 static void lost_link_leaves_doubt(void **state)
 {
     (void)state;
@@ -214,7 +217,7 @@ static void lost_link_leaves_doubt(void **state)
 
 /* ---- The link itself ---------------------------------------------------------------------------- */
 
-/* What is renewed meanwhile is answered, and the line is wanted again. */
+/* Meanwhile answer renewals, until the line is to be connected again. */
 static void await_line(void)
 {
     for (int step = 0; !line->connect; step++) {
@@ -230,7 +233,7 @@ static void await_line(void)
     assert_int_equal(snib__engine_take_wish(engine, line), SNIB__WISH_CONNECT);
 }
 
-/* It blocks as long as the server waits, and is not taken for dead before that is over. */
+/* It blocks for as long as the server waits, and is not considered dead before that is over. */
 static void wait_may_take_its_time(void **state)
 {
     (void)state;
@@ -245,7 +248,7 @@ static void wait_may_take_its_time(void **state)
     snib__engine_free(engine);
 }
 
-/* The first connection is there, and this one cannot be made: patience is as ever. */
+/* The first connection is up, and this one cannot be made: patience is the usual one. */
 static void line_that_cannot_be_made(void **state)
 {
     (void)state;
@@ -257,7 +260,7 @@ static void line_that_cannot_be_made(void **state)
     op = acquire(engine, gate(engine, SNIB_MUTEX, "next"), 0);
     const snib__time since = now;
     for (int attempts = 0; !op->done; attempts++) {
-        assert_true(attempts < 20); /* with pauses that grow */
+        assert_true(attempts < 20); /* with growing pauses */
         await_line();
         snib__engine_link_down(engine, line, SNIB_EUNREACHABLE, 111, now);
     }
@@ -287,7 +290,8 @@ static void rights_may_come(void **state)
     snib__engine_free(engine);
 }
 
-/* What has no owner must not be asked again when the count is lost: it is granted, and nobody knows to how many. */
+/* A request without an owner must not be repeated when the reply to WAIT is lost: it is granted,
+ * and the number of replicas is unknown. */
 static void lost_count_of_what_has_no_owner(void **state)
 {
     (void)state;
@@ -317,7 +321,7 @@ static void lost_count_of_what_has_no_owner(void **state)
     }
 }
 
-/* There have been replicas, and now there is none: what is asked for is not there. */
+/* There were replicas, and now there are none: too few have the grant. */
 static void replicas_that_have_gone(void **state)
 {
     (void)state;
@@ -340,7 +344,7 @@ static void replicas_that_have_gone(void **state)
     snib__engine_free(engine);
 }
 
-/* Once the line is there, patience with the next outage begins with that. */
+/* Once the line is up again, patience with the next outage starts over. */
 static void patience_with_the_line_begins_anew(void **state)
 {
     (void)state;

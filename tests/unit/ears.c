@@ -1,9 +1,9 @@
-/* ears.c - listening to sentinels, and those that others tell of. */
+/* ears.c - listening to sentinels, and discovering further ones. */
 #include "sentinels.h"
 
 /* ---- +switch-master -------------------------------------------------------------------------------- */
 
-/* A sentinel that lets nobody subscribe is told of once, and the others are listened to. */
+/* A sentinel that refuses subscriptions is reported once, and the others are listened to. */
 static void refused_subscription_is_told(void **state)
 {
     (void)state;
@@ -32,14 +32,14 @@ static void refused_subscription_is_told(void **state)
 static void switch_is_heard(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) { /* whoever says it */
+    for (int i = 0; i < 3; i++) { /* from any of them */
         struct snib__engine *engine = world(3);
         struct snib__hold *hold = held(engine, "m", 0);
         pass(engine, 100 * SNIB__MS);
         assert_int_equal(ears(engine), 3);
         const char *ear = peers[i].host;
         assert_int_equal(peer(ear)->subscribed, 1);
-        /* of another service, or of one whose name begins alike: nothing is asked */
+        /* for another service, or one with a common prefix: nothing is requested */
         pass(engine, 10 * SNIB__MS);
         int asked = peer(ear)->asked;
         say_switch(engine, ear, "other m1 6379 m2 6379");
@@ -55,7 +55,7 @@ static void switch_is_heard(void **state)
         settle(engine);
         assert_int_equal(peer(ear)->asked, asked + 2);
         assert_true(at(engine, "m1"));
-        /* confirmed it is, also with the same epoch: the address of the master has changed */
+        /* once confirmed it is, even with the same epoch: the master's address has changed */
         peer(ear)->master = "m2";
         say_switch(engine, ear, "main m1 6379 m2 6379");
         PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
@@ -67,7 +67,8 @@ static void switch_is_heard(void **state)
     }
 }
 
-/* The one that leads the failover tells the new address as soon as it has promoted it; the others follow later. */
+/* The leader of the failover reports the new address as soon as it has promoted the server; the
+ * others follow later. */
 static void promotion_is_heard(void **state)
 {
     (void)state;
@@ -79,13 +80,13 @@ static void promotion_is_heard(void **state)
     assert_true(peer("s1")->promotions);
     say_on(engine, "s1", "+promoted-slave", "slave m2:6379 m2 6379 @ main m1 6379");
     PASS_UNTIL(engine, at(engine, "m2"), 2 * SNIB__MS);
-    pass(engine, 5 * SECOND); /* of the others, who tell of the old epoch, nobody is believed */
+    pass(engine, 5 * SECOND); /* the others, which report the old epoch, are not believed */
     assert_true(at(engine, "m2"));
     released(engine, hold, SNIB_OK);
     snib__engine_free(engine);
 }
 
-/* Those that have gone are tried again, with pauses that grow; who is back is listened to soon. */
+/* Lost sentinels are retried with growing pauses; one that returns is soon listened to. */
 static void sentinels_are_listened_to_again(void **state)
 {
     (void)state;
@@ -110,7 +111,7 @@ static void sentinels_are_listened_to_again(void **state)
     snib__engine_free(engine);
 }
 
-/* Of many sentinels five are listened to, and another one instead of one that goes. */
+/* Of many sentinels five are listened to, and another one replaces one that is lost. */
 static void not_more_than_five_are_listened_to(void **state)
 {
     (void)state;
@@ -128,12 +129,12 @@ static void not_more_than_five_are_listened_to(void **state)
     pass(engine, 2 * SECOND);
     assert_int_equal(ears(engine), 4);
     released(engine, hold, SNIB_OK);
-    pass(engine, 5 * SECOND); /* an idle client keeps them, and is silent */
+    pass(engine, 5 * SECOND); /* an idle client keeps them, and sends nothing */
     assert_int_equal(ears(engine), 4);
     snib__engine_free(engine);
 }
 
-/* Those that let nobody subscribe are none of the five, however many they are. */
+/* Sentinels that refuse subscriptions are not among the five, however many there are. */
 static void deaf_sentinels_leave_room(void **state)
 {
     (void)state;
@@ -147,7 +148,7 @@ static void deaf_sentinels_leave_room(void **state)
     snib__engine_free(engine);
 }
 
-/* The right to subscribe is missing at some, then at all: the others, then polls alone. */
+/* Some sentinels refuse subscriptions, then all do: the others are used, then polling alone. */
 static void refused_subscription(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void refused_subscription(void **state)
     snib__engine_free(engine);
 }
 
-/* ---- Sentinels that the others tell of ------------------------------------------------------------- */
+/* ---- Sentinels that others report ------------------------------------------------------------------ */
 
 static void others_are_learnt(void **state)
 {
@@ -191,7 +192,7 @@ static void others_are_learnt(void **state)
     released(engine, hold, SNIB_OK);
     snib__engine_free(engine);
 
-    engine = world(1); /* but not without end */
+    engine = world(1); /* but not without limit */
     peer("s0")->others = "sasbscsdsesfsgshsisjskslsmsnsospsqsrssstsusvswsxsysz";
     hold = held(engine, "m", 0);
     pass(engine, 20 * SECOND);
@@ -203,7 +204,8 @@ static void others_are_learnt(void **state)
     snib__engine_free(engine);
 }
 
-/* What a sentinel was asked before it told of the switch may be answered as before: it is asked once more. */
+/* A reply that a sentinel owed before it announced the switch may still name the old master: it is
+ * asked once more. */
 static void question_that_was_under_way_is_asked_again(void **state)
 {
     (void)state;

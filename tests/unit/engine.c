@@ -1,10 +1,10 @@
-/* engine.c - the engine fed by hand: what the simulated worlds reach seldom or never. */
+/* engine.c - the engine fed by hand: cases that the simulated worlds reach seldom or never. */
 #include "fed.h"
 
 #include "engine/ask.h"
 
-/* A server that lets clients in and ends every connection at its first request: patience ends, and the
- * attempts until then are few. */
+/* A server that accepts clients and closes every connection at its first request: patience ends,
+ * and the attempts until then are few. */
 static void useless_connections(void **state)
 {
     (void)state;
@@ -25,7 +25,7 @@ static void useless_connections(void **state)
     snib__engine_free(engine);
 }
 
-/* An answer begins a new account: the next fault has the whole patience again. */
+/* A reply resets the patience: the next fault has all of it again. */
 static void useful_connections(void **state)
 {
     (void)state;
@@ -42,7 +42,8 @@ static void useful_connections(void **state)
     snib__engine_free(engine);
 }
 
-/* Of a thousand that wait for a connection any may leave; the others are sent, in order. */
+/* Any of a thousand operations that wait for a connection may leave; the others are sent, in
+ * order. */
 static void leaving_before_the_connection(void **state)
 {
     (void)state;
@@ -56,11 +57,11 @@ static void leaving_before_the_connection(void **state)
         snprintf(name, sizeof name, "m%d", i);
         ops[i] = acquire(engine, gate(engine, SNIB_MUTEX, name), 0);
     }
-    for (int i = 0; i < N; i++) { /* from the front, from the back, from anywhere */
+    for (int i = 0; i < N; i++) { /* from the front, the back, and anywhere */
         int who = i < 200 ? i : i < 400 ? N - 1 - (i - 200) : (int)snib__engine_random(engine, N);
         left[who] = true;
         snib__engine_cancel(engine, ops[who], now);
-        for (int more = 0; i == 600 && more < 2000; more++) { /* so many that the gaps are closed */
+        for (int more = 0; i == 600 && more < 2000; more++) { /* enough to have the gaps closed */
             int32_t code;
             struct snib__op *one = snib__engine_ping(engine, SNIB__NEVER, now, &code);
             struct snib__op *two = snib__engine_ping(engine, SNIB__NEVER, now, &code);
@@ -89,7 +90,8 @@ static void leaving_before_the_connection(void **state)
     snib__engine_free(engine);
 }
 
-/* Requests that wait for a connection, in all orders of coming and leaving: what has left is not sent. */
+/* Requests that wait for a connection come and leave in all orders: those that have left are not
+ * sent. */
 static void leaving_in_any_order(void **state)
 {
     (void)state;
@@ -124,7 +126,8 @@ static void leaving_in_any_order(void **state)
     }
 }
 
-/* A close waits for what is under way, whatever the kind: it may be a grant, which is to be given back. */
+/* A close waits for requests in flight, whatever the kind: one may be a grant, which must be given
+ * back. */
 static void close_waits_for_attempts(void **state)
 {
     (void)state;
@@ -148,7 +151,7 @@ static void close_waits_for_attempts(void **state)
     }
 }
 
-/* The first connection may take its time, however short the leases are: nothing is held yet. */
+/* The first connection may take long, however short the leases are: nothing is held yet. */
 static void first_answer_may_be_slow(void **state)
 {
     (void)state;
@@ -167,7 +170,7 @@ static void first_answer_may_be_slow(void **state)
     snib__engine_free(engine);
 }
 
-/* Records that nobody has taken make room for newer ones. */
+/* Records that are not fetched make room for newer ones. */
 static void log_keeps_the_newest(void **state)
 {
     (void)state;
@@ -185,7 +188,7 @@ static void log_keeps_the_newest(void **state)
     snib__engine_free(engine);
 }
 
-/* A chain of hand-overs that ended by a loss is over: the next one begins anew. */
+/* A chain of hand-overs that ended in a loss is over: the next one starts over. */
 static void chain_ends_with_a_loss(void **state)
 {
     (void)state;
@@ -215,8 +218,8 @@ static void chain_ends_with_a_loss(void **state)
     snib__engine_free(engine);
 }
 
-/* A hand-over whose answer was lost, and whose repetition is refused, may have worked: when the next owner
- * leaves, its number is taken away from the server. */
+/* A hand-over whose reply was lost, and whose retry is refused, may have worked: when the next
+ * owner leaves, its number is released at the server. */
 static void doubtful_hand_over(void **state)
 {
     (void)state;
@@ -232,7 +235,7 @@ static void doubtful_hand_over(void **state)
     int32_t code;
     struct snib__op *release = snib__engine_release(engine, hold, now, &code);
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
-    cut_link(engine); /* after the server has done it */
+    cut_link(engine); /* after the server has executed it */
     await_connect(engine);
     connect_link(engine);
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_TRANSFER);
@@ -249,8 +252,9 @@ static void doubtful_hand_over(void **state)
     snib__engine_free(engine);
 }
 
-/* A proxy says an error after the server has handed the lock over: the giver has released it, and the taker, who
- * asks again, finds that it has it; or nobody wants it any more, and it is given back. */
+/* A proxy reports an error after the server has handed the lock over: the giver has released it,
+ * and the next owner, which asks again, finds that it holds the lock; or no operation wants the
+ * lock any more, and it is given back. */
 static void hand_over_with_an_error_after_it(void **state)
 {
     (void)state;
@@ -270,7 +274,7 @@ static void hand_over_with_an_error_after_it(void **state)
         assert_int_equal(oldest_script(engine), SNIB__SCRIPT_MUTEX_RELEASE);
         if (!wanted)
             assert_true(snib__engine_cancel(engine, next, now));
-        answer(engine, ":0\r\n"); /* it is the taker's */
+        answer(engine, ":0\r\n"); /* the next owner has it */
         assert_true(release->done);
         assert_int_equal(release->code, SNIB_OK);
         const struct snib__conn *conn = conn_of(engine);
@@ -284,8 +288,8 @@ static void hand_over_with_an_error_after_it(void **state)
     }
 }
 
-/* The read holds that a writer takes one after another have one number: what is left of a lost one must not
- * take the next one away, neither at once nor when it is repeated later. */
+/* The read holds that a writer takes one after another share one number: giving back a lost one
+ * must not remove the next one, neither at once nor by a later retry. */
 static void reads_of_a_writer(void **state)
 {
     (void)state;
@@ -298,7 +302,7 @@ static void reads_of_a_writer(void **state)
     connect_link(engine);
     answer(engine, "$-1\r\n");
     acquired(engine, op);
-    for (int i = 0; i < 2; i++) { /* the second comes before the first, lost, is released */
+    for (int i = 0; i < 2; i++) { /* the second is granted before the first, lost, is released */
         op = snib__engine_acquire(engine, reads, &brief, now, &code);
         assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_ACQUIRE);
         answer(engine, "$-1\r\n");
@@ -313,16 +317,17 @@ static void reads_of_a_writer(void **state)
     assert_int_equal(on_the_way(engine), 0);
     now += SECOND;
     snib__engine_tick(engine, now);
-    assert_null(snib__engine_release(engine, read[1], now, &code)); /* lost, and nobody after it */
+    assert_null(snib__engine_release(engine, read[1], now, &code)); /* lost, with no successor */
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_RELEASE);
-    op = snib__engine_acquire(engine, reads, &brief, now, &code); /* comes after the release */
+    op = snib__engine_acquire(engine, reads, &brief, now, &code); /* sent after the release */
     assert_int_equal(on_the_way(engine), 1);
     answer(engine, ":1\r\n");
     assert_int_equal(oldest_script(engine), SNIB__SCRIPT_READ_ACQUIRE);
     snib__engine_free(engine);
 }
 
-/* A hold gets a longer, fixed lease while a renewal is on its way: only the server's word for that lease counts. */
+/* A hold gets a longer, fixed lease while a renewal is in flight: only the reply for that lease
+ * counts. */
 static void fixed_during_a_renewal(void **state)
 {
     (void)state;
@@ -344,7 +349,7 @@ static void fixed_during_a_renewal(void **state)
     snib__engine_free(engine);
 }
 
-/* An owner cannot have a lock more often than can be counted. */
+/* An owner cannot hold a lock more often than the counter allows. */
 static void too_many_times(void **state)
 {
     (void)state;
@@ -365,7 +370,7 @@ static void too_many_times(void **state)
     snib__engine_free(engine);
 }
 
-/* A holder whose lease lasts longer than any clock is asked about at the usual times. */
+/* A holder with an endless lease is checked at the usual times. */
 static void endless_lease(void **state)
 {
     (void)state;
@@ -374,14 +379,14 @@ static void endless_lease(void **state)
     acquire(engine, mutex, 0);
     connect_link(engine);
     answer_own(engine);
-    answer(engine, ":18446744073710\r\n"); /* in nanoseconds a little more than 2^64 */
+    answer(engine, ":18446744073710\r\n"); /* in nanoseconds slightly more than 2^64 */
     assert_int_not_equal(mutex->wait->timer_at, 0);
     assert_true(engine->heap[mutex->wait->timer_at].when > now + SECOND);
     snib__engine_free(engine);
 }
 
-/* The first waiter leaves while somebody else's attempt, for more, is on its way: the answer to that says nothing
- * about the next waiter, which wants less and has not asked. */
+/* The first waiter leaves while another operation's attempt, for more, is in flight: its reply says
+ * nothing about the next waiter, which wants less and has not asked. */
 static void next_waiter_wants_less(void **state)
 {
     (void)state;

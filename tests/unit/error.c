@@ -1,4 +1,4 @@
-/* Messages: whatever goes in, one printable line of UTF-8 comes out. */
+/* Messages: any input gives one printable line of UTF-8. */
 #include "unit.h"
 
 #include "api/error.h"
@@ -54,7 +54,7 @@ static void cleans_what_is_not_printable(void **state)
     assert_string_equal(err.text, "ends badly ??");
 }
 
-/* A cut in the middle of a character drops the character, wherever the cut falls. */
+/* A cut in the middle of a character drops the character, wherever the cut is. */
 static void cuts_at_a_character(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void quotes(void **state)
     assert_string_equal(quote("\xc3\xa4\xc2\x9b\xff", 5), "\"\xc3\xa4\\xc2\\x9b\\xff\"");
 }
 
-/* Random bytes into every size of buffer: printable, ended, inside the buffer. */
+/* Random bytes into every size of buffer: printable, terminated, within the buffer. */
 static void quotes_anything(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* exit.c - the list of the clients that give back at the end of the process. */
+/* exit.c - the list of the clients that give everything back at process exit. */
 #include "unit.h"
 
 #include "api/objects.h"
@@ -8,7 +8,7 @@ enum { CLIENTS = 3 };
 static const int orders[][CLIENTS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                       {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
-/* Those that are listed hang together in both directions, in the order in which they were opened. */
+/* Listed clients are linked in both directions, in the order in which they were opened. */
 static void expect_listed(struct snib__client *const *clients)
 {
     const struct snib__client *newer = NULL;

@@ -1,4 +1,4 @@
-/* fed.h - an engine that a test feeds by hand: answers, cuts and time come when the test says so. */
+/* fed.h - an engine that a test feeds by hand: replies, cuts and time come only from the test. */
 #ifndef SNIB_UNIT_FED_H
 #define SNIB_UNIT_FED_H
 
@@ -13,12 +13,12 @@
 
 #define SECOND (1000 * SNIB__MS)
 #define START (100 * SECOND)
-#define CONN_ID (-4) /* conn.c's kinds of requests of its own */
+#define CONN_ID (-4) /* conn.c's kinds of its own requests */
 #define CONN_INFO (-5)
 #define CONN_LOAD (-6)
 
 static snib__time now;                /* virtual */
-static const char *server_id = "abc"; /* of the server that is there: three letters */
+static const char *server_id = "abc"; /* of the present server: three letters */
 
 static inline struct snib__engine *begin(void)
 {
@@ -45,7 +45,7 @@ static inline struct snib__conn *conn_of(struct snib__engine *engine)
 
 /* ---- What is sent ------------------------------------------------------------------------------- */
 
-#define WORDS 5 /* of a command that are looked at */
+#define WORDS 5 /* of a command, that are kept */
 
 /* One command, taken from the front of a link's output: its first words.  False: there is none. */
 static inline bool next_command(struct snib__buf *out, char words[WORDS][64])
@@ -70,7 +70,7 @@ static inline bool next_command(struct snib__buf *out, char words[WORDS][64])
 
 /* ---- The other side of the command link ---------------------------------------------------------- */
 
-/* Answer the oldest request; those of the connection itself as a server does. */
+/* Answer the oldest request; the connection's own ones as a server does. */
 static inline void answer(struct snib__engine *engine, const char *reply)
 {
     struct snib__conn *conn = conn_of(engine);
@@ -93,7 +93,7 @@ static inline uint32_t ready(struct snib__engine *engine)
     return conn_of(engine)->state == SNIB__CONN_READY;
 }
 
-/* Answer what the connection itself has asked, up to the first request of the engine. */
+/* Answer the connection's own requests, up to the first one of the engine. */
 static inline void answer_own(struct snib__engine *engine)
 {
     struct snib__conn *conn = conn_of(engine);
@@ -108,16 +108,16 @@ static inline void connect_link(struct snib__engine *engine)
     snib__engine_link_up(engine, snib__engine_link(engine, SNIB__COMMAND), now);
     answer_own(engine);
     assert_true(ready(engine));
-    engine->home->clock.refused = true; /* nobody asks for the time but clock.c */
+    engine->home->clock.refused = true; /* only clock.c wants the time */
 }
 
-/* Go on until the command link is to be connected. */
+/* Advance until the command link is to be connected. */
 static inline void await_connect(struct snib__engine *engine)
 {
     for (int step = 0; !engine->home->links[SNIB__COMMAND].connect; step++) {
         assert_true(step < 1000);
         snib__time next = snib__engine_deadline(engine);
-        now = next > now ? next : now + SNIB__MS; /* the other link's wish may stand */
+        now = next > now ? next : now + SNIB__MS; /* the other link's wish may be pending */
         snib__engine_tick(engine, now);
     }
 }
@@ -128,7 +128,7 @@ static inline void cut_link(struct snib__engine *engine)
                            now);
 }
 
-/* The number of requests of the engine that are on their way. */
+/* The number of the engine's requests in flight. */
 static inline uint32_t on_the_way(struct snib__engine *engine)
 {
     const struct snib__conn *conn = conn_of(engine);
@@ -162,7 +162,7 @@ static inline void connect_pubsub(struct snib__engine *engine)
     assert_int_equal(engine->home->links[SNIB__PUBSUB].conn.state, SNIB__CONN_READY);
 }
 
-/* What is said about the channel of a gate; text NULL: that it is subscribed to. */
+/* A message on a gate's channel; text NULL: the subscription is confirmed. */
 static inline void say_on_channel(struct snib__engine *engine, const struct snib__gate *gate,
                                   const char *text)
 {
@@ -205,7 +205,7 @@ static inline struct snib__hold *acquired(struct snib__engine *engine, struct sn
     return hold;
 }
 
-/* The hold that a mutex, or another lock whose grants are told alike, is granted with. */
+/* The hold of a mutex, or of another lock with the same replies to a grant. */
 static inline struct snib__hold *granted(struct snib__engine *engine, struct snib__gate *gate,
                                          const struct snib__acquire *how)
 {

@@ -1,4 +1,5 @@
-/* given.c - what is given back once more, to a server that may not have heard of it: all of it, as the first time. */
+/* given.c - a release that is repeated at a server that may not have heard of it: complete, as the
+ * first time. */
 #include "nodes.h"
 
 static struct snib__op *acquire_some(struct snib__engine *engine, int32_t kind,
@@ -42,8 +43,8 @@ static void release_is_repeated_as_it_was(void **state)
         common_epoch++;
         map_of(common, "a:0-8191 c:8192-16383");
         crash(engine, 'b');
-        acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0); /* so there is a connection to c */
-        peers[0].says = "CLUSTERDOWN Hash slot not served";     /* so the map is asked for */
+        acquire(engine, gate(engine, SNIB_MUTEX, "{foo}2"), 0); /* for a connection to c */
+        peers[0].says = "CLUSTERDOWN Hash slot not served";     /* to have the map requested */
         peers[0].times = 1;
         acquire(engine, gate(engine, SNIB_MUTEX, "{bar}2"), 0);
         pass(engine, now + SECOND);

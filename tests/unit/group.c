@@ -1,4 +1,5 @@
-/* group.c - which member a lock of locks asks, gives up, drops and trusts, and for how long; then at random. */
+/* group.c - which members a lock of locks tries, gives up, drops and trusts, and for how long; then
+ * at random. */
 #include "unit.h"
 
 #include "locks/group.h"
@@ -113,7 +114,7 @@ static void a_member_lost_while_collecting_begins_it_anew(void **state)
         expect_wish(TRY, 2);
         snib__group_member_lost(&group, lost, SNIB_REASON_DELETED);
         assert_int_equal(group.phase, SNIB__GROUP_COLLECTING);
-        /* What it had is let go of before it is asked for again, or it would wait for itself. */
+        /* A member's hold is dropped before it is tried again, or the try would wait for itself. */
         expect_wish(DROP, 0);
         expect_wish(TRY, 0);
         expect_wish(DROP, 1);
@@ -161,7 +162,7 @@ static void most_are_enough(void **state)
         }
         expect_held();
         assert_int_equal(snib__group_deadline(&group), 1000);
-        grant(0, 5000); /* late, and welcome */
+        grant(0, 5000); /* late, and still useful */
         assert_int_equal(snib__group_deadline(&group), 1001);
         expect_no_wish();
     }
@@ -181,7 +182,7 @@ static void the_deadline_is_that_of_the_last_vote_needed(void **state)
     snib__group_member_lost(&group, 0, SNIB_REASON_DELETED);
     expect_held();
     assert_int_equal(snib__group_deadline(&group), 30);
-    snib__group_member_extended(&group, 0, 900); /* not ours any more */
+    snib__group_member_extended(&group, 0, 900); /* not a member any more */
     assert_int_equal(snib__group_deadline(&group), 30);
 }
 
@@ -206,10 +207,10 @@ static void once_is_one_round(void **state)
     begin(true, true, 3);
     expect_wishes(TRY, 0, 3);
     refuse(0, SNIB_EUNREACHABLE);
-    refuse(1, SNIB_BUSY); /* what could be waited for is told */
+    refuse(1, SNIB_BUSY); /* a waitable result is reported */
     expect_ended(SNIB_BUSY);
     expect_wishes(CANCEL, 2, 3);
-    grant(2, 100); /* its answer was on the way: nobody keeps it */
+    grant(2, 100); /* its reply was in flight: the grant is dropped */
     expect_wishes(DROP, 2, 3);
 }
 
@@ -225,7 +226,8 @@ static void without_servers_there_is_nothing_to_wait_for(void **state)
     expect_wishes(DROP, 1, 2);
 }
 
-/* Of several errors the one that says most: what may be waited for, then what a server was asked about. */
+/* Of several errors the most informative one: a result that can be waited for, then an error from a
+ * server. */
 static void the_error_that_says_most(void **state)
 {
     (void)state;
@@ -246,7 +248,7 @@ static void the_error_that_says_most(void **state)
     }
 }
 
-/* What refused in one round says nothing of the next. */
+/* Errors of one round say nothing about the next. */
 static void each_round_has_its_own_errors(void **state)
 {
     (void)state;
@@ -273,7 +275,7 @@ static void a_vote_lost_while_collecting_counts_as_refused(void **state)
     snib__group_member_lost(&group, 0, SNIB_REASON_DELETED);
     expect_wishes(DROP, 0, 1);
     grant(1, 100);
-    refuse(2, SNIB_EUNREACHABLE); /* 1 vote, and nobody left to be heard */
+    refuse(2, SNIB_EUNREACHABLE); /* 1 vote, and no pending reply */
     assert_int_equal(group.phase, SNIB__GROUP_PAUSING);
     expect_wishes(DROP, 1, 2);
 }
@@ -336,7 +338,7 @@ static void a_majority_holds_at_every_moment_or_is_lost(void **state)
     held_by_two();
     snib__group_refill(&group);
     expect_wishes(TRY, 2, 3);
-    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED); /* whatever 2 may answer */
+    snib__group_member_lost(&group, 0, SNIB_REASON_DELETED); /* whatever 2 may reply */
     expect_ended(SNIB_LOST);
     assert_int_equal(group.reason, SNIB_REASON_DELETED);
     expect_wish(DROP, 0);
@@ -353,12 +355,12 @@ static void a_hold_asks_for_what_it_lacks(void **state)
     held_by_two();
     snib__group_refill(&group);
     expect_wishes(TRY, 2, 3);
-    snib__group_refill(&group); /* on its way */
+    snib__group_refill(&group); /* in flight */
     expect_no_wish();
     grant(2, 300);
     assert_int_equal(snib__group_deadline(&group), 200);
     snib__group_member_lost(&group, 0, SNIB_REASON_TAKEN);
-    snib__group_refill(&group); /* it is let go of first */
+    snib__group_refill(&group); /* it is dropped first */
     expect_wish(DROP, 0);
     expect_wishes(TRY, 0, 1);
     refuse(0, SNIB_EUNREACHABLE);
@@ -375,7 +377,7 @@ static void a_contested_round_does_not_wait_for_the_silent(void **state)
     begin(true, false, 3);
     expect_wishes(TRY, 0, 3);
     grant(0, 100);
-    snib__group_give_up(&group); /* nobody else wants it: there is time */
+    snib__group_give_up(&group); /* without competition there is time */
     refuse(1, SNIB_EUNREACHABLE);
     assert_false(snib__group_contested(&group));
     snib__group_give_up(&group);
@@ -393,7 +395,7 @@ static void a_contested_round_does_not_wait_for_the_silent(void **state)
     expect_no_wish();
     snib__group_pause_over(&group);
 
-    begin(true, true, 3); /* once is not repeated, so it hears all */
+    begin(true, true, 3); /* a single try is not repeated, so it awaits all replies */
     expect_wishes(TRY, 0, 3);
     refuse(1, SNIB_BUSY);
     snib__group_give_up(&group);
@@ -412,7 +414,7 @@ static void who_is_not_wanted_any_more_leaves_nothing(void **state)
     snib__group_abandon(&group);
     expect_ended(SNIB_CANCELLED);
     expect_wish(DROP, 0);
-    expect_wish(CANCEL, 1); /* 2 was never asked */
+    expect_wish(CANCEL, 1); /* 2 was never tried */
     expect_no_wish();
     refuse(1, SNIB_BUSY);
     expect_no_wish();
@@ -430,7 +432,7 @@ static void an_answer_between_the_rounds_is_dropped_before_the_next_question(voi
     refuse(0, SNIB_BUSY);
     refuse(1, SNIB_BUSY);
     expect_wish(CANCEL, 2);
-    grant(2, 100); /* it came before it was cancelled */
+    grant(2, 100); /* granted before the cancel */
     snib__group_pause_over(&group);
     expect_wish(TRY, 0);
     expect_wish(TRY, 1);
@@ -453,7 +455,7 @@ static void a_release_goes_to_all_and_is_judged_by_most(void **state)
     (void)state;
     static const struct {
         int32_t answers[3], code;
-        uint32_t from; /* this answer on the others do not count: a dead node's may take long */
+        uint32_t from; /* from this reply on the others do not count: a dead node's may take long */
     } cases[] = {
         {{SNIB_OK, SNIB_OK, SNIB_OK}, SNIB_OK, 2},
         {{SNIB_OK, SNIB_OK, SNIB_EUNREACHABLE}, SNIB_OK, 2},
@@ -465,7 +467,7 @@ static void a_release_goes_to_all_and_is_judged_by_most(void **state)
     for (size_t k = 0; k < COUNT(cases); k++) {
         begin(true, false, 3);
         expect_wishes(TRY, 0, 3);
-        refuse(0, SNIB_EUNREACHABLE); /* which is forgotten by then */
+        refuse(0, SNIB_EUNREACHABLE); /* forgotten by then */
         grant(1, 100);
         grant(2, 100);
         expect_held();
@@ -496,7 +498,7 @@ static void a_release_cancels_what_is_still_asked(void **state)
     expect_wish(GIVE, 1);
     expect_wish(CANCEL, 2);
     expect_no_wish();
-    snib__group_member_lost(&group, 0, SNIB_REASON_EXPIRED); /* the release itself tells */
+    snib__group_member_lost(&group, 0, SNIB_REASON_EXPIRED); /* the release itself reports it */
     snib__group_member_given(&group, 0, SNIB_OK);
     snib__group_member_given(&group, 1, SNIB_OK);
     expect_ended(SNIB_OK);
@@ -531,7 +533,7 @@ static void pauses_are_random_and_bounded(void **state)
         brief += patience <= 21 + 50 * SNIB__MS;
         group.round++;
     }
-    /* Mostly no longer than the others' pauses; but who is slow is heard in the end. */
+    /* Mostly no longer than the others' pauses; but a slow member is heard in the end. */
     assert_int_equal(brief, 65);
     assert_int_equal(longest, 21 + 1600 * SNIB__MS);
 }
@@ -540,11 +542,11 @@ static void pauses_are_random_and_bounded(void **state)
 
 enum { STEPS = 200000, MEMBERS_MAX = 15 };
 
-/* What a carrier has of a member. */
+/* A carrier's state of a member. */
 struct walker {
     bool asked, releasing;
-    bool held; /* that nobody may forget */
-    bool lost; /* and of no use any more */
+    bool held; /* must be given back */
+    bool lost; /* and useless now */
     snib__time deadline;
 };
 
@@ -563,12 +565,12 @@ static void carry_out(int wish, uint32_t i)
     switch (wish) {
     case TRY:
         assert_false(walker->asked);
-        assert_false(walker->held); /* else it would wait for itself */
+        assert_false(walker->held); /* else the try would wait for itself */
         assert_true(group.phase <= SNIB__GROUP_HELD && group.phase != SNIB__GROUP_PAUSING);
         walker->asked = true;
         break;
     case CANCEL:
-        if (walker->asked && draw(3) == 0) { /* its answer came first */
+        if (walker->asked && draw(3) == 0) { /* its reply came first */
             walker->held = true;
             grant(i, 1000);
         }
@@ -621,7 +623,8 @@ static void check_held(void)
     }
 }
 
-/* When all that is wished has been done and nothing is to be answered, it is over, or there is a time to wait for. */
+/* Once all wishes are carried out and no reply is pending, the group is done, or has a time to wait
+ * for. */
 static void check_progress(void)
 {
     uint32_t i, busy = 0;
@@ -631,14 +634,14 @@ static void check_progress(void)
         busy += walkers[i].asked || walkers[i].releasing;
     assert_true(busy > 0 ||
                 (group.phase != SNIB__GROUP_COLLECTING && group.phase != SNIB__GROUP_GIVING));
-    if (group.phase == SNIB__GROUP_COLLECTING) { /* and what is asked can still be enough */
+    if (group.phase == SNIB__GROUP_COLLECTING) { /* and the tries in flight can still be enough */
         for (i = 0; i < group.n; i++)
             busy += walkers[i].held && !walkers[i].lost;
         assert_true(!group.majority || busy >= group.need);
     }
 }
 
-/* Whatever has happened, what is left is let go of, and nothing else is wished. */
+/* Whatever has happened, what remains is given back, and nothing else is wished for. */
 static void check_end(void)
 {
     uint32_t i;

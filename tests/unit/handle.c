@@ -45,13 +45,13 @@ static void life_of_a_handle(void **state)
     assert_null(snib__handle_take(SNIB__HOLD, handle)); /* one winner */
     assert_null(snib__handle_get(SNIB__HOLD, handle));
     snib__handle_put(handle);
-    assert_int_equal(object.destroyed, 0); /* the get is still out */
+    assert_int_equal(object.destroyed, 0); /* the reference from get is still held */
     snib__handle_put(handle);
     assert_int_equal(object.destroyed, 1);
     assert_null(snib__handle_get(SNIB__HOLD, handle));
 }
 
-/* The slot is used again, the handle is not. */
+/* The slot is reused, the handle is not. */
 static void stale_handles(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void count_and_free(void *object)
     free(object);
 }
 
-/* Make, read and end handles that the other threads make, read and end too. */
+/* Create, read and end handles that the other threads create, read and end, too. */
 static void *juggle(void *argument)
 {
     unsigned seed = (unsigned)(uintptr_t)argument;
@@ -199,8 +199,8 @@ static void *churn(void *argument)
     return NULL;
 }
 
-/* Fork while another thread keeps the table's mutex busy: the child must find the table usable and
- * the generation moved on. */
+/* Fork while another thread keeps the table's mutex busy: in the child the table must be usable and
+ * the generation increased. */
 static void fork_keeps_the_table_usable(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
-/* hold.c - how long a hold is safe, what it says of itself, and how it ends. */
+/* hold.c - how long a hold is safe, which state it reports, and how it ends. */
 #include "fed.h"
 
 static const struct snib__acquire renewed = {.wait = SNIB__NEVER};
 
 /* ---- The deadline ---------------------------------------------------------------------------------- */
 
-/* The lease counts from before the request was sent, less 1 % for clocks at different rates and 5 ms. */
+/* The lease counts from before the request was sent, less 1 % for unequal clock rates, less 5
+ * ms. */
 static void safe_until(void **state)
 {
     (void)state;
@@ -20,7 +21,7 @@ static void safe_until(void **state)
     }
 }
 
-/* At risk: renewal is overdue, or the server cannot be asked; valid again when it has answered. */
+/* At risk: a renewal is overdue, or the server is unreachable; valid again after a reply. */
 static void at_risk(void **state)
 {
     (void)state;
@@ -46,7 +47,7 @@ static void at_risk(void **state)
     snib__engine_free(engine);
 }
 
-/* What is handed over within the process has the limit of who gets it. */
+/* A hold that is handed over within the process has the limit of its new owner. */
 static void max_hold_after_a_hand_over(void **state)
 {
     (void)state;
@@ -72,7 +73,7 @@ static void max_hold_after_a_hand_over(void **state)
     snib__engine_free(engine);
 }
 
-/* A grant whose lease may have ended by the time it is read is nobody's: it is given back. */
+/* A grant whose lease may have ended by the time it is read is given back. */
 static void late_grant(void **state)
 {
     (void)state;
@@ -81,7 +82,7 @@ static void late_grant(void **state)
     for (int late = 0; late < 2; late++) {
         struct snib__engine *engine = begin();
         int32_t code;
-        granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* the link is there */
+        granted(engine, gate(engine, SNIB_MUTEX, "other"), &renewed); /* connects the link */
         struct snib__op *op =
             snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &fixed, now, &code);
         now += late ? safe : safe - 1;
@@ -96,7 +97,7 @@ static void late_grant(void **state)
     }
 }
 
-/* An owner that asked while its first request was on its way has the lock with that. */
+/* A second acquire by an owner whose first one is still in flight is granted with it. */
 static void owner_that_waits_for_itself(void **state)
 {
     (void)state;
@@ -117,8 +118,8 @@ static void owner_that_waits_for_itself(void **state)
 
 /* ---- The release ----------------------------------------------------------------------------------- */
 
-/* The answer to a release is lost, and the server knows nothing when it is asked again: the first one did it if the
- * lease cannot have ended; else another may have had the lock, and nobody can tell. */
+/* The reply to a release is lost, and the retry finds nothing: the first one did it if the lease
+ * cannot have ended; otherwise another owner may have had the lock, and the outcome is unknown. */
 static void repeated_release(void **state)
 {
     (void)state;
@@ -142,7 +143,8 @@ static void repeated_release(void **state)
 
 /* ---- Lost is final --------------------------------------------------------------------------------- */
 
-/* A renewed mutex, granted now; the renewal of it is on its way, and no tick comes before its deadline has passed. */
+/* A renewed mutex, granted now, whose renewal is in flight; no tick comes before its deadline has
+ * passed. */
 static struct snib__hold *renewing(struct snib__engine *engine, const struct snib__acquire *how)
 {
     struct snib__hold *hold = granted(engine, gate(engine, SNIB_MUTEX, "m"), how);
@@ -160,7 +162,7 @@ static void expect_lost(struct snib__engine *engine, struct snib__hold *hold, in
     assert_int_equal(snib__hold_left(hold, now), 0);
 }
 
-/* It is lost by the clock; then the answer comes before any tick. */
+/* It is lost by the clock; then the reply comes before any tick. */
 static void answered_too_late(const struct snib__acquire *how, const char *reply, int reason,
                               snib__time over)
 {
@@ -176,7 +178,7 @@ static void answered_too_late(const struct snib__acquire *how, const char *reply
     snib__engine_tick(engine, now);
     expect_lost(engine, hold, reason);
     assert_ptr_equal(snib__engine_take_lost(engine), hold);
-    assert_null(snib__engine_take_lost(engine)); /* told once */
+    assert_null(snib__engine_take_lost(engine)); /* reported once */
     assert_null(snib__engine_release(engine, hold, now, &code));
     assert_int_equal(code, SNIB_LOST);
     snib__engine_free(engine);
@@ -194,7 +196,7 @@ static void late_renewals(void **state)
     answered_too_late(&limited, "*2\r\n:1\r\n:0\r\n", SNIB_REASON_MAX_HOLD, START + 20 * SECOND);
 }
 
-/* The lease that was to become a fixed one, and that of a first lease, are confirmed too late. */
+/* A change to a fixed lease, and the renewal before it, are confirmed too late. */
 static void late_confirmation(void **state)
 {
     (void)state;
@@ -218,7 +220,8 @@ static void late_confirmation(void **state)
     snib__engine_free(engine);
 }
 
-/* The lease becomes a fixed one while a renewal is on its way: the answer to that says nothing of the new lease. */
+/* The lease becomes a fixed one while a renewal is in flight: the reply to that says nothing about
+ * the new lease. */
 static void older_answer(void **state)
 {
     (void)state;
@@ -234,7 +237,7 @@ static void older_answer(void **state)
     snib__engine_free(engine);
 }
 
-/* Its owner comes again when nobody has noticed yet that it is over: it waits for a new hold. */
+/* Its owner re-enters before the end was noticed: it waits for a new hold. */
 static void late_reentry(void **state)
 {
     (void)state;
@@ -260,7 +263,7 @@ static void late_reentry(void **state)
     snib__engine_free(engine);
 }
 
-/* A hold that is carried outside: who carries it comes too late. */
+/* A hold that is carried outside: its carrier's reports come too late. */
 static void late_carrier(void **state)
 {
     (void)state;
@@ -283,7 +286,8 @@ static void late_carrier(void **state)
     snib__engine_free(engine);
 }
 
-/* A lock of several servers that is not as safe as was said before: its loss is told by the new time. */
+/* A lock of several servers turns out less safe than reported: its loss is reported by the new
+ * time. */
 static void sooner_than_was_said(void **state)
 {
     (void)state;
@@ -304,7 +308,7 @@ static void sooner_than_was_said(void **state)
     snib__engine_free(engine);
 }
 
-/* What is freed before its loss was told is told to nobody. */
+/* A hold that is freed before its loss was reported is not reported. */
 static void freed_before_it_was_told(void **state)
 {
     (void)state;
@@ -322,14 +326,14 @@ static void freed_before_it_was_told(void **state)
     answer_own(engine);
     while (on_the_way(engine))
         answer(engine, ":0\r\n");
-    granted(engine, gate(engine, SNIB_MUTEX, "d"), &fixed); /* in its memory, perhaps */
+    granted(engine, gate(engine, SNIB_MUTEX, "d"), &fixed); /* perhaps at the same address */
     assert_ptr_equal(snib__engine_take_lost(engine), holds[0]);
     assert_ptr_equal(snib__engine_take_lost(engine), holds[2]);
     assert_null(snib__engine_take_lost(engine));
     snib__engine_free(engine);
 }
 
-/* Whoever closes after the end says what ended it. */
+/* A close after the end reports what ended the hold. */
 static void closed_after_the_end(void **state)
 {
     (void)state;
@@ -341,7 +345,7 @@ static void closed_after_the_end(void **state)
     snib__engine_free(engine);
 }
 
-/* Its loss is told once, although the server then says that there is nothing to give back. */
+/* The loss is reported once, although the server then reports nothing to give back. */
 static void closed_after_the_end_is_told_once(void **state)
 {
     (void)state;
@@ -357,8 +361,8 @@ static void closed_after_the_end_is_told_once(void **state)
     snib__engine_free(engine);
 }
 
-/* What a close gives back is asked for again as long as the server may have it: by the lease of that hold, which
- * is not the client's, and by a clock that is slow. */
+/* A release at close is retried for as long as the server may have the hold: by that hold's lease,
+ * not the client's, and by a slow clock. */
 static void closed_and_refused(void **state)
 {
     (void)state;

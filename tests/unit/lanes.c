@@ -1,4 +1,5 @@
-/* lanes.c - further command links: when there is one, what goes by it, and what its loss does. */
+/* lanes.c - further command links: when they are opened, what they carry, and what their loss
+ * does. */
 #include "fed.h"
 
 #include "engine/route.h"
@@ -17,7 +18,7 @@ static struct snib__link *lane(struct snib__engine *engine, uint32_t i)
     return snib__node_lane(engine->home, i);
 }
 
-/* Answer the oldest request of a link; run_id: of the server that is there. */
+/* Answer the oldest request of a link; run_id: of the present server. */
 static void answer_on(struct snib__engine *engine, struct snib__link *link, const char *run_id,
                       const char *reply)
 {
@@ -63,7 +64,7 @@ static struct snib__op *call_back(struct snib__engine *engine, struct snib__hold
     return op;
 }
 
-/* The only other operation that has ended. */
+/* Expects that this operation, and no other, has ended. */
 static void done(struct snib__engine *engine, struct snib__op *op, int32_t code)
 {
     assert_ptr_equal(snib__engine_take_done(engine), op);
@@ -99,7 +100,8 @@ static void connect_lane(struct snib__engine *engine, uint32_t i, const char *ru
     answer_own_on(engine, lane(engine, i), run_id);
 }
 
-/* Threads come while another one has something under way on the first, until lane i is wanted. */
+/* Threads call while another thread's request is in flight on the first link, until lane i is
+ * wanted. */
 static void meet(struct snib__engine *engine, uint32_t i)
 {
     struct snib__op *under_way = call(engine, "m");
@@ -119,7 +121,7 @@ static void meet(struct snib__engine *engine, uint32_t i)
     acquired(engine, under_way);
 }
 
-/* An engine with a lock that was given back, and lane 1. */
+/* An engine with a released lock, and lane 1. */
 static struct snib__engine *begin_with_lane(void)
 {
     struct snib__engine *engine = begin_lanes();
@@ -145,7 +147,7 @@ static void one_thread_needs_none(void **state)
     snib__engine_free(engine);
 }
 
-/* What a loop submits, or nobody waits for, is no thread's. */
+/* Operations that a loop submits, or without a waiter, have no thread. */
 static void loop_needs_none(void **state)
 {
     (void)state;
@@ -211,7 +213,7 @@ static void lane_is_given_up_when_idle(void **state)
     snib__engine_free(engine);
 }
 
-/* The engine has said so. */
+/* Whether the engine has logged it. */
 static bool was_logged(struct snib__engine *engine, int32_t at, const char *begin)
 {
     int32_t level;
@@ -221,7 +223,7 @@ static bool was_logged(struct snib__engine *engine, int32_t at, const char *begi
     return false;
 }
 
-/* The address leads to several servers: what one grants another does not know. */
+/* The address leads to several servers: one does not know what another has granted. */
 static void lane_to_another_server_is_refused(void **state)
 {
     (void)state;
@@ -312,7 +314,7 @@ static void lost_lane_is_killed_before_anything_is_repeated(void **state)
     assert_memory_equal(out->data + out->head, kill, sizeof kill - 1);
     assert_non_null(memmem(out->data + out->head, snib__buf_size(out), "EVALSHA", 7));
     assert_ptr_equal(snib__op_link(two), lane(engine, 0));
-    assert_true(ready(engine)); /* the others are not touched */
+    assert_true(ready(engine)); /* the others are not affected */
     assert_false(one->done);
     answer_own(engine);
     answer(engine, "$-1\r\n");
@@ -324,7 +326,7 @@ static void lost_lane_is_killed_before_anything_is_repeated(void **state)
     snib__engine_free(engine);
 }
 
-/* The first is lost before it has answered the kill: the next one is asked for it again. */
+/* The first link is lost before it has answered the kill: the next connection sends it again. */
 static void kill_is_repeated(void **state)
 {
     (void)state;
@@ -350,8 +352,8 @@ static void kill_is_repeated(void **state)
     snib__engine_free(engine);
 }
 
-/* The user may not end it, or may not know its number: what was left on it may be carried out late, and the log says
- * so. */
+/* The user may not kill it, or may not know its number: requests left on it may be executed late,
+ * and the log says so. */
 static void lost_lane_that_cannot_be_killed(void **state)
 {
     (void)state;
@@ -389,7 +391,8 @@ static void node_that_is_no_master_is_left_on_all(void **state)
     snib__engine_free(engine);
 }
 
-/* What came while the first was away goes by the lane on which an earlier request of its name is. */
+/* Requests that came while the first link was down go by the lane with an earlier request for the
+ * same name. */
 static void order_is_kept_over_a_loss_of_the_first(void **state)
 {
     (void)state;
@@ -407,7 +410,7 @@ static void order_is_kept_over_a_loss_of_the_first(void **state)
     snib__engine_free(engine);
 }
 
-/* Another process has come, which has given the number to a stranger. */
+/* At another server process the number belongs to a different connection. */
 static void stranger_is_not_killed(void **state)
 {
     (void)state;
@@ -429,7 +432,8 @@ static void stranger_is_not_killed(void **state)
     snib__engine_free(engine);
 }
 
-/* Where the address led to several servers there may be lanes again when the first has been made anew. */
+/* After an address that led to several servers there may be lanes again once the first link has
+ * reconnected. */
 static void lanes_come_back(void **state)
 {
     (void)state;
@@ -465,7 +469,8 @@ static void lanes_come_back(void **state)
     snib__engine_free(engine);
 }
 
-/* What the first has found refused no lane asks, whatever its server's version promises. */
+/* A command that was refused on the first link is not tried by a lane, whatever its server's
+ * version promises. */
 static void lane_knows_what_was_refused(void **state)
 {
     (void)state;
@@ -486,7 +491,7 @@ static void lane_knows_what_was_refused(void **state)
     }
 }
 
-/* Many requests go together, by the first, although a lane is idle. */
+/* Many requests go together, by the first link, although a lane is idle. */
 static void many_requests_share_the_first(void **state)
 {
     (void)state;
@@ -502,7 +507,7 @@ static void many_requests_share_the_first(void **state)
     }
 }
 
-/* Another server has the node's part: no lane stays with the one before. */
+/* Another server takes the node's role: no lane stays with the old one. */
 static void lanes_leave_with_the_first(void **state)
 {
     (void)state;
@@ -517,7 +522,7 @@ static void lanes_leave_with_the_first(void **state)
     snib__engine_free(engine);
 }
 
-/* A lane that is being connected, too. */
+/* The same for a lane that is being connected. */
 static void connecting_lane_leaves_with_the_first(void **state)
 {
     (void)state;

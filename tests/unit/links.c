@@ -1,4 +1,5 @@
-/* links.c - what an error, a late or a missing answer lets the client conclude; and when a link is left. */
+/* links.c - what the client may conclude from an error, or a late or missing reply; and when a link
+ * is closed. */
 #include "fed.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static void ended(struct snib__engine *engine, struct snib__op *op, int32_t code
     snib__op_free(engine, op);
 }
 
-/* Let the virtual time pass in the engine's own steps. */
+/* Let the virtual time pass by the engine's own deadlines. */
 static void pass(struct snib__engine *engine, snib__time until)
 {
     while (now < until) {
@@ -42,14 +43,14 @@ static void pass(struct snib__engine *engine, snib__time until)
     }
 }
 
-/* ---- What has no owner is sent once ------------------------------------------------------------ */
+/* ---- Requests without an owner are sent once --------------------------------------------------- */
 
 static void semaphore_release_is_sent_once(void **state)
 {
     (void)state;
     static const struct {
         const char *error;
-        bool again; /* it is sure that nothing was done */
+        bool again; /* it was certainly not executed */
         int32_t code;
     } answers[] = {
         {"-ERR upstream failure\r\n", false, SNIB_ESERVER},
@@ -72,7 +73,8 @@ static void semaphore_release_is_sent_once(void **state)
     }
 }
 
-/* The answer to an acquisition is lost, and the next try is refused: the first may have worked, so it is taken back. */
+/* The reply to an acquisition is lost, and the next try is refused: the first may have worked, so
+ * it is undone. */
 static void refused_after_a_lost_answer(void **state)
 {
     (void)state;
@@ -98,7 +100,7 @@ static void refused_after_a_lost_answer(void **state)
     }
 }
 
-/* ---- A node that is no master, that is busy, or that has forgotten who we are -------------------- */
+/* ---- A node that is no master, is busy, or has forgotten the login ------------------------------- */
 
 static const char *const disowned[] = {
     "-READONLY You can't write against a read only replica.\r\n",
@@ -108,7 +110,8 @@ static const char *const disowned[] = {
     "-NOAUTH Authentication required.\r\n",
 };
 
-/* Whatever was asked: the link ends, the request is sent on the next one, and nobody is told a thing. */
+/* Whatever the request: the link is closed, the request is sent on the next one, and the caller
+ * sees nothing. */
 static void node_that_is_no_master_is_left(void **state)
 {
     (void)state;
@@ -138,14 +141,14 @@ static void node_that_is_no_master_is_left(void **state)
         await_connect(engine);
         connect_link(engine);
         answer_own(engine);
-        answer(engine,
-               ":0\r\n"); /* it was not there, and nothing but the refused try was sent: lost */
+        answer(engine, ":0\r\n"); /* not found, and only the refused try was sent: lost */
         ended(engine, op, SNIB_LOST);
         snib__engine_free(engine);
     }
 }
 
-/* The command after a script's loading says what became of both: nothing is in doubt. */
+/* The reply to the command after a script's loading shows the outcome of both: nothing is in
+ * doubt. */
 static void refused_load_leaves_no_doubt(void **state)
 {
     (void)state;
@@ -169,7 +172,8 @@ static void refused_load_leaves_no_doubt(void **state)
     }
 }
 
-/* The login that the server has forgotten is tried once more; one that it refuses ends what waits. */
+/* A login that the server has forgotten is retried once; one that it refuses fails the waiting
+ * operations. */
 static void refused_login_ends_what_waits(void **state)
 {
     (void)state;
@@ -192,7 +196,8 @@ static void refused_login_ends_what_waits(void **state)
     snib__engine_free(engine);
 }
 
-/* How many records say that there is no connection, while each attempt fails alike until then. */
+/* How many log records report a missing connection, while each attempt fails in the same way until
+ * then. */
 static int told_until(struct snib__engine *engine, snib__time until, int os_error)
 {
     struct snib__link *link = snib__engine_link(engine, SNIB__COMMAND);
@@ -209,7 +214,8 @@ static int told_until(struct snib__engine *engine, snib__time until, int os_erro
     return told;
 }
 
-/* A server that is away for long does not fill the log; a new reason is told, and so is a new end. */
+/* A server that is down for long does not fill the log; a new reason is logged, and so is a new
+ * outage. */
 static void failure_is_told_once_a_minute(void **state)
 {
     (void)state;
@@ -226,7 +232,7 @@ static void failure_is_told_once_a_minute(void **state)
     snib__engine_free(engine);
 }
 
-/* A hold is at risk and then lost by its deadline, never by the word of a replica. */
+/* A hold is at risk and then lost by its deadline, never because of a replica's reply. */
 static void replica_does_not_take_holds(void **state)
 {
     (void)state;
@@ -261,7 +267,8 @@ static void replica_does_not_take_holds(void **state)
     snib__engine_free(engine);
 }
 
-/* Each attempt to connect fails for a reason of its own: what the server refused before is not told of its silence. */
+/* Each connection attempt fails for a reason of its own: an earlier refusal is not reported for a
+ * silent server. */
 static void failures_are_of_their_attempts(void **state)
 {
     (void)state;
@@ -289,7 +296,8 @@ static void failures_are_of_their_attempts(void **state)
     snib__engine_free(engine);
 }
 
-/* Roles may be hidden (INFO is forbidden): then the refusals themselves must not become a busy loop. */
+/* Roles may be hidden (INFO is forbidden): then the refusals themselves must not become a busy
+ * loop. */
 static void refusals_are_no_signs_of_life(void **state)
 {
     (void)state;
@@ -314,10 +322,10 @@ static void refusals_are_no_signs_of_life(void **state)
     snib__engine_free(engine);
 }
 
-/* ---- Scripts and commands that are not known ---------------------------------------------------- */
+/* ---- Unknown scripts and commands --------------------------------------------------------------- */
 
-/* A server that has forgotten its scripts has refused no right: the renewals go again at once, in one batch.  One that
- * forgets them all the time is asked again later. */
+/* A server that has forgotten its scripts has not denied a right: the renewals are resent at once,
+ * in one batch.  One that forgets them all the time is asked again later. */
 static void forgotten_script_is_no_refusal(void **state)
 {
     (void)state;
@@ -347,7 +355,8 @@ static void forgotten_script_is_no_refusal(void **state)
     snib__engine_free(engine);
 }
 
-/* A server whose version promises DELEX and that refuses it is asked by script, then and from then on. */
+/* A server whose version promises DELEX but that refuses it is asked by script, then and from then
+ * on. */
 static void refused_command_is_not_asked_again(void **state)
 {
     (void)state;
@@ -372,7 +381,7 @@ static void refused_command_is_not_asked_again(void **state)
 
 /* ---- The pub/sub link -------------------------------------------------------------------------- */
 
-/* A waiter of "m", asleep, whose subscription is asked for. */
+/* A waiter of "m", asleep, whose subscription was requested. */
 static struct snib__engine *with_waiter(void)
 {
     struct snib__engine *engine = begin();
@@ -385,7 +394,7 @@ static struct snib__engine *with_waiter(void)
     return engine;
 }
 
-/* Time passes, and the command link answers whatever it is asked: the lock is held. */
+/* Time passes, and the command link answers every request: the lock is held. */
 static void pass_waiting(struct snib__engine *engine, snib__time until)
 {
     while (now < until) {
@@ -399,13 +408,14 @@ static void pass_waiting(struct snib__engine *engine, snib__time until)
 static const char subscribed[] =
     "*3\r\n$9\r\nsubscribe\r\n$26\r\nredisson_lock__channel:{m}\r\n:1\r\n";
 
-/* Whoever listens asks by itself only for fear that a message was lost: every 3 s, or a quarter of that earlier. */
+/* A subscribed waiter asks on its own only in case a message was lost: every 3 s, or up to a
+ * quarter earlier. */
 static void listener_asks_seldom(void **state)
 {
     (void)state;
     struct snib__engine *engine = with_waiter();
     say_on_pubsub(engine, subscribed);
-    answer(engine, ":86400000\r\n"); /* asked once more, since it listens */
+    answer(engine, ":86400000\r\n"); /* asked once more after subscribing */
     int asked = 0;
     for (const snib__time until = now + 60 * SECOND; now < until;) {
         pass(engine, now + 10 * SNIB__MS);
@@ -432,7 +442,8 @@ static void subscription_is_owed_an_answer(void **state)
     snib__engine_free(engine);
 }
 
-/* Confirmed, and then silent: it is pinged, and if that is not answered it is closed; else it stays. */
+/* A confirmed subscription falls silent: it is pinged, and without a reply the link is closed; else
+ * it stays. */
 static void idle_subscription_is_pinged(void **state)
 {
     (void)state;
@@ -452,12 +463,13 @@ static void idle_subscription_is_pinged(void **state)
         pass_waiting(engine, now + 150 * SNIB__MS);
         assert_int_equal(link->conn.state, pongs[i] ? SNIB__CONN_READY : SNIB__CONN_DOWN);
         assert_int_equal(engine->stats.polling,
-                         0); /* a ping that is refused is no subscription refused */
+                         0); /* a refused ping is not a refused subscription */
         snib__engine_free(engine);
     }
 }
 
-/* What is refused is the oldest request: a ping, and no subscription that was asked for after it; then that. */
+/* A refusal belongs to the oldest request: a ping, not a subscription requested after it; then to
+ * that. */
 static void refused_ping_and_subscription(void **state)
 {
     (void)state;
@@ -477,7 +489,8 @@ static void refused_ping_and_subscription(void **state)
     snib__engine_free(engine);
 }
 
-/* A server that does not know the link any more, or answers nothing for now, has refused no right. */
+/* A server that does not know the link any more, or answers nothing for now, has denied no
+ * right. */
 static void disowned_subscription_is_renewed(void **state)
 {
     (void)state;
@@ -495,7 +508,7 @@ static void disowned_subscription_is_renewed(void **state)
     }
 }
 
-/* Two locks are told by one channel: when it is there, both may have missed a release. */
+/* Two locks share one channel: when it is subscribed, both may have missed a release. */
 static void confirmation_wakes_each_lock(void **state)
 {
     (void)state;
@@ -516,7 +529,7 @@ static void confirmation_wakes_each_lock(void **state)
     snib__engine_free(engine);
 }
 
-/* Nobody waits: nothing is sent, however long it lasts. */
+/* Without waiters nothing is sent, however long that lasts. */
 static void forgotten_link_is_left_alone(void **state)
 {
     (void)state;
@@ -534,7 +547,8 @@ static void forgotten_link_is_left_alone(void **state)
     snib__engine_free(engine);
 }
 
-/* Many names in turn on a link that does not answer: what is asked for is bounded. */
+/* Many names in turn on a link that does not answer: the number of subscription requests is
+ * bounded. */
 static void subscriptions_are_bounded(void **state)
 {
     (void)state;
@@ -550,14 +564,14 @@ static void subscriptions_are_bounded(void **state)
     }
     assert_true(link->owed <= 16384);
     uint64_t memory = engine->memory;
-    pass_waiting(engine,
-                 now + 3 * SECOND + 100 * SNIB__MS); /* the link is closed: it was for nothing */
+    pass_waiting(engine, now + 3 * SECOND + 100 * SNIB__MS); /* the useless link is closed */
     assert_true(link->conn.state != SNIB__CONN_READY);
     assert_true(engine->chans_n <= 1 && engine->memory < memory);
     snib__engine_free(engine);
 }
 
-/* The command link has found another server: subscriptions may have stayed at the one before, which says nothing. */
+/* The command link has reached another server: subscriptions may have stayed at the old one, which
+ * sends nothing. */
 static void pubsub_follows_to_another_server(void **state)
 {
     (void)state;
@@ -576,13 +590,13 @@ static void pubsub_follows_to_another_server(void **state)
         assert_int_equal(snib__engine_take_wish(engine, ear),
                          other ? SNIB__WISH_CLOSE : SNIB__WISH_NOTHING);
         answer_own(engine);
-        answer(engine, ":86400000\r\n"); /* who waits has asked again, and sleeps */
+        answer(engine, ":86400000\r\n"); /* the waiter has asked again, and sleeps */
         assert_true(ear->wanted);
         snib__engine_free(engine);
     }
 }
 
-/* However long the server was away: whoever comes anew has it tried at once. */
+/* However long the server was down, a new operation has it tried at once. */
 static void new_operation_shortens_the_pause(void **state)
 {
     (void)state;
@@ -602,10 +616,10 @@ static void new_operation_shortens_the_pause(void **state)
     snib__engine_free(engine);
 }
 
-/* ---- What is left on a connection that cannot be ended ------------------------------------------ */
+/* ---- What is left on a connection that cannot be killed ----------------------------------------- */
 
-/* Connect, with a server that answers some of the connection's own requests with an error: CLIENT ID, INFO, or
- * CLIENT KILL. */
+/* Connect to a server that answers one of the connection's own requests with an error: CLIENT ID,
+ * INFO, or CLIENT KILL. */
 static void connect_without(struct snib__engine *engine, int16_t refused)
 {
     struct snib__conn *conn = conn_of(engine);
@@ -638,8 +652,8 @@ static int records(struct snib__engine *engine, const char *words, int32_t want)
     return n;
 }
 
-/* Where the user may not ask for it, or not do it: the log says once that it may be needed, where that is known, and
- * once that it was. */
+/* Where the user may not ask for the number, or not kill: the log says once that this may be
+ * needed, if that is known, and once that it was. */
 static void connection_that_cannot_be_ended(void **state)
 {
     (void)state;
@@ -669,7 +683,7 @@ static void connection_that_cannot_be_ended(void **state)
     }
 }
 
-/* It could have been, but the user may not ask any more whether it is the same process. */
+/* It could have been killed, but the user may no longer ask whether it is the same process. */
 static void right_goes_with_the_connection(void **state)
 {
     (void)state;

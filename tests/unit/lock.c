@@ -1,4 +1,4 @@
-/* lock.c - what a lock takes from its client, and what its own options say instead. */
+/* lock.c - what a lock inherits from its client, and what its own options override. */
 #include "unit.h"
 
 #include "api/objects.h"
@@ -47,7 +47,7 @@ static void limit_of_the_client(void **state)
     }
 }
 
-/* Permits that have no lease are nobody's to take back: the client's limit is not for them. */
+/* Permits without a lease are never taken back: the client's limit does not apply to them. */
 static void no_limit_without_a_lease(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void no_limit_without_a_lease(void **state)
     snib_client_free(client);
 }
 
-/* While replicas are waited for the lease runs: most of it has to be left. */
+/* The lease runs while replicas are awaited: most of it must be left. */
 static void replicas_and_the_lease(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void replicas_and_the_lease(void **state)
     }
 }
 
-/* What the child of a fork goes on with has the options that it was made with. */
+/* After a fork the child's locks have the options that they were made with. */
 static void limits_in_a_child(void **state)
 {
     (void)state;

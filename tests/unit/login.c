@@ -1,4 +1,5 @@
-/* login.c - passwords that pass through: where they are, when they go, and when they are asked for again. */
+/* login.c - passwords that pass through: where they are stored, when they are wiped, and when they
+ * are requested again. */
 #include "fed.h"
 
 #include "driver/login.h"
@@ -33,7 +34,7 @@ static void feed(struct snib__conn *conn, const char *bytes)
     assert_int_equal(snib__resp_feed(conn->resp, copy, n), 0);
 }
 
-/* What leaves a buffer is overwritten there, whatever moves meanwhile. */
+/* Bytes that leave a buffer are overwritten there, whatever moves meanwhile. */
 static void output_is_wiped(void **state)
 {
     static const char more[60] = "commands that follow";
@@ -104,7 +105,7 @@ static void second_login(void **state)
     snib__conn_free(&conn);
 }
 
-/* One that listens cannot log in a second time, for it takes no such command: it is made anew. */
+/* A subscribed connection cannot log in again, as it takes no AUTH: it is made anew. */
 static void listener_logs_in_anew(void **state)
 {
     (void)state;
@@ -126,7 +127,8 @@ static void listener_logs_in_anew(void **state)
     snib__engine_free(engine);
 }
 
-/* A server that does not know AUTH repeats it.  However the answer is cut, no reader gets to see it. */
+/* A server that does not know AUTH repeats the password in its reply.  However that is split, no
+ * reader sees it. */
 static void repeated_password_is_masked(void **state)
 {
     (void)state;
@@ -146,7 +148,7 @@ static void repeated_password_is_masked(void **state)
         assert_null(memmem(copy, line, "Canary-4", 8));
         assert_null(memmem(copy, line, "ary-4711", 8));
         assert_non_null(memmem(copy, line, "' ", 2));
-        assert_string_equal(copy + line, answer + line); /* no error, so it is something else */
+        assert_string_equal(copy + line, answer + line); /* no error line, so different */
         snib__conn_free(&conn);
     }
 }
@@ -167,7 +169,7 @@ static void token_of_15_minutes(void **state)
     assert_ptr_equal(one, other); /* one question at a time */
     assert_true(logins.untold);
     assert_int_equal(snib__login_open(&logins), 1);
-    snib__login_answer(&logins, 7, &answer); /* another one's */
+    snib__login_answer(&logins, 7, &answer); /* for another question */
     assert_false(snib__login_done(one));
     snib__login_answer(&logins, 1, &answer);
     assert_true(snib__login_done(one));
@@ -178,7 +180,7 @@ static void token_of_15_minutes(void **state)
     assert_true(logins.renew_at >= before + 720000 * SNIB__MS);
     assert_true(logins.renew_at <= after + 720000 * SNIB__MS);
     snib__login_drop(&logins, &one);
-    assert_null(logins.asking); /* nobody keeps it but who waits for it */
+    assert_null(logins.asking); /* kept only by its waiter */
     assert_true(snib__login_result(other, &username, &password, &why, &os_error));
     one = snib__login_ask(&logins);
     assert_ptr_not_equal(one, other);

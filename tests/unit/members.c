@@ -1,4 +1,5 @@
-/* members.c - of which parts a lock of locks is made, and in which order: the same in every process. */
+/* members.c - of which parts a lock of locks consists, and in which order: the same in every
+ * process. */
 #include "unit.h"
 
 #include "api/group.h"
@@ -10,7 +11,7 @@
 
 enum { CLIENTS = 5, MEMBERS = 24, SHUFFLES = 200 };
 
-/* By server and database; in a cluster it does not matter which of its nodes is named first. */
+/* By server and database; in a cluster the order of its nodes does not matter. */
 static const char *const urls[2][CLIENTS] = {
     {"redis://a.test", "redis://a.test/2", "unix:///b.sock", "redis+cluster://c.test,d.test,e.test",
      "redis+sentinel://f.test,g.test/main"},
@@ -19,7 +20,7 @@ static const char *const urls[2][CLIENTS] = {
 };
 enum { CLUSTERED = 3 };
 
-/* No two of one server have one name. */
+/* No two of one server have the same name. */
 static const struct {
     int client;
     int32_t kind;
@@ -124,9 +125,9 @@ static int gates(void)
     return n;
 }
 
-/* ---- What a lock is made of --------------------------------------------------------------------- */
+/* ---- Parts of a lock ---------------------------------------------------------------------------- */
 
-/* A member as the lock has it: which it is, and in which part. */
+/* A member as the lock has it: which one, and in which part. */
 struct found {
     int index;
     uint32_t part;
@@ -186,7 +187,8 @@ static uint16_t slot_of(int member)
     return of[member].client == CLUSTERED ? snib__slot(name, strlen(name)) : 0;
 }
 
-/* Of one server by slot, then by name; one part is of one client, slot and script, and is as large as it can be. */
+/* On one server by slot, then by name; a part belongs to one client, slot and script, and is as
+ * large as possible. */
 static void check_order(const struct found *found, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
@@ -210,7 +212,8 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)((drawn >> 33) % below);
 }
 
-/* Whoever names the same locks in whatever order takes them in one order, or two would wait in a circle. */
+/* The same locks, named in any order, are taken in the same order, or two groups could wait in a
+ * circle. */
 static void one_order_everywhere(void **state)
 {
     (void)state;
@@ -247,7 +250,7 @@ static void one_order_everywhere(void **state)
     }
 }
 
-/* All that one script of one client can take is one gate; the order given does not make it another. */
+/* What one script of one client can take is one gate; the order given does not change it. */
 static void one_script_is_no_group(void **state)
 {
     (void)state;
@@ -276,7 +279,7 @@ static void one_script_is_no_group(void **state)
 
 /* ---- Quorums -------------------------------------------------------------------------------------- */
 
-/* A vote is remembered for as long as the longest hold of it may last. */
+/* A vote is remembered for as long as its longest hold may last. */
 static void votes_are_remembered(void **state)
 {
     (void)state;
@@ -309,7 +312,7 @@ static void votes_are_remembered(void **state)
     }
 }
 
-/* One server has one vote, whatever it is called by, and all vote about one name. */
+/* A server has one vote, whatever its names, and all votes are about one name. */
 static void refused_quorums(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* multi.c - a lock of several names that waits: for whom, and how long. */
+/* multi.c - a waiting lock of several names: which member it waits for, and how long. */
 #include "fed.h"
 
 /* A mutex and a spin lock. */
@@ -12,7 +12,8 @@ static void blocked_by(struct snib__engine *engine, int member)
     answer(engine, reply);
 }
 
-/* Who holds a spin lock tells nobody: it is looked at ten times a second.  Else the other's channel is listened to. */
+/* The holder of a spin lock sends no message: the lock is checked 10 to 20 times a second.  For the
+ * other member, its channel is subscribed to. */
 static void waits_for_one_of_them(void **state)
 {
     (void)state;
@@ -29,7 +30,7 @@ static void waits_for_one_of_them(void **state)
     snprintf(text, sizeof text, "*3\r\n$9\r\nsubscribe\r\n$%zu\r\n%s\r\n:1\r\n", sizeof mutex - 1,
              mutex);
     say_on_pubsub(engine, text);
-    assert_int_equal(on_the_way(engine), 1); /* a release may not have been heard */
+    assert_int_equal(on_the_way(engine), 1); /* a release may have been missed */
     blocked_by(engine, 0);
     assert_true(multi->wait->timer_at && op->place == SNIB__PLACE_QUEUE);
     assert_true(engine->heap[multi->wait->timer_at].when > now + 2 * SECOND);
@@ -58,7 +59,7 @@ static bool was_said(struct snib__engine *engine, const char *text)
     return memmem(out->data + out->head, snib__buf_size(out), text, strlen(text)) != NULL;
 }
 
-/* Two of them in one renewal: each with the kinds of its own members. */
+/* Two of them in one renewal: each with its own members' kinds. */
 static void renewed_with_another(void **state)
 {
     (void)state;

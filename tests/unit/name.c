@@ -1,4 +1,4 @@
-/* Lock names: the good, the bad, and each limit from both sides. */
+/* Lock names: valid ones, invalid ones, and each limit from both sides. */
 #include "unit.h"
 
 #include "api/name.h"

@@ -1,4 +1,4 @@
-/* nodes.h - a cluster for an engine in virtual time: nodes that say what the test wants. */
+/* nodes.h - a cluster for an engine in virtual time: nodes that answer as the test wants. */
 #ifndef SNIB_UNIT_NODES_H
 #define SNIB_UNIT_NODES_H
 
@@ -12,25 +12,25 @@
 
 /* One node; its host is its name: "a", "b", ... at port 6379. */
 struct peer {
-    char map[600]; /* its answer to CLUSTER SLOTS; "": the common one */
+    char map[600]; /* its reply to CLUSTER SLOTS; "": the common one */
     int epoch;     /* 0: the common one */
     bool down;
-    bool single; /* it is no node of a cluster */
-    bool hangs;  /* whoever connects to it waits */
-    bool silent; /* what it is asked waits */
+    bool single; /* not a node of a cluster */
+    bool hangs;  /* connecting to it hangs */
+    bool silent; /* it holds all replies back */
     const char
-        *says; /* to scripts, instead of granting: an error, or a reply without its last line end */
-    int times; /* so often; -1 always */
+        *says; /* to scripts, instead of a grant: an error, or a reply without its last line end */
+    int times; /* as often as this; -1: always */
     const char *then;                     /* and always after that */
-    int scripts, asked, connects, asking; /* what was seen */
+    int scripts, asked, connects, asking; /* what it has seen */
     bool asking_on;                       /* ASKING came just before */
     int renewals, renewed_keys, prolonged, releases;
-    const char *channel;  /* one that is not its own, ... */
-    const char *refusal;  /* ... and what it says to that */
-    int listened;         /* subscriptions that were asked for */
-    const char *own;      /* what a client asks of its own accord: this command ... */
+    const char *channel;  /* a channel that another node serves, ... */
+    const char *refusal;  /* ... and its reply to that */
+    int listened;         /* subscriptions requested */
+    const char *own;      /* one of the client's own commands ... */
     const char *own_says; /* ... is answered with this error */
-    char last[600];       /* the last script with all its arguments, as it was sent */
+    char last[600];       /* the last script with all its arguments, as sent */
 };
 
 static struct peer peers[8];
@@ -53,7 +53,7 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
     one->releases += release;
     one->renewals += renewal;
     one->renewed_keys += renewal ? atoi(words[2]) : 0;
-    one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: a question */
+    one->prolonged += renewal && atoi(words[2]) == 1 && atoi(words[4]) > 0; /* 0: only a check */
     one->asking += one->asking_on;
     if (one->says && one->times != 0) {
         one->times -= one->times > 0;
@@ -65,7 +65,7 @@ static inline void script_says(struct peer *one, char words[WORDS][64], char *ou
     }
 }
 
-/* A subscription to a channel: the node's own, or another's. */
+/* A subscription to a channel: one of the node's own, or another's. */
 static inline void channel_says(struct peer *one, char words[WORDS][64], char *out)
 {
     char verb[16];
@@ -97,7 +97,7 @@ static inline void peer_says(struct peer *one, char words[WORDS][64], char *out)
     } else if (strstr(words[0], "SUBSCRIBE")) {
         channel_says(one, words, out);
     } else if (strcmp(words[0], "SCRIPT") == 0) {
-        out[0] = 0; /* by the caller, who knows the text's hash */
+        out[0] = 0; /* by the caller, which knows the text's hash */
     } else if (strcmp(words[0], "CLIENT") == 0 && strcmp(words[1], "ID") == 0) {
         sprintf(out, ":7\r\n");
     } else if (strcmp(words[0], "WAIT") == 0) {
@@ -120,7 +120,7 @@ static inline void loaded(struct snib__link *link, char *out)
     sprintf(out, "$40\r\n%s\r\n", snib__script_texts[conn->ring[conn->ring_head].script].sha1);
 }
 
-/* The next command as it is, before it is taken; a script is kept. */
+/* The next command unchanged, before it is taken; a script is kept. */
 static inline void note_script(struct peer *one, const struct snib__buf *out)
 {
     size_t n = snib__buf_size(out);
@@ -162,7 +162,7 @@ static inline bool serve_link(struct snib__engine *engine, struct snib__link *li
     return true;
 }
 
-/* Everything that is asked is answered, at once. */
+/* Answer every request, at once. */
 static inline void serve(struct snib__engine *engine)
 {
     bool more = true;
@@ -186,7 +186,7 @@ static inline void pass(struct snib__engine *engine, snib__time until)
     }
 }
 
-/* "a:0-8191 b:8192-16383" as CLUSTER SLOTS answers it. */
+/* "a:0-8191 b:8192-16383" in the form of CLUSTER SLOTS. */
 static inline void map_of(char out[600], const char *text)
 {
     char host;
@@ -228,7 +228,7 @@ static inline struct snib__engine *begin_cluster(const char *map)
     return engine;
 }
 
-/* The node goes, with all its connections. */
+/* The node goes down, with all its connections. */
 static inline void crash(struct snib__engine *engine, char host)
 {
     peers[host - 'a'].down = true;

@@ -1,4 +1,5 @@
-/* Options: every spelling of a value, every range, who goes before whom, and what cannot be together. */
+/* Options: every spelling of a value, every range, which source takes precedence, and what cannot
+ * be combined. */
 #include "unit.h"
 
 #include "api/options.h"
@@ -109,7 +110,7 @@ static void times(void **state)
     }
 }
 
-/* Each sentence names the option, and says what can be; it never shows the value. */
+/* Each error text names the option and its allowed values; it never shows the value given. */
 static void bad_options(void **state)
 {
     (void)state;
@@ -177,7 +178,7 @@ static void bad_options(void **state)
     }
 }
 
-/* A struct's values are held to the same ranges, with the same sentences. */
+/* A struct's values are subject to the same ranges, with the same error texts. */
 static void bad_fields(void **state)
 {
     (void)state;
@@ -221,13 +222,13 @@ static void who_goes_first(void **state)
     assert_int_equal(o.max_hold_ms, -1);
     assert_int_equal(o.recheck_ms, 100);
     assert_int_equal(o.patience_ms, 5000);
-    assert_null(o.password); /* it is the URL's now */
+    assert_null(o.password); /* the URL's one is used */
     assert_string_equal(url.username, "u");
     assert_string_equal(url.password, "q");
     snib__url_free(&url);
 }
 
-/* Whoever writes out that certificates are verified gets no less than who says nothing. */
+/* Requesting certificate verification explicitly gives no less than the default. */
 static void verified_by_choice(void **state)
 {
     (void)state;
@@ -255,7 +256,7 @@ static int ask(void *data, snib_credentials *out)
     return -1;
 }
 
-/* A file for the password takes the place of the URL's password, and the other way round. */
+/* A password file replaces the URL's password, and the other way round. */
 static void one_password(void **state)
 {
     (void)state;
@@ -277,7 +278,7 @@ static void one_password(void **state)
     snib__url_free(&url);
 }
 
-/* Who asks for credentials has no use for the URL's password, or the file with it. */
+/* With a credentials provider the URL's password, or its file, is not used. */
 static void asked_for_passwords(void **state)
 {
     (void)state;
@@ -309,7 +310,7 @@ static void asked_for_passwords(void **state)
     }
 }
 
-/* What is not built yet is refused by name, and never taken without effect. */
+/* Options that are not implemented yet are refused by name, and never ignored. */
 static void not_yet(void **state)
 {
     (void)state;

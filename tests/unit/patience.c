@@ -1,8 +1,8 @@
-/* patience.c - how long an operation waits, and what it may say when that is over. */
+/* patience.c - how long an operation waits, and which result it may report then. */
 #include "fed.h"
 
-/* One try, sent when half of its time had gone, for there was no connection: that somebody holds the lock has nobody
- * said.  It is said when the server has. */
+/* A single try, sent when half of its time was over, because there was no connection: BUSY is
+ * reported only if the server has said so. */
 static void one_try_without_an_answer(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* place.c - what a waiter in a fair queue makes of grants that come as messages. */
+/* place.c - how a waiter in a fair queue treats grants that come as messages. */
 #include "fed.h"
 
 #include <stdlib.h>
@@ -7,7 +7,8 @@ static struct snib__engine *engine;
 static struct snib__gate *fair;
 static struct snib__op *op;
 
-/* A waiter that has a place, seen by the server at its 1,000th ms, and listens; foreign: behind a client of Redisson. */
+/* A waiter with a place, seen by the server at its 1,000th ms, and subscribed; foreign: behind a
+ * client of Redisson. */
 static void placed(bool foreign)
 {
     const char *reply =
@@ -26,7 +27,7 @@ static void placed(bool foreign)
     assert_int_equal(op->hold->phase, SNIB__PLACED);
 }
 
-/* A release has granted the lock by a first lease of 4 s, at that ms of the server's. */
+/* A release has granted the lock with a first lease of 4 s, at that ms of the server's clock. */
 static void promise(int server_ms)
 {
     char text[80];
@@ -34,7 +35,7 @@ static void promise(int server_ms)
     say_on_channel(engine, fair, text);
 }
 
-/* Go on until the waiter asks again. */
+/* Advance until the waiter asks again. */
 static void await_beat(void)
 {
     while (on_the_way(engine) == 0) {
@@ -52,11 +53,12 @@ static void granted_by_message(void **state)
     now += SECOND / 2;
     promise(1400);
     assert_true(op->done && op->code == SNIB_OK);
-    assert_true(op->hold->deadline <= asked + 4 * SECOND); /* it cannot have begun before */
+    assert_true(op->hold->deadline <= asked + 4 * SECOND); /* it cannot have begun earlier */
     snib__engine_free(engine);
 }
 
-/* A grant that comes while a request is on its way counts if the request was looked at before it was made. */
+/* A grant that comes while a request is in flight counts if the server handled the request before
+ * it made the grant. */
 static void granted_meanwhile(void **state)
 {
     (void)state;
@@ -71,8 +73,8 @@ static void granted_meanwhile(void **state)
     }
 }
 
-/* The first lease cannot have begun before the waiter was last seen waiting: that was when it asked, not when the
- * answer came. */
+/* The first lease cannot have begun before the server last saw the waiter: that was when it asked,
+ * not when the reply came. */
 static void safe_since_asking(void **state)
 {
     (void)state;
@@ -94,7 +96,8 @@ static void safe_since_asking(void **state)
     }
 }
 
-/* A release of ours grants the lock to another of ours: the lease began after that was sent, however old the place. */
+/* A release by this client grants the lock to another waiter of it: the lease began after the
+ * release was sent, however old the place. */
 static void granted_by_reply(void **state)
 {
     (void)state;
@@ -121,8 +124,8 @@ static void granted_by_reply(void **state)
     snib__engine_free(engine);
 }
 
-/* A promise that came before the connection ended is no answer to the request that is repeated on the next one: the
- * server may be another, whose clock is behind. */
+/* A grant that was announced before the connection ended does not answer the request that is
+ * repeated on the next one: the server may be another, whose clock is behind. */
 static void promise_of_another_connection(void **state)
 {
     (void)state;
@@ -138,7 +141,7 @@ static void promise_of_another_connection(void **state)
     snib__engine_free(engine);
 }
 
-/* One that was made before the waiter was last seen waiting is an old one: it is asked for. */
+/* A grant made before the server last saw the waiter is an old one: the server is asked. */
 static void old_grant(void **state)
 {
     (void)state;
@@ -149,7 +152,7 @@ static void old_grant(void **state)
     snib__engine_free(engine);
 }
 
-/* Little is left of the first lease: it is confirmed before it is given out. */
+/* Little is left of the first lease: it is confirmed before the hold is handed out. */
 static void late_grant(void **state)
 {
     (void)state;
@@ -164,7 +167,8 @@ static void late_grant(void **state)
     snib__engine_free(engine);
 }
 
-/* How often something is said about the waiter's own channel on the pub/sub link, since it was connected. */
+/* How often the waiter's own channel was mentioned with this verb on the pub/sub link, since it was
+ * connected. */
 static int said(const char *verb)
 {
     const struct snib__buf *out = &engine->home->links[SNIB__PUBSUB].conn.out;
@@ -185,8 +189,8 @@ static int said(const char *verb)
     return times;
 }
 
-/* Behind a client of Redisson the waiter listens on its own channel: again when the link is new, and no longer when it
- * has the lock. */
+/* Behind a client of Redisson the waiter subscribes to its own channel: again on a new link, and no
+ * longer once it has the lock. */
 static void listens_to_redisson(void **state)
 {
     (void)state;
@@ -221,7 +225,8 @@ static uint64_t last_argument(void)
     return strtoull(at, NULL, 10);
 }
 
-/* The first waiter says so when it asks again, and nobody else does: earlier places of this client's are no waiter's. */
+/* The first waiter states its number when it asks again, and no other does: this client's places
+ * with lower numbers have no waiters. */
 static void first_waiter_says_so(void **state)
 {
     (void)state;
@@ -243,7 +248,7 @@ static void first_waiter_says_so(void **state)
     snib__engine_free(engine);
 }
 
-/* Who leaves gives its place back, once. */
+/* A waiter that leaves gives its place back, once. */
 static void leaving(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* queue.c - what a queue tells, in which order, and when its descriptor says so. */
+/* queue.c - what a queue reports, in which order, and when its descriptor is readable. */
 #include "unit.h"
 
 #include "api/objects.h"
@@ -90,7 +90,7 @@ static bool readable(void)
     return poll(&ready, 1, 0) == 1;
 }
 
-/* In the order in which they came, whatever is taken out of their list meanwhile. */
+/* In the order in which they occurred, whatever is removed from their list meanwhile. */
 static void losses_in_order(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void losses_in_order(void **state)
         expect_lost(i);
         expect_nothing();
     }
-    for (int dropped = 0; dropped < 4; dropped++) { /* the holds are freed before they are told */
+    for (int dropped = 0; dropped < 4; dropped++) { /* the holds are freed before the report */
         for (int i = 0; i < 4; i++)
             push_lost(i);
         snib__queue_drop_lost(queue, &losses[dropped]);
@@ -116,7 +116,7 @@ static void losses_in_order(void **state)
     expect_nothing();
 }
 
-/* Records that nobody fetches make room for later ones; how many were dropped is told once. */
+/* Records that are not fetched make room for later ones; the number dropped is reported once. */
 static void dropped_records(void **state)
 {
     (void)state;
@@ -136,7 +136,7 @@ static void dropped_records(void **state)
     }
 }
 
-/* The descriptor is readable as long as something is there. */
+/* The descriptor is readable as long as there is an event. */
 static void descriptor(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void descriptor(void **state)
     }
 }
 
-/* More queues than a list of wake-ups has room for: each is rung, and once. */
+/* More queues than one list of wake-ups has room for: each is rung, and once. */
 static void many_bells(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void many_bells(void **state)
     }
 }
 
-/* A queue that is freed gets no records any more. */
+/* A freed queue gets no more records. */
 static void freed_with_the_log(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void freed_with_the_log(void **state)
     assert_null(queue->client->log_queue);
 }
 
-/* However much room the caller has: so many at a time as the queue has for what is to be freed. */
+/* However much room the caller has: at most as many at a time as the queue can keep to be freed. */
 static void large_drain(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void large_drain(void **state)
     snib_lock_free(lock);
 }
 
-/* Whatever happens at the client until it is answered. */
+/* Whatever happens in the client until it is answered. */
 static void question_is_told_once(void **state)
 {
     (void)state;
@@ -249,7 +249,8 @@ static void question_is_told_once(void **state)
     snib_client_free(asking);
 }
 
-/* A question that it was to be asked has no answer then: who waits for one must not wait longer. */
+/* A queue is freed that was to be asked for credentials: the question then has no answer, and its
+ * waiter must not wait longer. */
 static void freed_with_the_question(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* redirects.c - where requests go in a cluster whose slots move, and what a refusal does to them. */
+/* redirects.c - where requests go in a cluster whose slots move, and how a refusal affects them. */
 #include "nodes.h"
 
 static void ask_is_for_one_request(void **state)
@@ -18,7 +18,7 @@ static void ask_is_for_one_request(void **state)
     snib__engine_free(engine);
 }
 
-/* ASKING has been used up by the script that was not there. */
+/* The missing script has used up ASKING. */
 static void forgotten_script_is_asked_for_again(void **state)
 {
     (void)state;
@@ -35,7 +35,7 @@ static void forgotten_script_is_asked_for_again(void **state)
     snib__engine_free(engine);
 }
 
-/* Nobody would serve it: it is asked again with pauses, and ends like what cannot be reached, surely undone. */
+/* No node serves it: it is retried with pauses, and ends as unreachable, certainly not applied. */
 static void refusals_are_endured(void **state)
 {
     (void)state;
@@ -61,7 +61,8 @@ static void refusals_are_endured(void **state)
         }
 }
 
-/* When a node has served it, patience with those who did not is at an end: it waits for the lock as long as it may. */
+/* Once a node has served it, the patience with refusals is over: it waits for the lock for as long
+ * as it may. */
 static void served_after_refusals(void **state)
 {
     (void)state;
@@ -70,7 +71,7 @@ static void served_after_refusals(void **state)
     struct snib__engine *engine = begin_cluster("a:0-16383");
     peers[0].says = "CLUSTERDOWN The cluster is down";
     peers[0].times = 3;
-    peers[0].then = ":86400000"; /* held by somebody else, for a day */
+    peers[0].then = ":86400000"; /* held by another client, for a day */
     struct snib__op *op =
         snib__engine_acquire(engine, gate(engine, SNIB_MUTEX, "m"), &how, now, &code);
     pass(engine, now + 19 * SECOND);
@@ -81,7 +82,8 @@ static void served_after_refusals(void **state)
     snib__engine_free(engine);
 }
 
-/* Two nodes that send it to each other, with the hold that is there: five times, then a pause, and so on. */
+/* Two nodes redirect requests to each other, including the hold's check: five times, then a pause,
+ * and so on. */
 static void circle_is_no_storm(void **state)
 {
     (void)state;
@@ -104,7 +106,7 @@ static void circle_is_no_storm(void **state)
         serve(engine);
         const int times = 5 * (1 + 1 + holds);
         assert_int_equal(peers[0].scripts + peers[1].scripts, times);
-        pass(engine, now + 20 * SNIB__MS); /* and so after each pause */
+        pass(engine, now + 20 * SNIB__MS); /* and so on after each pause */
         assert_int_equal((peers[0].scripts + peers[1].scripts) % 5, 0);
         assert_true(peers[0].scripts + peers[1].scripts > times);
         pass(engine, now + 6 * SECOND);
@@ -118,7 +120,7 @@ static void circle_is_no_storm(void **state)
     }
 }
 
-/* In the middle of a script: what has an owner is repeated, what has none is not. */
+/* A script is aborted in the middle: a request with an owner is repeated, one without is not. */
 static void broken_off_script_is_repeated_by_its_owner(void **state)
 {
     (void)state;
@@ -138,7 +140,7 @@ static void broken_off_script_is_repeated_by_its_owner(void **state)
     }
 }
 
-/* A batch of renewals has the keys of one slot; one that cannot go as it is goes in pieces. */
+/* A batch of renewals has the keys of one slot; one that is refused is split. */
 static void renewals_go_by_slot(void **state)
 {
     (void)state;
@@ -165,7 +167,8 @@ static void renewals_go_by_slot(void **state)
     snib__engine_free(engine);
 }
 
-/* A renewal is paused, its hold is given back, and another has the place in memory: that one is not renewed. */
+/* A renewal is paused, its hold is released, and another hold reuses the memory: that one is not
+ * renewed. */
 static void paused_renewal_of_what_has_gone(void **state)
 {
     (void)state;
@@ -190,8 +193,8 @@ static void paused_renewal_of_what_has_gone(void **state)
     snib__engine_free(engine);
 }
 
-/* A renewal has no answer yet, its hold moves on, is given back there, and another has its place in memory or none:
- * the answer sends it to a third node, and there is nothing to be sent. */
+/* A renewal is pending while its hold moves to another node and is released there; the memory is
+ * reused or not.  The reply redirects the renewal to a third node, but there is nothing to send. */
 static void redirected_renewal_of_what_has_gone(void **state)
 {
     (void)state;
@@ -224,7 +227,8 @@ static void redirected_renewal_of_what_has_gone(void **state)
     }
 }
 
-/* A failover: others are asked, and what the new master does not have is lost by it. */
+/* A failover: the other nodes are asked for the map, and a hold that the new master does not have
+ * is lost because of it. */
 static void failover_is_asked_for(void **state)
 {
     (void)state;
@@ -237,14 +241,15 @@ static void failover_is_asked_for(void **state)
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_AT_RISK);
     common_epoch++;
     map_of(common, "a:0-8191 c:8192-16383");
-    pass(engine, now + 200 * SNIB__MS); /* while it is not served others are asked all the time */
+    pass(engine, now + 200 * SNIB__MS); /* while it is not served the others keep being asked */
     assert_int_equal(served_by(engine, "foo"), 'c');
     assert_int_equal(snib__hold_state(engine, hold, now), SNIB_HOLD_VALID);
     assert_int_equal(peers[2].renewals, 1);
     snib__engine_free(engine);
 }
 
-/* Somebody serves nothing now: others are asked at once, again and again, and no longer than that lasts. */
+/* A slot is not served now: the other nodes are asked for the map at once, repeatedly, and for as
+ * long as that lasts. */
 static void refusal_has_the_map_asked_for(void **state)
 {
     (void)state;
@@ -272,14 +277,15 @@ static void refusal_has_the_map_asked_for(void **state)
 
 /* ---- A failover ---------------------------------------------------------------------------------------- */
 
-/* Its node is down, and the others know already who has its part: nothing that waits for it waits any longer. */
+/* The node is down, and the others already know its successor: requests that wait for it wait no
+ * longer. */
 static void failed_node_is_not_waited_for(void **state)
 {
     (void)state;
     struct snib__engine *engine = begin_cluster("a:0-8191 b:8192-16383");
     held(engine, "{foo}1");
     held(engine, "bar");
-    ((struct snib__cluster *)engine->map)->asked_at = now; /* a moment too early */
+    ((struct snib__cluster *)engine->map)->asked_at = now; /* slightly too early */
     common_epoch++;
     map_of(common, "a:0-8191 c:8192-16383");
     crash(engine, 'b');
@@ -290,7 +296,8 @@ static void failed_node_is_not_waited_for(void **state)
     snib__engine_free(engine);
 }
 
-/* A hold is at risk until the next server has said that it has it, however well that one is known. */
+/* A hold is at risk until the next server has confirmed it, even if that one is connected
+ * already. */
 static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
 {
     (void)state;
@@ -311,7 +318,7 @@ static void moved_hold_is_at_risk_until_it_is_confirmed(void **state)
     snib__engine_free(engine);
 }
 
-/* What was given back just before is given back to the next server, too, once, connected or not. */
+/* A recent release is repeated at the next server, once, connected or not. */
 static void given_back_again_after_a_failover(void **state)
 {
     (void)state;
@@ -339,7 +346,7 @@ static void given_back_again_after_a_failover(void **state)
     }
 }
 
-/* Who sleeps until the lock is free has patience with its server's outage, not with that of the one before. */
+/* A sleeping waiter's patience is with its present server's outage, not with the previous one's. */
 static void patience_is_with_the_present_server(void **state)
 {
     (void)state;
@@ -360,7 +367,7 @@ static void patience_is_with_the_present_server(void **state)
     snib__engine_free(engine);
 }
 
-/* It sleeps, and its name goes to a node to which the connection neither comes nor fails. */
+/* A sleeping waiter's name moves to a node to which the connection neither succeeds nor fails. */
 static void patience_begins_with_the_move(void **state)
 {
     (void)state;
@@ -374,7 +381,7 @@ static void patience_begins_with_the_move(void **state)
     common_epoch++;
     map_of(common, "a:0-8191 c:8192-16383");
     for (int steps = 0; served_by(engine, "foo") != 'c';
-         steps++) { /* the map is asked for now and then */
+         steps++) { /* the map is requested now and then */
         assert_true(steps < 200);
         pass(engine, now + 100 * SNIB__MS);
     }
@@ -387,7 +394,7 @@ static void patience_begins_with_the_move(void **state)
 
 /* ---- Requests that are paused ---------------------------------------------------------------------------- */
 
-/* A try that may have worked, and that nobody waits for any more when its pause is over, is taken back. */
+/* A try that may have worked, and whose caller has left when its pause is over, is undone. */
 static void paused_try_that_is_cancelled(void **state)
 {
     (void)state;
@@ -405,7 +412,8 @@ static void paused_try_that_is_cancelled(void **state)
     snib__engine_free(engine);
 }
 
-/* Nobody can do it, and nobody waits for it: a release ends when its lease has. */
+/* No node executes it, and no caller waits for it: a release is given up when its lease has
+ * ended. */
 static void refused_release_ends_with_its_lease(void **state)
 {
     (void)state;
@@ -433,12 +441,13 @@ static int chan_state(const struct snib__gate *gate)
     return gate->wait->chan->state;
 }
 
-/* A channel that is another node's is asked for there; those that were asked for beside it are not disturbed. */
+/* A channel that belongs to another node is subscribed to there; subscriptions requested with it
+ * are not disturbed. */
 static void misplaced_channel_goes_alone(void **state)
 {
     (void)state;
     char text[64], channel[SNIB__CHANNEL_MAX];
-    for (int first = 0; first < 2; first++) { /* either comes first once */
+    for (int first = 0; first < 2; first++) { /* each comes first once */
         struct snib__engine *engine = begin_cluster("a:0-16383");
         const char *name = first ? "bar" : "foo";
         engine->config.publish = SNIB_PUBLISH_SHARDED;

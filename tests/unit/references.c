@@ -1,4 +1,5 @@
-/* references.c - a call that is refused keeps nothing of what it was given: whatever is freed then is gone. */
+/* references.c - a refused call keeps no reference to its arguments: all that is freed then is
+ * gone. */
 #include "unit.h"
 
 #include "snib.h"
@@ -18,7 +19,7 @@ static int descriptors(void)
     return n;
 }
 
-/* Two clients that never connect: what is asked is asked of one, with the queue of the other. */
+/* Two clients that never connect: calls go to one, with the other's queue. */
 static struct world {
     snib_client *client, *other;
     snib_queue *theirs;
@@ -199,7 +200,7 @@ static void subject_that_was_freed(void **state)
     }
 }
 
-/* Locks, and locks of them, that were refused. */
+/* Locks, and locks of locks, that were refused. */
 static void locks_that_are_none(void **state)
 {
     (void)state;
@@ -217,9 +218,9 @@ static void locks_that_are_none(void **state)
     assert_int_equal(snib_multi_new(members, 2, NULL, &lock, NULL), SNIB_EINVAL);
     assert_int_equal(snib_multi_new(members + 2, 1, NULL, NULL, NULL), SNIB_EINVAL);
     assert_int_equal(snib_quorum_new(members, 3, NULL, &lock, NULL), SNIB_EINVAL);
-    members[1] = w.mutex; /* there twice */
+    members[1] = w.mutex; /* listed twice */
     assert_int_equal(snib_multi_new(members, 2, NULL, &lock, NULL), SNIB_EINVAL);
-    snib_lock_free(w.latch); /* the last of them is none */
+    snib_lock_free(w.latch); /* the last of them is invalid */
     members[1] = w.permits;
     members[2] = w.latch;
     assert_int_equal(snib_multi_new(members, 3, NULL, &lock, NULL), SNIB_EHANDLE);

@@ -1,4 +1,5 @@
-/* resp.c - commands are byte for byte what hiredis would write; replies survive every split; limits hold. */
+/* resp.c - commands are byte for byte what hiredis would write; replies survive any split; limits
+ * hold. */
 #include "unit.h"
 
 #include "net/conn.h"
@@ -107,7 +108,7 @@ static void broken_streams_are_refused(void **state)
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
     for (size_t i = 0; i < COUNT(bad); i++)
         assert_broken(bad[i], strlen(bad[i]));
-    /* a reply that never ends is given up, not collected */
+    /* a reply that never ends is refused, not buffered */
     size_t n = 3 * SNIB__RESP_BYTES_MAX;
     char *endless = malloc(n);
     memset(endless, 'x', n);
@@ -147,7 +148,7 @@ static void errors_are_classified(void **state)
                          cases[i].code);
 }
 
-/* What is counted against the limit is one reply, however many there were before it. */
+/* The limit applies to one reply, however many came before it. */
 static void limit_is_of_one_reply(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* secrets.c - the passwords of a URL and of options: no memory is given back with one of them in it. */
+/* secrets.c - the passwords of a URL and of options: no memory is freed with one of them in it. */
 #include "unit.h"
 
 #include "api/options.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- All that is given back is looked at ---------------------------------------------------------- */
+/* ---- All freed memory is searched ----------------------------------------------------------------- */
 
-#define SECRET "Canary-" /* of each password the beginning */
+#define SECRET "Canary-" /* the beginning of each password */
 
 static int spilt;
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-static const bool watched = false; /* they have a free() of their own */
+static const bool watched = false; /* they have their own free() */
 #else
 static const bool watched = true;
 
@@ -29,7 +29,7 @@ void free(void *memory)
 }
 #endif
 
-/* ---- What a client does with them ----------------------------------------------------------------- */
+/* ---- Uses by a client ----------------------------------------------------------------------------- */
 
 static int settle(const char *text, snib_client_options *given)
 {
@@ -88,7 +88,7 @@ static void whole_urls(void **state)
     expect("rediss://h?tls_cert=/c&tls_key_password=" SECRET "3", &o, SNIB_OK);
 }
 
-/* What comes after the password is wrong. */
+/* The part after the password is invalid. */
 static void broken_urls(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void broken_urls(void **state)
     expect("redis://h?sentinel_password=" SECRET "1", &o, SNIB_EOPTION);
 }
 
-/* The program's goes before the URL's. */
+/* The program's passwords take precedence over the URL's. */
 static void replaced_passwords(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* sentinel.c - who is believed to be the master, and when. */
+/* sentinel.c - which server is believed to be the master, and when. */
 #include "sentinels.h"
 
 /* ---- Finding the master ---------------------------------------------------------------------------- */
@@ -14,7 +14,7 @@ static void each_sentinel_is_asked_once_and_then_in_turn(void **state)
     assert_true(now < START + 60 * SECOND + 20 * SNIB__MS);
     pass(engine, 100 * SNIB__MS);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(peers[i].asked, 3); /* the master, where it is, the other sentinels */
+        assert_int_equal(peers[i].asked, 3); /* the master, its role, the other sentinels */
     pass(engine, 30 * SECOND);
     int asked = (peer("s0")->asked + peer("s1")->asked + peer("s2")->asked - 9) / 2;
     assert_in_range(asked, 25, 31);
@@ -45,7 +45,7 @@ static void idle_client_is_silent(void **state)
     snib__engine_free(engine);
 }
 
-/* Whoever is dead or dumb: the next one is asked. */
+/* Sentinels that are down or silent are skipped. */
 static void dead_and_dumb_sentinels_are_passed_over(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void no_sentinel_answers(void **state)
     snib__engine_free(engine);
 }
 
-/* Rounds without help are followed by longer and longer pauses, which a new operation does not wait for. */
+/* Unsuccessful rounds are followed by growing pauses, which a new operation cuts short. */
 static void new_operation_shortens_the_pause(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void what_will_not_change_is_told_at_once(void **state)
     released(engine, held(engine, "m", 0), SNIB_OK);
     snib__engine_free(engine);
 
-    engine = world(2); /* one is dead, the other does not know it */
+    engine = world(2); /* one is down, the other does not know the service */
     peer("s0")->state = DOWN;
     peer("s1")->master = NULL;
     ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "1 of 2 answered", NULL);
@@ -143,7 +143,7 @@ static void what_will_not_change_is_told_at_once(void **state)
     }
 }
 
-/* The address of a sentinel, or of a cluster's node, by a URL that names one server. */
+/* The address of a sentinel, or of a cluster's node, in a URL for a single server. */
 static void server_that_is_something_else(void **state)
 {
     (void)state;
@@ -152,14 +152,14 @@ static void server_that_is_something_else(void **state)
     peer("m0")->mode = "sentinel";
     engine->config.login.database = 3; /* SELECT is refused, and says less */
     ends_with(engine, SNIB_ETOPOLOGY, 20 * SNIB__MS, "is a sentinel: take redis+sentinel://", NULL);
-    peer("m0")->state = DOWN; /* what it was is not told of it when it says nothing */
+    peer("m0")->state = DOWN; /* its earlier role is not reported once it is silent */
     ends_with(engine, SNIB_ECONNECT, 6 * SECOND, NULL, NULL);
     snib__engine_free(engine);
 }
 
 /* ---- Following it ---------------------------------------------------------------------------------- */
 
-/* The master dies: the hold is at risk, and valid again once the next one has confirmed it. */
+/* The master dies: the hold is at risk, and valid again once the next master has confirmed it. */
 static void failover_is_followed(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void failover_is_followed(void **state)
         }
 }
 
-/* Once the new master has confirmed a hold, what takes it away is no failover. */
+/* Once the new master has confirmed a hold, a later loss is not due to the failover. */
 static void confirmed_hold_is_lost_for_another_reason(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void confirmed_hold_is_lost_for_another_reason(void **state)
     snib__engine_free(engine);
 }
 
-/* A release that was begun before anybody knew of the failover, too. */
+/* The same for a release that began before the failover was known. */
 static void release_that_waits_for_a_master(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void release_that_waits_for_a_master(void **state)
     snib__engine_free(engine);
 }
 
-/* A sentinel that fails is shunned, the longer the more often; one answer, and all is forgotten. */
+/* A sentinel that fails is avoided for longer each time; one reply resets that. */
 static void sentinel_that_comes_back(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void sentinel_that_comes_back(void **state)
     peer("s0")->state = UP;
     PASS_UNTIL(engine, peer("s0")->asked > asked, 35 * SECOND);
     crash(engine, "s0");
-    pass(engine, 5 * SECOND); /* its turn has come, in vain */
+    pass(engine, 5 * SECOND); /* its turn came, without success */
     asked = peer("s0")->asked;
     peer("s0")->state = UP;
     PASS_UNTIL(engine, peer("s0")->asked > asked, 8 * SECOND);
@@ -259,7 +259,8 @@ static void sentinel_that_comes_back(void **state)
     snib__engine_free(engine);
 }
 
-/* How long the old master was tried in vain is nothing to the new one, which may be a moment late. */
+/* How long the old master was tried does not count against the new one, which may be slightly
+ * late. */
 static void new_master_is_tried_afresh(void **state)
 {
     (void)state;
@@ -275,7 +276,8 @@ static void new_master_is_tried_afresh(void **state)
     snib__engine_free(engine);
 }
 
-/* One answer, and all is forgotten: also of one that was shunned, and asked only because the master had gone. */
+/* One reply resets all: also of a sentinel that was avoided, and asked only because the master was
+ * gone. */
 static void shunned_sentinel_helps(void **state)
 {
     (void)state;
@@ -284,7 +286,7 @@ static void shunned_sentinel_helps(void **state)
     crash(engine, "s0");
     pass(engine, 100 * SECOND);
     const int connects = peer("s0")->connects;
-    PASS_UNTIL(engine, peer("s0")->connects > connects, 35 * SECOND); /* in vain, for long */
+    PASS_UNTIL(engine, peer("s0")->connects > connects, 35 * SECOND); /* unsuccessful, for long */
     peer("s0")->state = UP;
     tell_all(3, "m2", 2);
     crash(engine, "s1");
@@ -296,7 +298,8 @@ static void shunned_sentinel_helps(void **state)
     snib__engine_free(engine);
 }
 
-/* The sentinels know it now, but it does not answer: that is told, and not what they said before. */
+/* The sentinels know the master now, but it does not answer: that is reported, and not their
+ * earlier answer. */
 static void old_reason_is_not_told(void **state)
 {
     (void)state;
@@ -315,8 +318,8 @@ static void old_reason_is_not_told(void **state)
     snib__engine_free(engine);
 }
 
-/* What was given back just before is given back at the next master, too, which may not have heard of it; what was
- * given back long ago is not, and nothing is twice. */
+/* A recent release is repeated at the next master, which may not have heard of it; an old one is
+ * not, and none is repeated twice. */
 static void what_was_given_back_is_given_back_again(void **state)
 {
     (void)state;
@@ -330,7 +333,7 @@ static void what_was_given_back_is_given_back_again(void **state)
         released(engine, held(engine, name, 0), SNIB_OK);
     }
     assert_int_equal(peer("m1")->releases, 6);
-    peer("m2")->has = false; /* what it is asked to give back */
+    peer("m2")->has = false; /* the holds to be released */
     tell_all(3, "m2", 2);
     crash(engine, "m1");
     PASS_UNTIL(engine, at(engine, "m2"), 2 * SECOND);
@@ -367,7 +370,7 @@ static void master_that_answers_is_left_for_a_higher_epoch(void **state)
     }
 }
 
-/* While it does not answer, too, what is below the epoch that was seen is not believed. */
+/* While it does not answer, reports below the highest epoch seen are not believed, either. */
 static void stale_sentinels_are_not_believed(void **state)
 {
     (void)state;
@@ -375,25 +378,26 @@ static void stale_sentinels_are_not_believed(void **state)
     tell_all(3, "m2", 5);
     struct snib__hold *hold = held(engine, "m", 0);
     pass(engine, SECOND);
-    peer("s0")->master = "m1"; /* it was away, and begins with what it knew */
+    peer("s0")->master = "m1"; /* it was away, and starts with its old state */
     peer("s0")->epoch = 4;
     crash(engine, "m2");
     pass(engine, 5 * SECOND);
     assert_int_equal(peer("m1")->connects, 0);
     assert_string_equal(engine->home->address.host, "m2");
-    /* An answer of the same epoch is believed while it is down: the master may have two names. */
+    /* A report of the same epoch is believed while it is down: the master may have two names. */
     peer("s1")->master = "m3";
     PASS_UNTIL(engine, at(engine, "m3"), 2 * SECOND);
     released(engine, hold, SNIB_OK);
     snib__engine_free(engine);
 }
 
-/* Sentinels that were set up anew count their epochs from 0: if most of them agree they are believed. */
+/* Sentinels that were set up afresh count their epochs from 0: if most of them agree they are
+ * believed. */
 static void epochs_may_begin_anew(void **state)
 {
     (void)state;
     for (int anew = 1; anew <= 4; anew++) {
-        int all = anew < 4 ? 3 : 2; /* of two one is not more than half */
+        int all = anew < 4 ? 3 : 2; /* of two, one is not a majority */
         struct snib__engine *engine = world(all);
         tell_all(all, "m1", 9);
         struct snib__hold *hold = held(engine, "m", 0);
@@ -417,7 +421,7 @@ static void epochs_may_begin_anew(void **state)
     }
 }
 
-/* ---- What else happens to a master ----------------------------------------------------------------- */
+/* ---- Other changes of a master --------------------------------------------------------------------- */
 
 static void demoted_master_has_them_asked_at_once(void **state)
 {
@@ -442,7 +446,8 @@ static void demoted_master_has_them_asked_at_once(void **state)
     }
 }
 
-/* What the sentinels tell is not yet a master: it is tried, and they are asked, until it is. */
+/* The server that sentinels report may not be a master yet: it is tried, and they are asked, until
+ * it is. */
 static void promoted_server_proves_itself(void **state)
 {
     (void)state;
@@ -461,7 +466,7 @@ static void promoted_server_proves_itself(void **state)
     snib__engine_free(engine);
 }
 
-/* A request that was on its way when the master died goes to the next one. */
+/* A request in flight when the master died goes to the next one. */
 static void requests_go_to_the_next_master(void **state)
 {
     (void)state;
@@ -479,7 +484,7 @@ static void requests_go_to_the_next_master(void **state)
     snib__engine_free(engine);
 }
 
-/* A connection that is made anew: what was the master there may be none by now. */
+/* On a new connection: a former master may have another role by now. */
 static void role_is_looked_at_on_each_connection(void **state)
 {
     (void)state;
@@ -500,7 +505,7 @@ static void role_is_looked_at_on_each_connection(void **state)
     snib__engine_free(engine);
 }
 
-/* However long nobody helped before: once somebody has, the pauses begin with the shortest. */
+/* However long no sentinel helped: after one has, the pauses start with the shortest. */
 static void pauses_begin_anew(void **state)
 {
     (void)state;
@@ -514,7 +519,7 @@ static void pauses_begin_anew(void **state)
     struct snib__hold *hold = acquired(engine, op);
     crash(engine, "s0");
     crash(engine, "m1");
-    peer("m1")->state = SILENT; /* so nothing but the pause tells when */
+    peer("m1")->state = SILENT; /* so that only the pause decides when */
     pass(engine, 150 * SNIB__MS);
     peer("s0")->state = UP;
     tell_all(1, "m2", 2);
@@ -523,7 +528,7 @@ static void pauses_begin_anew(void **state)
     snib__engine_free(engine);
 }
 
-/* So it is where servers do not say who they are. */
+/* The same with servers that do not report their run id. */
 static void given_back_again_to_an_unnamed_server(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* sentinels.h - sentinels and servers for an engine in virtual time, which say what the test wants. */
+/* sentinels.h - sentinels and servers for an engine in virtual time, which answer as the test
+ * wants. */
 #ifndef SNIB_UNIT_SENTINELS_H
 #define SNIB_UNIT_SENTINELS_H
 
@@ -18,21 +19,21 @@ enum state {
 struct peer {
     char host[8];
     enum state state;
-    const char *mode;   /* by INFO; NULL: INFO is not allowed */
+    const char *mode;   /* in INFO; NULL: INFO is not allowed */
     const char *locked; /* an error that answers everything */
     /* servers */
     bool replica;
     bool server;  /* although its name is a sentinel's */
     bool refuses; /* answers READONLY, whatever INFO says */
-    bool has;     /* what it is asked about is there */
+    bool has;     /* it has every hold that it is asked for */
     /* sentinels */
-    const char *master; /* NULL: knows no such service */
+    const char *master; /* NULL: the service is unknown */
     int epoch;
     const char *others;             /* hosts, a letter and a digit each */
-    bool no_subscribing, no_luxury; /* no channel at all; +switch-master alone */
-    /* what was seen */
+    bool no_subscribing, no_luxury; /* no channel at all; only +switch-master */
+    /* what it has seen */
     int connects, asked, subscribed, renewals, releases;
-    bool promotions; /* +promoted-slave is listened to */
+    bool promotions; /* +promoted-slave is subscribed to */
     uint64_t bytes;
 };
 
@@ -153,7 +154,7 @@ static inline void peer_says(struct peer *one, const struct snib__link *link, ch
 
 /* ---- Time and the wire ---------------------------------------------------------------------------- */
 
-/* Do what one link wishes, and answer what it has sent.  True: something happened. */
+/* Carry out one link's wish, and answer what it has sent.  True: something happened. */
 static inline bool serve(struct snib__engine *engine, struct snib__link *link)
 {
     char words[WORDS][64], reply[4096];
@@ -204,7 +205,7 @@ static inline void pass(struct snib__engine *engine, snib__time time)
     }
 }
 
-/* How long until something is so; fails when it does not become so in time. */
+/* How long until the condition holds; fails if it does not within the limit. */
 #define PASS_UNTIL(engine, condition, limit)                                                       \
     do {                                                                                           \
         for (snib__time end = now + (limit); !(condition);) {                                      \
@@ -214,7 +215,7 @@ static inline void pass(struct snib__engine *engine, snib__time time)
         }                                                                                          \
     } while (0)
 
-/* The server goes, with all its connections. */
+/* The server goes down, with all its connections. */
 static inline void crash(struct snib__engine *engine, const char *host)
 {
     peer(host)->state = DOWN;
@@ -312,7 +313,7 @@ static inline void say_switch(struct snib__engine *engine, const char *host, con
     say_on(engine, host, "+switch-master", text);
 }
 
-/* How many are listened to. */
+/* How many sentinels are listened to. */
 static inline int ears(const struct snib__engine *engine)
 {
     int n = 0;

@@ -1,4 +1,5 @@
-/* share.c - how many attempts a lock that many may hold costs, and what may not go side by side. */
+/* share.c - how many attempts a lock with many holders costs, and which requests may not run side
+ * by side. */
 #include "fed.h"
 
 enum { WAITERS = 400, BURST_MAX = 64 };
@@ -9,7 +10,8 @@ static void answer_all(struct snib__engine *engine, const char *reply)
         answer(engine, reply);
 }
 
-/* A thousand that wait for one permit cost an attempt each time; while they succeed each wake-up sends more. */
+/* A thousand waiters for one permit cost one attempt each time; while they succeed each wake-up
+ * sends more. */
 static void attempts(void **state)
 {
     (void)state;
@@ -24,7 +26,7 @@ static void attempts(void **state)
             answer(engine, ":-1\r\n");
             connect_pubsub(engine);
             say_on_channel(engine, semaphore, NULL);
-            assert_int_equal(on_the_way(engine), 1); /* a release may not have been heard */
+            assert_int_equal(on_the_way(engine), 1); /* a release may have been missed */
             answer(engine, ":-1\r\n");
         }
         assert_int_equal(on_the_way(engine), 0);
@@ -40,7 +42,7 @@ static void attempts(void **state)
         }
         assert_int_equal(most, BURST_MAX);
         answer_all(engine, ":-1\r\n");
-        if (on_the_way(engine)) /* some news may have come meanwhile */
+        if (on_the_way(engine)) /* a message may have come meanwhile */
             answer_all(engine, ":-1\r\n");
         assert_int_equal(on_the_way(engine), 0);
         say_on_channel(engine, semaphore, "1");
@@ -51,7 +53,8 @@ static void attempts(void **state)
     snib__engine_free(engine);
 }
 
-/* Of attempts that left together the last answer decides how long the others sleep: until the first lease ends. */
+/* Of attempts that left together the last reply decides how long the others sleep: until the first
+ * lease ends. */
 static void refused_together(void **state)
 {
     (void)state;
@@ -72,14 +75,14 @@ static void refused_together(void **state)
     answer(engine, "$-1\r\n");
     assert_int_equal(on_the_way(engine), 2);
     answer(engine, ":10\r\n");
-    assert_int_equal(permits->wait->timer_at, 0); /* nobody sleeps while one is on its way */
+    assert_int_equal(permits->wait->timer_at, 0); /* none sleeps while an attempt is in flight */
     answer(engine, ":10\r\n");
     assert_true(snib__engine_deadline(engine) == now + 12 * SNIB__MS);
     snib__engine_free(engine);
 }
 
-/* A writer's read has the writer's number: the next one waits until the release of the one before has been answered,
- * which might have to be repeated. */
+/* A writer's read has the writer's number: the next one waits until the previous release, which may
+ * have to be repeated, has been answered. */
 static void one_number(void **state)
 {
     (void)state;
@@ -113,8 +116,9 @@ static void one_number(void **state)
     snib__engine_free(engine);
 }
 
-/* A message that came while an attempt was on its way is news for that one's next attempt, whoever is sent and refused
- * meanwhile: that one may want more than there is. */
+/* A message that came while an attempt was in flight is news for that operation's next attempt,
+ * whatever else is sent and refused meanwhile: the other one may want more permits than there
+ * are. */
 static void news_beside_who_wants_more(void **state)
 {
     (void)state;
@@ -133,7 +137,7 @@ static void news_beside_who_wants_more(void **state)
     say_on_channel(engine, permits, "1");
     struct snib__op *greedy = snib__engine_acquire(engine, permits, &many, now, &code);
     assert_int_equal(on_the_way(engine), 2);
-    answer(engine, ":20000\r\n"); /* was answered before the release */
+    answer(engine, ":20000\r\n"); /* answered before the release */
     answer(engine, ":20000\r\n");
     assert_int_equal(greedy->code, SNIB_BUSY);
     assert_int_equal(on_the_way(engine), 1);

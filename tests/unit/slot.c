@@ -1,4 +1,4 @@
-/* slot.c - slots, as CLUSTER KEYSLOT of a server says them. */
+/* slot.c - slots, as given by a server's CLUSTER KEYSLOT. */
 #include "unit.h"
 
 #include "net/slot.h"

@@ -1,5 +1,5 @@
-/* The decoder against the definition: every scalar value encodes to what it decodes from, and every
- * sequence of up to three bytes that no scalar value encodes to is refused. */
+/* The decoder against the definition: every scalar value's encoding decodes to it, and every
+ * sequence of up to three bytes that encodes no scalar value is refused. */
 #include "unit.h"
 
 #include "net/text.h"
@@ -35,7 +35,7 @@ static void every_scalar_value(void **state)
     }
 }
 
-/* What decodes must encode to the same bytes again, so overlong forms cannot pass. */
+/* A decoded sequence must encode to the same bytes again, so overlong forms cannot pass. */
 static void every_three_bytes(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void cleaned(void **state)
     assert_string_equal(shown, "a?b");
 }
 
-/* Any bytes: clean, not longer, and what is clean stays as it is. */
+/* Any bytes: clean, not longer, and clean text is unchanged. */
 static void any_bytes(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void any_bytes(void **state)
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            /* mostly from the range where sequences begin and go on */
+            /* mostly bytes that begin or continue a sequence */
             bytes[i] = (char)(random & 3 ? 0x80 | (random >> 8 & 0x7f) : random >> 8);
         }
         random ^= random << 7;

@@ -10,7 +10,7 @@ struct subject {
 
 static struct subject subjects[TIMERS];
 
-/* Every timer is where its subject says, and none is before its parent. */
+/* Every timer is where its owner has recorded it, and none is before its parent. */
 static void check(const struct snib__engine *engine)
 {
     snib__time first = SNIB__NEVER;

@@ -1,5 +1,6 @@
-/* TLS as a filter over a socket: one end is the core's, the other OpenSSL's server, well or ill behaved, on a
- * thread.  The certificates are made by tests/support/certs.sh in a folder of this program's own. */
+/* TLS as a filter over a socket: one end is the core's, the other OpenSSL's server, correct or
+ * faulty, on a thread.  The certificates are made by tests/support/certs.sh in a folder of this
+ * program's own. */
 #include "driver/tls.h"
 
 #include "snib.h"
@@ -23,7 +24,7 @@
 
 static char folder[] = "/tmp/snib-tls-XXXXXX";
 
-/* The path of a file there; eight results live at once. */
+/* The path of a file in that folder; eight results are valid at once. */
 static char *at(const char *name)
 {
     static char paths[8][128];
@@ -43,21 +44,21 @@ static int64_t now_ms(void)
 /* ---- The peer -------------------------------------------------------------------------------- */
 
 enum manner {
-    PROPER,     /* echoes until it is told goodbye, then says it too */
-    MUTE,       /* accepts, and never says anything */
-    PLAIN,      /* answers as a server without TLS does */
-    LEAVES,     /* ends the connection during the handshake */
-    CUTS,       /* ends it in the middle of a record */
-    NO_GOODBYE, /* ends it between records */
+    PROPER,     /* echoes until it gets close_notify, then sends one */
+    MUTE,       /* accepts, and never sends anything */
+    PLAIN,      /* answers like a server without TLS */
+    LEAVES,     /* closes the connection during the handshake */
+    CUTS,       /* closes it in the middle of a record */
+    NO_GOODBYE, /* closes it between records */
     DAMAGES,    /* changes a byte of a record */
-    UPDATES     /* echoes in pieces, and changes keys all the time */
+    UPDATES     /* echoes in pieces, and updates keys all the time */
 };
 
 struct peer {
     enum manner manner;
     const char *certificate; /* name of its files; NULL: server */
     int version;             /* at most; 0: any */
-    bool old;                /* only what is before 1.2 */
+    bool old;                /* only versions before 1.2 */
     bool wants_certificate;
     int fd;
     pthread_t thread;
@@ -141,7 +142,7 @@ static void peer_serve(struct peer *peer)
         if (peer->manner == NO_GOODBYE)
             shutdown(peer->fd, SHUT_WR);
     }
-    while (read(peer->fd, &byte, 1) > 0) /* a reset would take away what we have said */
+    while (read(peer->fd, &byte, 1) > 0) /* a reset would discard what was sent */
         ;
     SSL_free(ssl);
     SSL_CTX_free(context);
@@ -168,7 +169,7 @@ static void *peer_main(void *argument)
     return NULL;
 }
 
-/* ---- Our end --------------------------------------------------------------------------------- */
+/* ---- The core's end -------------------------------------------------------------------------- */
 
 struct end {
     struct peer peer;
@@ -178,7 +179,7 @@ struct end {
     struct snib__tls_failure failure;
 };
 
-/* Wait for the files, as the driver does, by their bell. */
+/* Wait for the files by their bell, as the driver does. */
 static struct snib__tls_files *read_files(const struct snib__tls_config *config)
 {
     struct snib__tls_files *files = snib__tls_files_new(config);
@@ -189,7 +190,7 @@ static struct snib__tls_files *read_files(const struct snib__tls_config *config)
     return files;
 }
 
-/* Connect and shake hands; the outcome. */
+/* Connect and shake hands; returns the outcome. */
 static int meet(struct end *end, const struct snib__tls_config *config, const char *host)
 {
     int fds[2], step;
@@ -207,7 +208,7 @@ static int meet(struct end *end, const struct snib__tls_config *config, const ch
         poll(&ready, 1, 50);
     }
     if (step == 0)
-        return -1; /* it waits and waits */
+        return -1; /* it waits for ever */
     assert_int_equal(step < 0, snib__tls_why(end->tls) != NULL);
     if (step < 0)
         end->failure = *snib__tls_why(end->tls);
@@ -241,7 +242,7 @@ static ssize_t receive(struct end *end, char *bytes, size_t cap)
     return -1;
 }
 
-/* There and back again, whole and in order. */
+/* There and back, complete and in order. */
 static void exchange(struct end *end, size_t total, size_t piece)
 {
     char *sent = malloc(total), *got = malloc(total + 1);
@@ -328,7 +329,7 @@ static void refusals(void **state)
     }
 }
 
-/* Nothing is verified, but the rest is as ever. */
+/* Nothing is verified; the rest is unchanged. */
 static void insecure(void **state)
 {
     (void)state;
@@ -357,7 +358,7 @@ static void a_mute_peer(void **state)
     part(&end);
 }
 
-/* TLS 1.3 says so after the handshake, 1.2 in it. */
+/* TLS 1.3 reports it after the handshake, 1.2 during it. */
 static void client_certificates(void **state)
 {
     (void)state;
@@ -440,7 +441,7 @@ static void files(void **state)
     }
 }
 
-/* The CA's folder, and the variables that OpenSSL knows. */
+/* The CA's folder, and OpenSSL's environment variables. */
 static void stores(void **state)
 {
     (void)state;
@@ -477,7 +478,7 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(system(command), 0);
 }
 
-/* What is trusted is read once for all connections, until its files change. */
+/* The trusted certificates are read once for all connections, until their files change. */
 static void trust_is_read_once(void **state)
 {
     (void)state;
@@ -487,7 +488,7 @@ static void trust_is_read_once(void **state)
     config.ca = strdup(at("kept.crt"));
     const void *store = store_of(&config);
     assert_int_equal(snib__tls_config_copy(&config, &copy), 0);
-    assert_ptr_equal(store_of(&copy), store); /* of another thread, for another connection */
+    assert_ptr_equal(store_of(&copy), store); /* from another thread, for another connection */
     snib__tls_config_free(&copy);
     struct end end = {0}, other = {0}, again = {0};
     assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
@@ -498,7 +499,7 @@ static void trust_is_read_once(void **state)
     copy_file("ca.crt", "kept.crt");
     assert_int_equal(meet(&again, &config, "localhost"), SNIB__TLS_FINE);
     part(&again);
-    unlink(config.ca); /* what is not there is not trusted any more */
+    unlink(config.ca); /* a file that is gone is not trusted any more */
     struct snib__tls_context context;
     struct snib__tls_failure failure;
     assert_false(snib__tls_context_load(&config, &context, &failure));
@@ -514,7 +515,7 @@ static void trust_is_read_once(void **state)
     snib__tls_trust_free(trust);
 }
 
-/* What it saves, in processor time. */
+/* What that saves, in CPU time. */
 static void cost_of_the_systems_store(void **state)
 {
     (void)state;
@@ -547,7 +548,7 @@ static void ends(void **state)
             struct end end = {.peer = {.manner = tries[i].manner, .version = version}};
             struct snib__tls_config config = {.ca = at("ca.crt")};
             assert_int_equal(meet(&end, &config, "localhost"), SNIB__TLS_FINE);
-            for (int again = 0; again < 2; again++) { /* it stays so */
+            for (int again = 0; again < 2; again++) { /* the state persists */
                 assert_int_equal(receive(&end, bytes, sizeof bytes), -1);
                 assert_int_equal(errno, tries[i].error);
             }
@@ -556,7 +557,7 @@ static void ends(void **state)
             assert_int_equal(snib__tls_why(end.tls)->os_error, tries[i].error);
             part(&end);
         }
-    /* A goodbye is an end of file. */
+    /* A close_notify is an end of file. */
     char bytes[100];
     struct end end = {0};
     struct snib__tls_config config = {.ca = at("ca.crt")};

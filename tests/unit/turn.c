@@ -1,8 +1,8 @@
-/* turn.c - who gives way to strangers, and for how long. */
+/* turn.c - when the client gives way to strangers, and for how long. */
 #include "fed.h"
 
 #define LONGEST                                                                                    \
-    (22 * SNIB__MS) /* a chance: 20 ms, and something for each whose turn comes before */
+    (22 * SNIB__MS) /* a chance: 20 ms, and a little for each stranger whose turn comes before */
 
 static struct snib__engine *engine;
 static struct snib__gate *mutex;
@@ -25,13 +25,13 @@ static int stop(void **state)
     return 0;
 }
 
-/* A release that so many strangers have heard. */
+/* A release whose message so many strangers received. */
 static void released(int strangers)
 {
     snib__turn_released(engine, mutex, strangers, now);
 }
 
-/* The chance that is offered passes, and nobody comes: our own attempt works. */
+/* The offered chance passes unused: this client's own attempt works. */
 static void nobody_comes(void)
 {
     snib__turn_give_way(engine, wait, now);
@@ -40,8 +40,8 @@ static void nobody_comes(void)
     snib__timer_cancel(engine, &wait->timer_at);
 }
 
-/* Who waits long enough gives way, for as long as the chance lasts; not if its own time would be over before, nor if it
- * has only one try. */
+/* A waiter gives way for as long as the chance lasts; not if its own time would be over before, nor
+ * if it has only one try. */
 static void who_gives_way(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void who_gives_way(void **state)
     assert_false(snib__turn_is_theirs(wait, &op, now));
 }
 
-/* Strangers that let a chance pass are not waited for; after a while they have another one. */
+/* Strangers that miss a chance are not waited for; after a while they get another one. */
 static void absent_for_a_while(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void absent_for_a_while(void **state)
     assert_true(snib__turn_contested(wait));
 }
 
-/* Whoever listens and never comes costs little: a chance is bounded, and offered seldom. */
+/* A stranger that listens and never comes costs little: a chance is bounded, and offered seldom. */
 static void patience_ends(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void patience_ends(void **state)
     assert_true(given > 0 && given < (now - begun) / 8);
 }
 
-/* Strangers that come at once are not given more time than they need. */
+/* Strangers that come at once are given no more time than they need. */
 static void patience_learns(void **state)
 {
     (void)state;
@@ -117,14 +117,14 @@ static void patience_learns(void **state)
     }
     released(1);
     assert_true(wait->offered_until - now < SNIB__MS);
-    for (int i = 0; i < 100; i++) { /* not even a hundred that come in no time make it nothing */
+    for (int i = 0; i < 100; i++) { /* even a hundred that need no time leave some */
         snib__turn_heard(wait, now);
         released(1);
     }
     assert_true(wait->offered_until - now >= 3 * SNIB__MS / 10);
 }
 
-/* Strangers that were heard before the release's own reply have had their turns, this time. */
+/* Strangers that were heard before the release's own reply have had their turns already. */
 static void heard_before_the_reply(void **state)
 {
     (void)state;
@@ -140,7 +140,8 @@ static void heard_before_the_reply(void **state)
     assert_int_equal(wait->owed, 3);
 }
 
-/* A client that listens only while it waits, as Redisson's, has just had a turn: it may be about to ask again, once. */
+/* A client that listens only while it waits, like Redisson's, has just had a turn: it may be about
+ * to ask again, once. */
 static void who_has_just_come(void **state)
 {
     (void)state;

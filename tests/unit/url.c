@@ -10,7 +10,7 @@
 struct good {
     const char *url;
     struct snib__url want; /* without addresses */
-    const char *where;     /* the addresses' texts with a blank between */
+    const char *where;     /* the addresses' texts, separated by a blank */
 };
 
 static void assert_same_text(const char *a, const char *b)
@@ -118,7 +118,8 @@ static void good_urls(void **state)
     }
 }
 
-/* Every URL here carries the canary where a password could be.  Each has the sentence that helps. */
+/* Every URL here has the canary where a password could be.  Each gives the error text that
+ * helps. */
 static void bad_urls(void **state)
 {
     (void)state;
@@ -277,8 +278,7 @@ static void limits(void **state)
     assert_int_equal(parse(url), SNIB_EURL);
 }
 
-/* Anything out of the grammar's letters parses or fails, and never leaves something behind; the
- * sanitizers judge. */
+/* Random texts of the grammar's letters parse or fail, and never leak; the sanitizers judge. */
 static void random_urls(void **state)
 {
     (void)state;

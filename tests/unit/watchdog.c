@@ -10,7 +10,7 @@ static const struct snib__batch *batch_of(struct snib__engine *engine, uint32_t 
     return request->kind == SNIB__REQ_RENEW ? request->subject : NULL;
 }
 
-/* Let time pass to the next deadline of the engine, and answer all renewals a moment later. */
+/* Let time pass to the engine's next deadline, and answer all renewals a moment later. */
 static void go_on(struct snib__engine *engine)
 {
     snib__time next = snib__engine_deadline(engine);
@@ -21,7 +21,7 @@ static void go_on(struct snib__engine *engine)
         answer(engine, "*0\r\n");
 }
 
-/* More than one batch is due at a time, for several leases: none is forgotten. */
+/* More than one batch is due at a time, for several leases: no hold is forgotten. */
 static void many_holds(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void many_holds(void **state)
     snib__engine_free(engine);
 }
 
-/* The server is busy with a batch for as long as it has ids, not holds. */
+/* A batch keeps the server busy in proportion to its ids, not its holds. */
 static void many_permits(void **state)
 {
     (void)state;
@@ -76,8 +76,8 @@ static void many_permits(void **state)
     snib__engine_free(engine);
 }
 
-/* A right that is missing for one lock is refused for the batch: then each is renewed alone, after a pause, and the
- * others do not suffer. */
+/* A right that is missing for one lock is refused for the whole batch: then each hold is renewed
+ * alone, after a pause, and the others are not affected. */
 static void missing_right(void **state)
 {
     (void)state;
@@ -113,7 +113,8 @@ static void missing_right(void **state)
     snib__engine_free(engine);
 }
 
-/* After a reconnect all are renewed at once, in one batch, also when a refusal has just told to be patient. */
+/* After a reconnect all are renewed at once, in one batch, even if a refusal has just asked for
+ * patience. */
 static void reconnected(void **state)
 {
     (void)state;

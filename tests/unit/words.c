@@ -1,4 +1,4 @@
-/* words.c - the server's words: fit to be shown, and without a secret. */
+/* words.c - the server's messages: safe to display, and without secrets. */
 #include "unit.h"
 
 #include "net/words.h"
@@ -28,7 +28,7 @@ static void secrets(void **state)
     expect("ERR unknown command 'AUTH', with args beginning with: 'app' 'hunter2' ", "hunter2",
            "ERR unknown command 'AUTH'");
     expect("ERR hunter2 and hunter2", "hunter2", "ERR *** and ***");
-    expect("ERR what is hunt", "hunter2", "ERR what is ***"); /* the server has cut it off */
+    expect("ERR what is hunt", "hunter2", "ERR what is ***"); /* truncated by the server */
     expect("ERR hunters", "hunter2", "ERR hunters");
     expect("ERR x", "", "ERR x");
     expect("NOPERM no permissions p 'p'", "p", "NOPERM no permissions *** '***'");
