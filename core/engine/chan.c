@@ -1,13 +1,14 @@
-/* chan.c - subscriptions: one for each channel, whatever number of gates is woken by it.
+/* chan.c - subscriptions: one per channel, however many gates it wakes.
  *
  *     OFF --wanted--> ASKED --confirmed--> ON --its last gate has left--> LEAVING --> OFF, gone
  *                        '--refused--> REFUSED: its gates poll
  *
- * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi lock
- * that waits for one of them.
+ * Readers and writers of one name share a channel, and so do the mutex, the fenced lock and a multi
+ * lock that waits for one of them.
  *
- * Every request on the pub/sub link is owed an answer, and while somebody waits a link that has said nothing
- * for a while is pinged: one that is silent beyond the reply's time-out is closed and made anew.
+ * Every request on the pub/sub link is owed a reply.  While operations wait, a link that has been
+ * silent for a while is pinged, and one that stays silent beyond the reply timeout is closed and
+ * reopened.
  */
 #include "engine/internal.h"
 #include "engine/route.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHAN_OWED_MAX 16384 /* answers to come; beyond that waiters sleep without a subscription */
+#define CHAN_OWED_MAX 16384 /* replies due; beyond this waiters sleep without a subscription */
 
 static struct snib__link *chan_link(struct snib__node *node)
 {
@@ -106,7 +107,7 @@ int snib__chan_attach(struct snib__engine *e, struct snib__wait *wait)
     return 0;
 }
 
-/* channel NULL: the verb alone. */
+/* channel NULL: the verb has no argument. */
 int snib__chan_say(struct snib__node *node, const char *verb, const char *channel, size_t n)
 {
     struct snib__link *ep = chan_link(node);
@@ -118,7 +119,7 @@ int snib__chan_say(struct snib__node *node, const char *verb, const char *channe
         return -1;
     }
     if (ep->owed++ == 0)
-        ep->heard_at = SNIB__NEVER; /* the next tick tells when it was */
+        ep->heard_at = SNIB__NEVER; /* the next tick sets the time */
     return 0;
 }
 
@@ -137,7 +138,7 @@ static int chan_unsay(struct snib__engine *e, struct snib__node *node, const cha
     return e->publish != SNIB__SHARDED ? snib__chan_say(node, "UNSUBSCRIBE", channel, n) : 0;
 }
 
-/* Without memory to say it the subscription ends with the link, at the next tick. */
+/* If there is no memory to send it, the subscription ends with the link, at the next tick. */
 int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char *channel, size_t n)
 {
     int error = chan_unsay(e, node, channel, n);
@@ -148,7 +149,7 @@ int snib__chan_leave(struct snib__engine *e, struct snib__node *node, const char
 
 /* ---- silence ---- */
 
-/* Something came.  answers: it answers the oldest request.  True: that was the ping. */
+/* Data has arrived.  answers: it answers the oldest request.  True: that request was the ping. */
 static bool chan_heard(struct snib__link *ep, bool answers, snib__time now)
 {
     ep->heard_at = now;
@@ -165,7 +166,7 @@ snib__time snib__chan_deadline(const struct snib__engine *e, const struct snib__
     return ep->heard_at == SNIB__NEVER ? 0 : ep->heard_at + snib__node_reply_timeout(e, ep->node);
 }
 
-/* The time has come at which the link should have said something: true if it was asked to. */
+/* The link should have said something by now.  True: it owes a reply. */
 bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time now)
 {
     if (snib__chan_deadline(e, ep) > now)
@@ -176,7 +177,7 @@ bool snib__chan_silent(struct snib__engine *e, struct snib__link *ep, snib__time
     }
     if (ep->owed > 0)
         return true;
-    ep->wanted = snib__chan_needed(e, ep->node); /* else it may be silent for as long as it likes */
+    ep->wanted = snib__chan_needed(e, ep->node); /* otherwise it may stay silent */
     if (ep->wanted && snib__chan_say(ep->node, "PING", NULL, 0) == 0)
         ep->ping_in = ep->owed;
     ep->heard_at = now;
@@ -205,9 +206,9 @@ void snib__chan_detach(struct snib__engine *e, struct snib__wait *wait)
         chan_free(e, chan);
 }
 
-/* ---- asking ---- */
+/* ---- subscribing ---- */
 
-/* Another node tells about the channel from now on. */
+/* From now on another node carries the channel. */
 void snib__chan_move(struct snib__engine *e, struct snib__wait *wait, struct snib__node *node,
                      snib__time now)
 {
@@ -232,7 +233,7 @@ void snib__chan_subscribe(struct snib__engine *e, struct snib__chan *chan, snib_
     struct snib__link *ep = chan_link(chan->node);
     ep->wanted = true;
     if (chan->state != SNIB__CHAN_OFF)
-        return; /* the confirmation of leaving will turn it round */
+        return; /* subscribed again when leaving is confirmed */
     if (ep->conn.state != SNIB__CONN_READY)
         snib__link_want(e, ep, now);
     else if (ep->owed < CHAN_OWED_MAX && snib__chan_join(e, chan->node, chan->text, chan->len) == 0)
@@ -274,7 +275,8 @@ void snib__chan_pubsub_ready(struct snib__engine *e, struct snib__node *node, sn
         }
 }
 
-/* All subscriptions are gone; waiters sleep on, by their timers, until they are renewed. */
+/* All subscriptions are gone.  Waiters sleep on, with their timers, until
+ * they are subscribed again. */
 void snib__chan_pubsub_down(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
@@ -309,7 +311,7 @@ void snib__chan_heard_else(struct snib__engine *e, struct snib__link *link,
 {
     bool message = n > 1 && reply[1].type == SNIB__RESP_STRING &&
                    strcmp(snib__resp_text(link->conn.resp, &reply[1]), "message") == 0;
-    if (!chan_heard(link, !message, now)) /* else it is the ping's */
+    if (!chan_heard(link, !message, now)) /* otherwise it is the ping's reply */
         snib__route_heard(e, link, reply, n, now);
 }
 
@@ -334,7 +336,7 @@ static void chan_left(struct snib__engine *e, struct snib__chan *chan, snib__tim
         snib__chan_subscribe(e, chan, now);
 }
 
-/* An error does not name its channel: whoever asked goes without. */
+/* An error does not name its channel: every channel asked for goes without. */
 static void chan_refused(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->chans_cap; i++)
@@ -347,14 +349,14 @@ static void chan_refused(struct snib__engine *e, const struct snib__node *node, 
             snib__engine_log(e, SNIB_LOG_WARNING,
                              "the server refused a subscription: waiters poll instead");
             for (struct snib__wait *wait = chan->waits, *next; wait; wait = next) {
-                next = wait->chan_next; /* out of memory a waiter may end here */
+                next = wait->chan_next; /* a waiter may end here if out of memory */
                 if (wait->head && !snib__gate_active(wait->gate) && !wait->gate->trying)
                     snib__wait_sleep(e, wait->gate, -1, false, now);
             }
         }
 }
 
-/* A fair waiter's own channel is its process' channel, a colon and its number. */
+/* A fair waiter's own channel is the process's channel, a colon and the waiter's number. */
 static bool chan_own(struct snib__engine *e, const char *what, const char *channel, uint32_t n,
                      snib__time now)
 {
@@ -370,7 +372,8 @@ static bool chan_own(struct snib__engine *e, const char *what, const char *chann
     return true;
 }
 
-/* A sharded channel is another node's, or nobody's now: it is asked for there, or with the next sleep. */
+/* A sharded channel belongs to another node, or to none at present: subscribe
+ * there, or before the next sleep. */
 static bool chan_misplaced(struct snib__engine *e, struct snib__link *link, const char *text,
                            snib__time now)
 {
@@ -402,7 +405,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     if (n < 4 || reply[0].type != SNIB__RESP_ARRAY || reply[0].count != 3 ||
         reply[1].type != SNIB__RESP_STRING || reply[2].type != SNIB__RESP_STRING)
         return;
-    /* The way that counts, of two, is the sharded one, whose words are those of the other behind an s. */
+    /* Of two ways the sharded one counts; its words are those of the other with an s in front. */
     bool sharded = word[0] == 's' && (word[1] == 's' || word[1] == 'u') && word[2] != 'b';
     if (!message && sharded != (e->publish != SNIB__CLASSIC))
         return;
@@ -410,10 +413,10 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
     const char *text = snib__resp_text(resp, &reply[2]);
     struct snib__chan *chan = chan_find(e, text, reply[2].count);
     if (chan && chan->node != link->node && !message)
-        return; /* it was left there when its names were moved */
+        return; /* left over there from before its names moved */
     if (!chan) {
         if (!chan_own(e, what, text, reply[2].count, now) && strcmp(what, "subscribe") == 0)
-            snib__chan_leave(e, link->node, text, reply[2].count); /* nobody wants it any more */
+            snib__chan_leave(e, link->node, text, reply[2].count); /* not wanted any more */
         return;
     }
     if (message) {
@@ -432,6 +435,7 @@ void snib__chan_pubsub(struct snib__engine *e, struct snib__link *link,
         chan_confirmed(e, chan, now);
     } else if (strcmp(what, "unsubscribe") == 0 &&
                (chan->state == SNIB__CHAN_LEAVING || (chan->state == SNIB__CHAN_ON && sharded))) {
-        chan_left(e, chan, now); /* by our wish, or because the slot has moved: then again */
+        /* by request, or because the slot has moved: then subscribe again */
+        chan_left(e, chan, now);
     }
 }

@@ -1,18 +1,19 @@
-/* clock.c - the server's clock against ours.
+/* clock.c - the server's clock compared with the local one.
  *
- * A lease ends by the server's wall clock, a deadline by our own, and what a hold promises rests on both going
- * alike within 1 %.  While something is held the server is asked for its time as often as leases are
- * renewed.  An answer was given between its sending and its coming, so it bounds how far the clocks are
- * apart, and two answers bound from below how much that has changed.  When it is more than
- * unequal rates explain, the server's clock was set, or runs wrong: leases may end early.  Holds are at
- * risk until they have been renewed, which is done at once; those that cannot be are asked for.
+ * A lease ends by the server's wall clock, a deadline by the local clock, and what a hold promises
+ * depends on both running at the same rate within 1 %.  While anything is held, the server is asked
+ * for its time as often as leases are renewed.  A reply was made between sending and receiving, so
+ * it bounds the offset of the two clocks, and two replies bound from below how much that offset has
+ * changed.  A change that drift does not explain means that the server's clock was set, or runs
+ * wrong: leases may end early.  Holds are at risk until they have been renewed, which is done at
+ * once; those with a fixed lease are queried instead.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 
 #define CLOCK_PERIOD_MIN (1000 * SNIB__MS)
-#define CLOCK_SECONDS_MAX 9000000000ull /* or it is no time in this century */
+#define CLOCK_SECONDS_MAX 9000000000ull /* anything later is no time in this century */
 
 static snib__time clock_period(const struct snib__engine *e)
 {
@@ -34,7 +35,7 @@ int64_t snib__clock_sample(struct snib__clock *clock, uint64_t server_ns, snib__
         moved = least;
     else if (clock->known && most < -explained)
         moved = most;
-    /* A slow answer says little: the next one is compared with what was known before. */
+    /* A slow reply says little: the next one is compared with the earlier knowledge. */
     if (!clock->known || moved || seen.high - seen.low <= (int64_t)SNIB__MARGIN ||
         seen.high - seen.low <= clock->high - clock->low)
         *clock = seen;
@@ -95,7 +96,7 @@ void snib__clock_answer(struct snib__engine *e, struct snib__node *node, snib__t
     uint64_t seconds = told ? strtoull(snib__resp_text(resp, &reply[1]), NULL, 10) : 0;
     uint64_t micros = told ? strtoull(snib__resp_text(resp, &reply[2]), NULL, 10) : 0;
     if (seconds == 0 || seconds > CLOCK_SECONDS_MAX || micros > 999999) {
-        node->clock.refused = true; /* a proxy knows no TIME, or the user may not */
+        node->clock.refused = true; /* a proxy does not support TIME, or the user may not use it */
         snib__engine_log(e, SNIB_LOG_INFO,
                          "the server does not answer TIME: when its clock is set, nobody notices; "
                          "allow this user +time");

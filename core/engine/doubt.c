@@ -1,24 +1,25 @@
-/* doubt.c - what may be concluded when a request has no answer, or one that may mean anything.
+/* doubt.c - what the engine may conclude when a request has no reply, or a doubtful one.
  *
- *     request                   no answer, the link ended          error that may mean anything
- *     acquire, transfer         repeated with the same number      the caller is told, and it is undone
- *     acquire of a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
- *     release                   repeated; gone means: it did it    the caller is told, and it is repeated
- *     release to a semaphore    unknown: nothing is repeated       the caller is told, nothing is repeated
- *     renewal                   not renewed; it is tried again     not renewed; it is tried again
- *     question                  asked again                        the caller is told
+ *     request                  no reply, the link ended         doubtful error
+ *     acquire, transfer        repeated with the same number    the caller is told; undone
+ *     acquire of a semaphore   unknown: not repeated            the caller is told; not repeated
+ *     release                  repeated; gone means: it worked  the caller is told; repeated
+ *     release to a semaphore   unknown: not repeated            the caller is told; not repeated
+ *     renewal                  not renewed; retried             not renewed; retried
+ *     query                    repeated                         the caller is told
  *     change of a number,
- *     force release             unknown: nothing is repeated       the caller is told, nothing is repeated
+ *     force release            unknown: not repeated            the caller is told; not repeated
  *
- * A number belongs to one attempt, so whoever repeats one finds what its first try has left and nothing
- * else.  What has no number cannot tell its own first try from somebody else's: it is sent once.
- * docs/guarantees.md has the callers' side of this table; tests/unit/doubt.c goes through its cells.
+ * A number belongs to one attempt, so a repeated request finds what its first try has left and
+ * nothing else.  A request without a number cannot tell its own first try from another client's: it
+ * is sent once.  docs/guarantees.md has the callers' side of this table; tests/unit/doubt.c goes
+ * through its cells.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
 
-/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of the
- * command, or by a script that leaves nothing half done. */
+/* A server or a proxy may have said it after the work was done.  All other errors are refusals: of
+ * the command, or by a script that leaves nothing half done. */
 bool snib__doubtful(int32_t error)
 {
     return error == SNIB_ESERVER;

@@ -1,10 +1,11 @@
-/* gate.c - one lock name in this process: who of us tries, holds or releases, and who waits behind.
+/* gate.c - one lock name in this process: which hold tries, is held or is released, and what waits.
  *
- * Here is what all disciplines share: the table of gates, acquiring, granting, leaving.  sole.c has locks with
- * one holder, share.c locks with many, place.c the fair lock; release.c has the way back.
+ * This file has what all disciplines share: the table of gates, acquiring, granting, leaving.
+ * sole.c has locks with one holder, share.c locks with many, place.c the fair lock; release.c has
+ * the way back.
  *
- * Cancel and timeout take the operation away and leave the hold to finish alone: granted without an
- * operation, it is released at once (or handed to the next in the queue).
+ * Cancel and timeout detach the operation and let the hold finish alone: if it is granted without
+ * an operation, it is released at once (or handed to the next in the queue).
  */
 #include "engine/internal.h"
 #include "engine/route.h"
@@ -15,7 +16,7 @@
 
 /* ---- the table of gates ---- */
 
-/* Asked for again rather than kept: there are many gates, and few of one bucket. */
+/* Recomputed rather than stored: there are many gates, and few per bucket. */
 static uint32_t gate_hash(int32_t kind, const char *name, size_t n)
 {
     return snib__hash(name, n) ^ (uint32_t)kind;
@@ -75,7 +76,7 @@ struct snib__gate *snib__gate_get(struct snib__engine *e, int32_t kind, const ch
     struct snib__gate *gate = malloc(snib__gate_size(n));
     if (!gate)
         return NULL;
-    /* The members of a multi lock that is one gate are served by one node, that of the first. */
+    /* A multi lock that is one gate is served by one node, that of its first member. */
     const char *key = kind == SNIB__MULTI ? name + 1 : name;
     size_t key_n = kind == SNIB__MULTI ? strnlen(key, n - 1) : n;
     *gate =
@@ -147,7 +148,7 @@ void snib__gate_join(struct snib__hold *hold)
     gate->peers = hold;
 }
 
-/* The hold is not the gate's any more: released, refused or lost. */
+/* The gate no longer has the hold: it was released, refused or lost. */
 void snib__gate_part(struct snib__hold *hold)
 {
     struct snib__gate *gate = hold->gate;
@@ -167,7 +168,7 @@ void snib__gate_part(struct snib__hold *hold)
 
 /* ---- ends of holds and operations ---- */
 
-/* Give up a hold of which the server has nothing, and its operation's tie to it. */
+/* Discard a hold of which the server has no trace, and untie its operation. */
 void snib__gate_forget_hold(struct snib__engine *e, struct snib__hold *hold)
 {
     snib__place_left(e, hold);
@@ -187,7 +188,7 @@ void snib__gate_end_op(struct snib__engine *e, struct snib__op *op, int32_t code
 
 /* ---- acquiring ---- */
 
-/* Whoever is first in the gate's queue may try. */
+/* Only the head of the gate's queue may try. */
 void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     if (snib__gate_sole(gate))
@@ -196,7 +197,7 @@ void snib__gate_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__share_advance(e, gate, now);
 }
 
-/* What the owner holds of the gate, or NULL. */
+/* The owner's hold of the gate, or NULL. */
 static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib__gate *gate,
                                        uint64_t owner, snib__time now)
 {
@@ -210,7 +211,7 @@ static struct snib__hold *gate_held_by(struct snib__engine *e, const struct snib
     return NULL;
 }
 
-/* An owner that holds the lock gets it again, as often as can be counted; `op` is not queued. */
+/* An owner that holds the lock gets it again, until the count is full; `op` is not queued. */
 static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *held = gate_held_by(e, op->gate, op->owner, now);
@@ -232,7 +233,7 @@ static bool gate_reenter(struct snib__engine *e, struct snib__op *op, snib__time
     return true;
 }
 
-/* What we hold ourselves, or wait for ourselves, needs no question to the server. */
+/* A lock that this process holds or waits for is busy: no need to ask the server. */
 static bool gate_is_busy(const struct snib__gate *gate)
 {
     const struct snib__hold *active = snib__gate_active(gate);
@@ -243,8 +244,8 @@ static bool gate_is_busy(const struct snib__gate *gate)
            (active && active->phase == SNIB__HELD);
 }
 
-/* The writer's number for its own read hold, by which the server knows them as one; 0: a fresh one.
- * A reader that asks for the write lock would wait for itself: *out_code. */
+/* The number of the owner's write hold, reused for its read hold so that the server sees them as
+ * one; 0: a new number.  A reader that asks for the write lock would wait for itself: *out_code. */
 static uint64_t gate_other_side(struct snib__engine *e, const struct snib__gate *gate,
                                 uint64_t owner, snib__time now, int32_t *out_code)
 {
@@ -271,7 +272,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     if (how->wait != SNIB__NEVER && !(op->once && how->patient))
         op->deadline =
             now + (op->once ? e->config.try_timeout + e->config.durability_timeout : how->wait);
-    if (snib__gate_active(gate)) /* perhaps nobody has noticed yet that it is over */
+    if (snib__gate_active(gate)) /* it may be over without anything having noticed */
         snib__hold_over(e, snib__gate_active(gate), now);
     if (gate_reenter(e, op, now))
         return op;
@@ -295,7 +296,7 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     hold->max_hold_ms = (uint32_t)(how->max_hold / SNIB__MS) & SNIB__SPAN_MAX;
     if (gate->kind->kind == SNIB_PERMITS || gate->kind->kind == SNIB_SEMAPHORE) {
         hold->permits = how->permits ? how->permits : 1;
-        e->next_number += hold->permits - 1; /* a number for each */
+        e->next_number += hold->permits - 1; /* one number per permit */
     } else if (gate->kind->kind == SNIB_MUTEX) {
         hold->vote_ms = how->vote_ms;
     }
@@ -313,10 +314,10 @@ struct snib__op *snib__engine_acquire(struct snib__engine *e, struct snib__gate 
     return op;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
-/* A granted hold goes to its operation, or back if nobody wants it any more, or nobody may have it any
- * more.  True: it was taken. */
+/* A granted hold goes to its operation.  It goes back if no operation wants it any more, or if it
+ * came too late.  True: it was taken. */
 bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                       snib__time sent_at, snib__time now)
 {
@@ -354,11 +355,11 @@ bool snib__gate_grant(struct snib__engine *e, struct snib__hold *hold, int64_t t
     return true;
 }
 
-/* Nobody waits for the hold any more, but the server may have something of it: take it back. */
+/* No operation waits for the hold any more, but the server may have a trace of it: take it back. */
 void snib__gate_undo(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                      snib__time now)
 {
-    /* Who took it cannot be told, or it is nothing that could be given back. */
+    /* It has no owner on the wire, or there is nothing to release. */
     if (hold->gate->kind->traits & (SNIB__UNOWNED | SNIB__NO_HOLD)) {
         struct snib__gate *gate = hold->gate;
         snib__gate_ref(gate);
@@ -388,7 +389,8 @@ static void gate_failed(struct snib__engine *e, struct snib__hold *hold, snib__t
         snib__sole_settles(gate, now);
     }
     if (unsure || (hold->flags & SNIB__SEATED)) {
-        snib__gate_undo(e, hold, sent_at, now); /* an earlier try may have worked, or has a place */
+        /* an earlier try may have worked or taken a place */
+        snib__gate_undo(e, hold, sent_at, now);
         return;
     }
     snib__gate_forget_hold(e, hold);
@@ -452,7 +454,8 @@ void snib__gate_answer_acquire(struct snib__engine *e, struct snib__link *link,
 
 /* ---- leaving ---- */
 
-/* Take an unfinished operation out of wherever it is.  Its hold, if the server may have it, finishes alone. */
+/* Detach an unfinished operation from wherever it is.  Its hold finishes alone
+ * if the server may have it. */
 bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
@@ -465,7 +468,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
     op->hold = NULL;
     hold->op = NULL;
     if (op->kind == SNIB__OP_RELEASE)
-        return true; /* the release goes on, only nobody waits for it */
+        return true; /* the release continues without a waiting operation */
     struct snib__gate *gate = hold->gate;
     if (snib__outer_is(gate)) {
         snib__outer_tell(e, hold);
@@ -485,19 +488,19 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             snib__gate_forget_hold(e, hold);
         if (!gate->wait->head)
             snib__wait_rest(e, gate, now);
-        else if (first && gate->trying) /* the next may want less than those on their way */
+        else if (first && gate->trying) /* the next operation may want less than those in flight */
             gate->wait->hint = true;
         else if (first && !snib__gate_sole(gate))
             snib__wait_try(e, gate->wait, now);
     } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
                !(gate->wait && gate->wait->incoming == hold) &&
-               snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
+               snib__node_unsend(e, hold)) { /* never sent, or certainly not carried out */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);
         snib__gate_advance(e, gate, now);
     } else {
-        snib__sole_settles(gate, now); /* it is on its way, and nobody's */
+        snib__sole_settles(gate, now); /* in flight, without an operation */
     }
     snib__gate_put(e, gate);
     return true;

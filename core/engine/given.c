@@ -1,25 +1,25 @@
-/* given.c - what was given back a moment ago is given back again where another server has taken over.
+/* given.c - recent releases are repeated where another server has taken over.
  *
- * That one may not have heard of the release: then it keeps the lock for nobody until the lease ends.  So numbers that
- * were given back are remembered for a while, the last of them only, and their release is sent again, once, when
- * the server that has the name now is not the one that answered.  A number is never used twice, so it is harmless
- * wherever the release had arrived.
+ * The new server may not have received the release, and would then keep the lock, held by no
+ * client, until the lease ends.  So the client remembers the last numbers it released, for a while,
+ * and repeats each release once if another server than the one that replied now serves the name.  A
+ * number is never used twice, so this is harmless where the release had arrived.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 
 #define GIVEN_MAX 128
-#define GIVEN_FOR (10000 * SNIB__MS) /* within this time a failover is heard of */
+#define GIVEN_FOR (10000 * SNIB__MS) /* a failover becomes known within this time */
 
 struct snib__given {
     struct snib__gate *gate; /* NULL: unused */
     const struct snib__node *node;
-    uint32_t identity; /* of the server that answered */
+    uint32_t identity; /* of the server that replied */
     uint32_t lease_ms : 28;
     uint32_t options : 4;
     uint64_t number;
-    snib__time until; /* the lease has ended, or it is forgotten */
+    snib__time until; /* the end of the lease, or of remembering */
     int64_t fencing;  /* or its permits */
 };
 
@@ -81,7 +81,7 @@ void snib__given_redo(struct snib__engine *e, snib__time now)
         if (!node || (same && now < given->until))
             continue;
         if (now < given->until && !snib__node_ready(node))
-            continue; /* when it is */
+            continue; /* once it is ready */
         if (now < given->until)
             given_again(e, given, now);
         given_forget(e, given);

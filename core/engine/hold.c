@@ -4,9 +4,9 @@
  *      ^--refused-----'                   '--loss--> LOST
  *
  * The deadline V counts from before the request was sent, so it cannot be later than the end of the
- * lease at the server as long as the two clocks run at rates within 1 %.  A loss is told by V at the
- * latest, whatever the network does, because the timers of V ask nobody.  From V on nothing moves it:
- * an answer that is found later, by a process that was stopped meanwhile, is too late.
+ * lease at the server as long as the two clocks run at rates within 1 %.  A loss is reported by V
+ * at the latest, whatever the network does, because the timers of V depend on no reply.  From V on
+ * it is fixed: a reply found later, by a process that was stopped meanwhile, is too late.
  */
 #include "engine/internal.h"
 
@@ -36,7 +36,7 @@ void snib__hold_stop(struct snib__engine *e, struct snib__hold *hold)
     snib__timer_cancel(e, &hold->timer_at);
 }
 
-/* Nobody wants it and nothing of it is on its way: free it. */
+/* Free a hold that is no longer used and has nothing in flight. */
 void snib__hold_settle(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & (SNIB__HANDED | SNIB__UNTOLD)) && hold->phase != SNIB__TRYING &&
@@ -54,7 +54,7 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     hold->flags &= (uint16_t)~SNIB__RESENT;
     if (!leased)
         hold->deadline = SNIB__NEVER;
-    else if (!(hold->flags & SNIB__FIRST)) /* else it is there */
+    else if (!(hold->flags & SNIB__FIRST)) /* otherwise it is set */
         hold->deadline = snib__lease_end(sent_at, snib__hold_lease(e, hold));
     hold->acquired_at = now;
     hold->count = 1;
@@ -65,15 +65,15 @@ void snib__hold_granted(struct snib__engine *e, struct snib__hold *hold, snib__t
     snib__hold_arm(e, hold, now);
 }
 
-/* Set the timer of what ends the hold, if the watchdog does not: its lease, max_hold, or, for a first
- * lease, the moment to confirm it. */
+/* Set the timer for what ends the hold, unless the watchdog does: its lease, max_hold, or, for a
+ * first lease, the moment to confirm it. */
 void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     snib__time ends = SNIB__NEVER;
     if (hold->flags & SNIB__FIRST)
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 3
                                                     : hold->deadline;
-    else if (snib__outer_is(hold->gate)) /* often enough to see that it was extended */
+    else if (snib__outer_is(hold->gate)) /* often enough to notice an extension */
         ends = hold->deadline > now + 10 * SNIB__MS ? now + (hold->deadline - now) / 4
                                                     : hold->deadline;
     else if (hold->lease_ms && hold->deadline != SNIB__NEVER)
@@ -86,7 +86,7 @@ void snib__hold_arm(struct snib__engine *e, struct snib__hold *hold, snib__time 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, ends);
 }
 
-/* A hold under the watchdog gets a fixed lease from now on. */
+/* Give a hold under the watchdog a fixed lease from now on. */
 void snib__hold_fix(struct snib__engine *e, struct snib__hold *hold, snib__time lease,
                     snib__time now)
 {
@@ -142,7 +142,7 @@ static void hold_log(struct snib__engine *e, int32_t level, const struct snib__g
                      shown < length ? "..." : "", many ? " and its others" : "", what, why);
 }
 
-/* Why the server does not know a hold that is to be released: its time, or all that is known is that it is not there. */
+/* Why the server does not know a hold being released: its time is over, or the key is missing. */
 static int hold_missing(const struct snib__hold *hold, snib__time now)
 {
     if (now >= hold->deadline)
@@ -150,13 +150,14 @@ static int hold_missing(const struct snib__hold *hold, snib__time now)
     return hold->flags & SNIB__INHERITED ? SNIB_REASON_FAILOVER : SNIB_REASON_DELETED;
 }
 
-/* Its release came too late: the caller is told by the release's code, the operator as of any other loss. */
+/* Its release came too late.  The release's code tells the caller; the log and the statistics
+ * count it as any other loss. */
 void snib__hold_found_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     int reason = hold->reason ? (int)hold->reason : hold_missing(hold, now);
     hold->reason = (unsigned)reason & 15u;
-    if (hold->acquired_at ==
-        0) /* an attempt that is taken back, or the rest of a loss that was told */
+    /* an attempt being taken back, or the rest of a loss already reported */
+    if (hold->acquired_at == 0)
         return;
     hold_count_loss(e, reason);
     hold_log(e, SNIB_LOG_WARNING, hold->gate, "lost", snib_reason_text(reason));
@@ -174,7 +175,7 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     e->stats.held--;
     hold_count_loss(e, reason);
     snib__histogram_add(e->stats.hold_time, now - hold->acquired_at);
-    /* A close is the program's own doing, and gives the lock back. */
+    /* A close is the program's own doing, and releases the lock. */
     hold_log(e, reason == SNIB_REASON_CLOSED ? SNIB_LOG_INFO : SNIB_LOG_WARNING, gate, "lost",
              snib_reason_text(reason));
     if (hold->tell && (hold->flags & SNIB__HANDED)) {
@@ -194,8 +195,9 @@ void snib__hold_lose(struct snib__engine *e, struct snib__hold *hold, int reason
     snib__gate_put(e, gate);
 }
 
-/* Lost is final: what has come to its end is lost now, whoever notices it first, and for the reason that the clock
- * gives.  Whatever would give a hold more time asks here before, so no answer can bring one back. */
+/* Lost is final: a hold whose end has come is lost now, whoever notices it first, and for
+ * the reason that the clock gives.  All code that would extend a hold calls this first,
+ * so no reply can revive one. */
 bool snib__hold_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase != SNIB__HELD || now < snib__hold_end(hold))
@@ -225,7 +227,7 @@ struct snib__hold *snib__engine_take_lost(struct snib__engine *e)
     return hold;
 }
 
-/* The hold's timer rang: a fixed lease or max_hold is over, or a release is to be tried again. */
+/* The hold's timer fired: a fixed lease or max_hold is over, or a release must be retried. */
 void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->phase == SNIB__RELEASING) {
@@ -238,7 +240,7 @@ void snib__hold_expired(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     if (hold->flags & SNIB__FIRST) {
         snib__watchdog_single(e, hold, (int64_t)(snib__hold_lease(e, hold) / SNIB__MS), now);
-        snib__hold_arm(e, hold, now); /* to try again, or to lose it */
+        snib__hold_arm(e, hold, now); /* to retry, or to lose it */
     } else if (snib__outer_is(hold->gate)) {
         snib__hold_arm(e, hold, now);
     }
@@ -281,7 +283,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     if (now >= snib__hold_end(hold))
         return SNIB_HOLD_LOST;
     /* Renewal begins with two thirds of the lease left; with half of it left it is overdue. */
-    if (snib__outer_is(hold->gate)) /* it is looked at every quarter of what is left */
+    if (snib__outer_is(hold->gate)) /* checked at every quarter of what is left */
         return hold->lease_ms == 0 && hold->outer &&
                        hold->deadline - now < hold->outer->span * 2 / 5
                    ? SNIB_HOLD_AT_RISK
@@ -293,7 +295,7 @@ int snib__hold_state(const struct snib__engine *e, const struct snib__hold *hold
     return doubted ? SNIB_HOLD_AT_RISK : SNIB_HOLD_VALID;
 }
 
-/* Nobody has the hold any more, and the server keeps it to the end of its lease. */
+/* The hold has no user any more, and the server keeps the lock until the lease ends. */
 static void hold_leave(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;

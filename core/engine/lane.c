@@ -1,30 +1,33 @@
-/* lane.c - further command links of a node, for threads that call at once.
+/* lane.c - further command links of a node, for threads that call at the same time.
  *
- * A thread that waits for an answer reads it itself.  Two that share a connection wake each other for it, and are
- * slower than on connections of their own; so a node has up to four command links, which are called lanes.  The
- * first is the node: while it is down the node is, renewals and all that nobody waits for go by it.  The others
- * come when threads have met on the first often enough, and go when nobody has wanted them for long.
+ * A thread that waits for a reply reads it itself.  Two threads on one connection wake each other
+ * for every reply, and are slower than on connections of their own; so a node has up to four
+ * command links, called lanes.  The first lane stands for the node: the node is down while it is
+ * down, and it carries renewals and all requests that no thread waits for.  The others are opened
+ * when threads have met on the first often enough, and closed when they have been idle for long.
  *
- *     a thread's request   ->  a lane on which nothing is under way, while few requests are; else the first:
- *                              many go together, in few system calls
- *     the next of a gate   ->  the lane on which an earlier one has no answer yet, for lanes have no order
- *                              among each other
+ *     a thread's request   ->  a lane with nothing in flight, while few requests are in flight;
+ *                              otherwise the first: many requests travel together, in few system calls
+ *     the next of a gate   ->  the lane on which an earlier one has no reply yet, for there is
+ *                              no order between lanes
  *
- * What a lost lane leaves unanswered is sent again by the first, behind a CLIENT KILL of the lost connection: what
- * the server has not read of that must not run later.  A lane is of use only to the very process that the first
- * talks to, so where a server does not say which one it is there are none.
+ * Requests that a lost lane leaves unanswered are repeated on the first, behind a CLIENT KILL of
+ * the lost connection: what the server has not yet read from that must not run later.  A lane is
+ * useful only if it reaches the very process that the first talks to, so there are none where a
+ * server does not identify itself.
  *
- * One more is that of durable.c, which shares the rules about loss and process, and nothing else.
+ * One more command link belongs to durable.c; it shares the rules about loss and process, and
+ * nothing else.
  */
 #include "engine/internal.h"
 
 #include <string.h>
 
-#define LANE_IDLE (30000 * SNIB__MS)  /* nobody wants it any more */
-#define LANE_FEW 8                    /* requests under way, up to which threads do not share */
-#define LANE_MEETINGS 64              /* so many within ... */
+#define LANE_IDLE (30000 * SNIB__MS)  /* unused for this long: close it */
+#define LANE_FEW 8                    /* below this many requests in flight threads do not share */
+#define LANE_MEETINGS 64              /* this many meetings within ... */
 #define LANE_WINDOW (100 * SNIB__MS)  /* ... are worth another lane */
-#define LANE_FOLLOW (1000 * SNIB__MS) /* the first stays so long where it is */
+#define LANE_FOLLOW (1000 * SNIB__MS) /* the first lane stays at least this long on a server */
 
 struct snib__link *snib__node_lane(struct snib__node *node, uint32_t i)
 {
@@ -73,7 +76,7 @@ bool snib__lane_rest(const struct snib__node *node)
 
 /* ---- choosing ---- */
 
-/* Have one more, if one may be had now. */
+/* Open one more lane if allowed now. */
 static void lane_open(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 1; i < lane_count(e, node); i++) {
@@ -88,7 +91,7 @@ static void lane_open(struct snib__engine *e, struct snib__node *node, snib__tim
     }
 }
 
-/* Threads have met: often enough for another lane? */
+/* Threads have met on a lane: count it, and open another lane when that is frequent. */
 static void lane_met(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (now - node->met_since > LANE_WINDOW) {
@@ -99,7 +102,8 @@ static void lane_met(struct snib__engine *e, struct snib__node *node, snib__time
         lane_open(e, node, now);
 }
 
-/* A thread waits for what is to be sent: does another one, too, on every lane? */
+/* The lane for a request that a thread waits for; NULL if a thread waits on every
+ * lane, or requests are many. */
 static struct snib__link *lane_idle(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *idle = NULL;
@@ -132,7 +136,7 @@ struct snib__link *snib__lane_for(struct snib__engine *e, struct snib__node *nod
     return lane ? lane : &node->links[SNIB__COMMAND];
 }
 
-/* ---- what is under way ---- */
+/* ---- requests in flight ---- */
 
 void snib__lane_sent(struct snib__link *link, const struct snib__request *request, snib__time now)
 {
@@ -146,7 +150,7 @@ void snib__lane_sent(struct snib__link *link, const struct snib__request *reques
     snib__gate_ref(gate);
 }
 
-/* The request is not on its way any more; its gate may go with it. */
+/* The request is no longer in flight; this may free its gate. */
 void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
                          struct snib__request *request)
 {
@@ -159,10 +163,10 @@ void snib__lane_answered(struct snib__engine *e, struct snib__link *link,
     snib__gate_put(e, gate);
 }
 
-/* ---- coming and going ---- */
+/* ---- opening and closing ---- */
 
-/* End the connections of lost lanes at the server, by the first and before anything that follows on it.  Another
- * process has numbers of its own, and nothing of theirs.  0, or -1 when out of memory. */
+/* End the connections of lost lanes at the server, on the first lane and before anything else on
+ * it.  A new server process has never seen these connections.  0, or -1 when out of memory. */
 int snib__lane_kill(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *first = &node->links[SNIB__COMMAND];
@@ -191,17 +195,19 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
     const struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
     bool other = strcmp(link->conn.run_id, node->run_id) != 0;
     if (other && snib__durable_is(link) &&
-        !snib__node_ready(node)) { /* it is not known which one the first will find */
+        !snib__node_ready(node)) { /* the server that the first will reach is unknown */
         snib__link_close(e, link, SNIB_OK, now);
         return;
     }
     if (other) {
-        node->alone = true; /* the address leads to several servers; until the first is made anew */
+        /* the address leads to several servers; until the first lane reconnects */
+        node->alone = true;
         snib__engine_log(e, SNIB_LOG_INFO,
                          "another connection to %s came to another server: there will be one only",
                          snib__node_where(e, node));
         snib__link_close(e, link, SNIB_OK, now);
-        /* What counts is decided on that one, so the first follows; but not to and fro between several servers. */
+        /* Durability is decided on that server, so the first lane follows; but not back and
+         * forth between several servers. */
         if (snib__durable_is(link) && now > node->ready_since + LANE_FOLLOW)
             snib__link_close(e, &node->links[SNIB__COMMAND], SNIB_EUNREACHABLE, now);
         return;
@@ -214,7 +220,7 @@ void snib__lane_ready(struct snib__engine *e, struct snib__link *link, snib__tim
         snib__durable_ready(e, link, now);
 }
 
-/* The first is ready: lanes to another process than it has found are of no use. */
+/* The first lane is ready: lanes to another process than its own are useless. */
 void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->alone = false;
@@ -225,7 +231,7 @@ void snib__lane_first_ready(struct snib__engine *e, struct snib__node *node, sni
     }
 }
 
-/* Its own connection is not what the node is: others go on. */
+/* A lost lane does not take the node down: the others go on. */
 void snib__lane_down(struct snib__engine *e, struct snib__link *link, int32_t code, int os_error,
                      snib__time now)
 {

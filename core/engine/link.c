@@ -1,9 +1,10 @@
-/* link.c - one connection to a node: when to connect, what ends it, whom its replies go to.
+/* link.c - one connection to a node: when to connect, what ends it, who handles its replies.
  *
  *     down --wanted, back-off over--> wish to connect --link_up--> handshake --> ready
- *      ^----------------- link_down, or closed by us: silence, nonsense, a refusal -----'
+ *      ^------------ link_down, or closed by the engine: silence, nonsense, a refusal -'
  *
- * A link that owes a reply for too long is closed: the only answer to doubt about a connection.
+ * A link that owes a reply for too long is closed: that is the only answer to doubt about a
+ * connection.
  */
 #include "engine/internal.h"
 
@@ -28,7 +29,7 @@ int snib__link_init(struct snib__engine *e, struct snib__link *link, struct snib
     return 0;
 }
 
-/* As part of its node; one that never was begun is none of the engine's. */
+/* Frees it with its node; a link that was never initialised is not in the engine's list. */
 void snib__link_free(struct snib__engine *e, struct snib__link *link)
 {
     struct snib__link **at = &e->links;
@@ -111,7 +112,7 @@ int snib__engine_take_wish(struct snib__engine *e, struct snib__link *link)
     return SNIB__WISH_NOTHING;
 }
 
-/* ---- its life ---- */
+/* ---- life of a link ---- */
 
 bool snib__link_rests(const struct snib__link *link)
 {
@@ -119,8 +120,8 @@ bool snib__link_rests(const struct snib__link *link)
            !link->close;
 }
 
-/* Whether there is anywhere to connect to.  The one server of which the engine was told no address is known to
- * the driver. */
+/* Whether an address is known.  The driver knows that of a single server for which
+ * the engine was given none. */
 static bool link_has_way(const struct snib__engine *e, const struct snib__link *link)
 {
     return link->node->addressed || e->config.seeds_n == 0;
@@ -212,7 +213,7 @@ void snib__link_mask(struct snib__link *link, char *bytes, size_t n)
     snib__conn_mask(&link->conn, bytes, n);
 }
 
-/* A second login has been answered. */
+/* A renewed login has been answered. */
 static void link_relogged(struct snib__engine *e, struct snib__link *link)
 {
     if (link->conn.relogin == SNIB__RELOGIN_REFUSED) {
@@ -263,13 +264,15 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    /* The first attempt has jitter too: a server that goes, or a Sentinel, ends all its clients at once. */
+    /* Even the first attempt has jitter: a server or a Sentinel that goes
+     * ends all its clients at once. */
     link->next_try = now + link->backoff / 2 +
                      snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
     link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN
                     : link->backoff * 2 > LINK_BACKOFF_MAX ? LINK_BACKOFF_MAX
                                                            : link->backoff * 2;
-    bool server = link->node->kind == SNIB__SERVER; /* else the route knows whether and when */
+    /* the route reconnects sentinels itself */
+    bool server = link->node->kind == SNIB__SERVER;
     if (snib__lane_is(link)) {
         snib__lane_down(e, link, code, os_error, now);
     } else if (link->kind == SNIB__PUBSUB) {
@@ -282,13 +285,13 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
             link->node->down_since = link->node->dull_since = SNIB__NEVER;
     }
     link->soiled = false;
-    link->conn.words[0] = 0; /* of this end, not of the next */
+    link->conn.words[0] = 0; /* about this failure, not the next */
     link->conn.mode = SNIB__MODE_UNKNOWN;
     if (!snib__lane_is(link))
         snib__route_down(e, link, code, now);
 }
 
-/* Close a link that cannot be trusted any more. */
+/* Close a link that can no longer be trusted. */
 void snib__link_close(struct snib__engine *e, struct snib__link *link, int32_t code, snib__time now)
 {
     link->close = true;
@@ -304,8 +307,8 @@ int32_t snib__link_error(const struct snib__link *link, const struct snib__value
                : 0;
 }
 
-/* An error by which a node says that it is no master, that it can do nothing yet, or that it does not know
- * this connection (any more): it has done nothing, and the connection is of no use. */
+/* An error that says that the node is no master, is not ready yet, or does not know this connection
+ * (any more): nothing was carried out, and the connection is useless. */
 bool snib__link_disowns(const struct snib__link *link, const struct snib__value *reply)
 {
     int32_t error = snib__link_error(link, reply);
@@ -313,8 +316,8 @@ bool snib__link_disowns(const struct snib__link *link, const struct snib__value 
            (error == SNIB_EAUTH && snib__conn_is_stranger(snib__resp_text(link->conn.resp, reply)));
 }
 
-/* The first answer on a connection.  One that only lets us in, and ends at the first request, is as good as
- * none: the pauses between attempts grow, and patience ends. */
+/* The first reply on a connection.  A connection that accepts the handshake and ends at the first
+ * request is as useless as none: back-off keeps growing, and patience still ends. */
 static void link_proven(struct snib__link *link)
 {
     link->proven = true;
@@ -372,7 +375,7 @@ void snib__engine_input(struct snib__engine *e, struct snib__link *link, const c
 
 /* ---- time ---- */
 
-/* When a reply that is owed is overdue. */
+/* When an owed reply is overdue. */
 static snib__time link_overdue(const struct snib__engine *e, const struct snib__link *link)
 {
     snib__time oldest = snib__conn_oldest(&link->conn);
@@ -403,7 +406,7 @@ snib__time snib__link_deadline(const struct snib__engine *e)
     snib__time next = SNIB__NEVER;
     for (const struct snib__link *link = e->links; link; link = link->next) {
         if (link->connect || link->close || link->soiled)
-            return 0; /* a wish is there to be taken, or to be made */
+            return 0; /* a wish is waiting or about to be made */
         snib__time at = link_overdue(e, link);
         if (link->conn.state == SNIB__CONN_DOWN && link->wanted && !link->connecting &&
             link_has_way(e, link))

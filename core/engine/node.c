@@ -1,7 +1,7 @@
-/* node.c - one server: its links, what it answers, and what is known of it.
+/* node.c - one server: its links, its replies, and what is known about it.
  *
- * The command link carries scripts, the pub/sub link subscriptions.  send.c has the way there, lane.c the further
- * command links.
+ * The command link carries scripts, the pub/sub link subscriptions.  send.c sends the requests,
+ * lane.c has the further command links.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NODE_TELL_AGAIN (60000 * SNIB__MS) /* that there is still no connection */
+#define NODE_TELL_AGAIN (60000 * SNIB__MS) /* between log records of the same failure to connect */
 
 static void node_set_address(struct snib__node *node, const struct snib__address *address)
 {
@@ -74,14 +74,14 @@ bool snib__node_listens(const struct snib__node *node)
     return node->links[SNIB__PUBSUB].conn.state == SNIB__CONN_READY;
 }
 
-/* Its address, for people. */
+/* Its address for messages. */
 const char *snib__node_where(const struct snib__engine *e, const struct snib__node *node)
 {
     return node->where[0] ? node->where : snib__engine_where(e);
 }
 
-/* Whether the server has not been heard for as long as a round trip may take: of what it holds nothing is
- * known now. */
+/* Whether the server has been silent for as long as a round trip may take, so that nothing is
+ * known now about what it holds. */
 bool snib__node_silent(const struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     snib__time since = snib__node_ready(node) ? snib__node_oldest(node) : node->down_since;
@@ -90,7 +90,7 @@ bool snib__node_silent(const struct snib__engine *e, const struct snib__node *no
     return since != SNIB__NEVER && since + e->config.try_timeout <= now;
 }
 
-/* ---- coming and going ---- */
+/* ---- nodes that appear, move and disappear ---- */
 
 int snib__node_ask(struct snib__engine *e, struct snib__node *node, uint64_t what, snib__time now)
 {
@@ -114,7 +114,8 @@ void snib__node_rename(struct snib__engine *e, struct snib__node *node,
     }
 }
 
-/* Its holds were granted by a server whose part another plays now: each is to be confirmed there. */
+/* Another server has taken over from the one that granted the node's holds:
+ * each must be confirmed there. */
 static void node_failed_over(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     node->failed_over_at = now;
@@ -157,7 +158,7 @@ void snib__node_want(struct snib__engine *e, struct snib__node *node, snib__time
         snib__route_wanted(e, node, now);
 }
 
-/* Whether anything is held or under way at one of many nodes. */
+/* Whether anything is held or in flight at one of many nodes. */
 static bool node_serves(const struct snib__engine *e, const struct snib__node *node)
 {
     for (const struct snib__op *op = e->live; op; op = op->live_next)
@@ -177,7 +178,7 @@ bool snib__node_needed(const struct snib__engine *e, const struct snib__node *no
     return e->slots ? node_serves(e, node) : snib__engine_busy(e);
 }
 
-/* Operations that cannot come to an end without the server end now. */
+/* End the operations that cannot finish without the server. */
 void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (struct snib__op *op = e->live, *next; op; op = next) {
@@ -186,19 +187,19 @@ void snib__node_fail_ops(struct snib__engine *e, const struct snib__node *node, 
             continue;
         int32_t code = snib__op_unreached(e, op);
         snib__gate_leave(e, op, now);
-        next = op->live_next; /* leaving lets others try, and their end may come of that */
+        next = op->live_next; /* leaving lets other operations try, and that may end them */
         snib__op_done(e, op, code);
     }
 }
 
-/* Codes that come with a sentence of the driver's; one with an os_error may be over at the next attempt. */
+/* Codes that come with a sentence from the driver; with an os_error they may be temporary. */
 bool snib__node_explained(int32_t code)
 {
     return code == SNIB_ETLS || code == SNIB_ECREDENTIALS;
 }
 
-/* Refusals that another attempt will meet, too.  One that came when the link had been ready is not: it is
- * logged in on anew, or made anew with the certificates of then. */
+/* Refusals that the next attempt will meet again.  A refusal on a link that was ready is none of
+ * these: the next connection logs in anew, or reads the certificates anew. */
 bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
 {
     if (was_ready && (code == SNIB_EAUTH || snib__node_explained(code)))
@@ -208,7 +209,7 @@ bool snib__node_hopeless(int32_t code, int os_error, bool was_ready)
            code == SNIB_ENOTSUP || code == SNIB_ETOPOLOGY;
 }
 
-/* An attempt that fails as the last one did is logged once a minute. */
+/* An attempt that fails like the last one is logged once a minute. */
 static void node_tell_failure(struct snib__engine *e, struct snib__node *node,
                               const struct snib__conn *conn, int32_t code, int os_error,
                               snib__time now)
@@ -244,7 +245,7 @@ void snib__node_orphan(struct snib__engine *e, const struct snib__request *reque
     }
 }
 
-/* What had no answer is sent again, or ends; the operations' patience begins. */
+/* Resend or end the unanswered requests; the operations' patience begins. */
 void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib__time since,
                           bool was_ready, int32_t code, int os_error, snib__time now)
 {
@@ -253,7 +254,7 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
     struct snib__request request;
     node_tell_failure(e, node, conn, code, os_error, now);
     if (since > node->dull_since)
-        since = node->dull_since; /* it was ready meanwhile, but of no use */
+        since = node->dull_since; /* it was ready meanwhile, but useless */
     if (node->down_since == SNIB__NEVER || node->down_since > since)
         node->down_since = since < now ? since : now;
     node->failed = true;
@@ -266,7 +267,8 @@ void snib__node_link_down(struct snib__engine *e, struct snib__link *link, snib_
         snib__lane_answered(e, link, &request);
         snib__node_orphan(e, &request, code, os_error, now);
     }
-    /* What is asked for at each connect may be right the next time, where it once was. */
+    /* Credentials requested at each connect may be right the next time,
+     * if they have worked before. */
     bool renewed = e->config.asks && node->kind == SNIB__SERVER && node->ever_ready &&
                    (code == SNIB_EAUTH || code == SNIB_ECREDENTIALS);
     if (!renewed && snib__node_hopeless(code, os_error, was_ready))
@@ -296,7 +298,7 @@ void snib__node_unended(struct snib__engine *e, const struct snib__node *node, b
             snib__node_where(e, node));
 }
 
-/* Its connections can be ended when they have broken, and those that have were. */
+/* Warn if broken connections cannot be ended at the server, or one was not. */
 static void node_check_ends(struct snib__engine *e, const struct snib__node *node,
                             struct snib__conn *conn)
 {
@@ -314,8 +316,9 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     memcpy(node->run_id, conn->run_id, sizeof node->run_id);
     node->identity += other;
     struct snib__link *ear = &node->links[SNIB__PUBSUB];
+    /* it may still be connected to the old server */
     if (other && (ear->conn.state != SNIB__CONN_DOWN || ear->connecting))
-        snib__link_close(e, ear, SNIB_EUNREACHABLE, now); /* it may have stayed where it was */
+        snib__link_close(e, ear, SNIB_EUNREACHABLE, now);
     if (node->ever_ready)
         e->stats.reconnects += node->kind == SNIB__SERVER;
     else if (conn->evicts)
@@ -340,7 +343,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
     node->ready_since = now;
     snib__clock_begin(e, node, now);
     snib__lane_first_ready(e, node, now);
-    if (snib__lane_kill(e, node, now) < 0) { /* nothing may leave before it */
+    if (snib__lane_kill(e, node, now) < 0) { /* nothing may be sent before it */
         snib__link_close(e, link, SNIB_ENOMEM, now);
         return;
     }
@@ -354,7 +357,7 @@ void snib__node_link_ready(struct snib__engine *e, struct snib__link *link, snib
 
 /* ---- replies ---- */
 
-/* The request goes to whoever is found next, like one that was never sent. */
+/* Keep the request for the node found next, like one that was never sent. */
 static void node_disowned(struct snib__engine *e, struct snib__link *link,
                           const struct snib__request *request, int32_t error, const char *text,
                           uint32_t n, snib__time now)
@@ -367,15 +370,15 @@ static void node_disowned(struct snib__engine *e, struct snib__link *link,
     if (request->subject && request->kind == SNIB__REQ_RENEW)
         snib__watchdog_unanswered(e, request->subject, now);
     else if (request->subject && !snib__request_own(request) && snib__node_later(node, request) < 0)
-        snib__conn_expect(conn, request); /* it is with those that have no answer */
+        snib__conn_expect(conn, request); /* handle it with the unanswered requests */
     if (link != first)
         memcpy(first->conn.words, conn->words, sizeof conn->words);
     if (link != first && first->conn.state != SNIB__CONN_DOWN)
-        snib__link_close(e, first, error, now); /* it is true of the node */
+        snib__link_close(e, first, error, now); /* the whole node is affected */
     snib__link_close(e, link, error, now);
 }
 
-/* Its operation's patience with those who could not serve it is at an end. */
+/* A server has taken the operation's request: its patience with refusals ends. */
 static void node_served(struct snib__engine *e, const struct snib__request *request)
 {
     struct snib__op *op = request->subject ? snib__request_op(request) : NULL;
@@ -387,7 +390,8 @@ static void node_served(struct snib__engine *e, const struct snib__request *requ
     snib__op_arm(e, op);
 }
 
-/* The server did not know the script: it is loaded and what needs it sent again at once.  False: not a second time. */
+/* The server did not know the script: load it and resend the requests that need it.
+ * False: this was tried before. */
 static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
                             struct snib__request *request, snib__time now)
 {
@@ -397,7 +401,7 @@ static bool node_sent_again(struct snib__engine *e, struct snib__link *link,
     if (request->kind != SNIB__REQ_RENEW)
         return snib__link_write(e, link, request, now) == 0;
     const struct snib__batch *batch = request->subject;
-    snib__watchdog_again(e, request, batch->narrow, now); /* some may have been given back */
+    snib__watchdog_again(e, request, batch->narrow, now); /* some may have been released */
     return true;
 }
 
@@ -419,16 +423,17 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
     }
     if (request->script == SNIB__TWO_COMMANDS && (error == SNIB_ENOTSUP || error == SNIB_EPERM) &&
         request->subject) {
-        struct snib__conn *first = &node->links[SNIB__COMMAND].conn; /* it is what is asked */
-        first->delifeq = first->delex = conn->delifeq = conn->delex =
-            false; /* a proxy knows less, or the user may not: by script */
+        /* new connections copy its abilities */
+        struct snib__conn *first = &node->links[SNIB__COMMAND].conn;
+        /* a proxy supports less, or the user may not: use the script */
+        first->delifeq = first->delex = conn->delifeq = conn->delex = false;
         if (snib__link_write(e, link, request, now) == 0)
             return;
     }
-    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was done */
+    if (error == SNIB_AGAIN) { /* NOSCRIPT: nothing was carried out */
         if (node_sent_again(e, link, request, now))
             return;
-        if (request->kind != SNIB__REQ_RENEW) /* that is tried later in any case */
+        if (request->kind != SNIB__REQ_RENEW) /* the watchdog retries it in any case */
             error = SNIB_EPERM;
     }
     if (!request->subject)
@@ -474,7 +479,7 @@ void snib__node_answer(struct snib__engine *e, struct snib__link *link,
 
 snib__time snib__node_reply_timeout(const struct snib__engine *e, const struct snib__node *node)
 {
-    if (!node->ever_ready) /* nothing is held yet that could be lost by patience */
+    if (!node->ever_ready) /* nothing is held yet that patience could lose */
         return e->config.reply_timeout;
     /* Three renewals must fit into the last two thirds of a lease. */
     snib__time share = e->config.lease / 5 > 50 * SNIB__MS ? e->config.lease / 5 : 50 * SNIB__MS;

@@ -1,7 +1,8 @@
-/* outer.c - holds and operations that are carried outside of this engine: of locks made of locks of several
- * clients.  To the API they are like all others: cancelled, timed out, waited for, lost and released
- * in the same way.  What happens to them is told to whoever carries them (core/api/group.c), and
- * what he makes of it comes back through the functions here.
+/* outer.c - holds and operations carried outside the engine: locks made of several clients' locks.
+ *
+ * To the API they are like all others: cancelled, timed out, waited for, lost and released in the
+ * same way.  The engine reports what happens to them to the carrier (core/api/group.c), which
+ * answers through the functions here.
  */
 #include "engine/internal.h"
 
@@ -10,13 +11,14 @@ bool snib__outer_is(const struct snib__gate *gate)
     return gate && gate->kind->kind == SNIB__OUTER;
 }
 
-/* Something has happened to the hold: its carrier is to look. */
+/* Something has happened to the hold: its carrier must look. */
 void snib__outer_tell(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__outer *outer = hold->outer;
     if (!outer)
         return;
-    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) { /* it is the caller's alone */
+    /* the carrier has no part in it any more */
+    if (hold->phase == SNIB__LOST || hold->phase == SNIB__GONE) {
         outer->ended = true;
         outer->abandoned = hold->phase == SNIB__GONE;
         outer->reason = hold->reason;

@@ -2,25 +2,27 @@
  *
  *     NEW --asked--> TRYING --it was free--> HELD
  *                     |  ^
- *          a place    v  | a beat a second, a nudge, a new subscription
+ *          a place    v  | one beat per second, a nudge, a new subscription
  *                    PLACED --the release before it, by message or reply--> HELD by the first lease
  *                     |
  *                     '--timeout, cancel, error--> RELEASING: the place is given back
  *
- * The release of a hold of ours grants the lock to the first waiter, if that is ours too, and tells its
- * process on the channel of its client id.  The two connections have no order between them, so the server's
- * clock tells whether the grant came after the waiter was last seen waiting (else it is an old one).  If
- * it did, the lease cannot have begun before that request was sent: the deadline counts from there and
- * needs no further command.  The first lease
- * is short, because the granter cannot know whether the waiter lives; a hold that outlives a third of
- * it is confirmed, and a grant that came so late that little is left is confirmed before it is given out.
+ * Releasing a hold grants the lock to the first waiter, if that is a Snib waiter, and notifies its
+ * process on the channel of its client id.  There is no order between the two connections, so the
+ * server's clock tells whether the grant came after the waiter was last seen waiting; otherwise it
+ * is an old one.  If it did, the lease cannot have begun before that request was sent: the deadline
+ * counts from there and no further command is needed.  The first lease is short, because the
+ * granter cannot know whether the waiter is alive.  A hold that outlives a third of it is
+ * confirmed; a grant that came so late that little is left is confirmed before it is given out.
  *
- * A place is asked for only when the process is subscribed, or after a second in which that failed: the
- * granter passes over waiters that cannot hear of it, and nobody shall be overtaken for that.
+ * A place is requested only while the process is subscribed, or after a second without success: the
+ * granter skips waiters that cannot receive its message, and no waiter should be overtaken for
+ * that.
  *
- * A beat a second and a process keeps the places alive and pushes the clock of the queue: a client that has
- * not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's releases tell a waiter on its own
- * channel; that is listened to only where a Redisson client is ahead.
+ * One beat per second and process keeps the places alive and advances the clock of the queue: a
+ * client that has not asked for 2.5 seconds loses its places (core/lua/_fair.lua).  Redisson's
+ * releases notify a waiter on its own channel, which the client subscribes to only where a Redisson
+ * client is ahead.
  */
 #include "engine/internal.h"
 
@@ -59,7 +61,7 @@ void snib__place_relisten(struct snib__engine *e, struct snib__gate *gate)
             place_say(e, hold, true);
 }
 
-/* The hold is not in the queue any more. */
+/* The hold is no longer in the queue. */
 void snib__place_left(struct snib__engine *e, struct snib__hold *hold)
 {
     if (!(hold->flags & SNIB__LISTENS))
@@ -88,7 +90,7 @@ static void place_ask(struct snib__engine *e, struct snib__hold *hold, snib__tim
     snib__gate_undo(e, hold, now, now);
 }
 
-/* Every waiter asks: a grant may have been missed, or the server may have forgotten the queue. */
+/* Every waiter asks: a grant may have been missed, or the server may have lost the queue. */
 void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     for (struct snib__op *op = gate->wait->head, *next; op; op = next) {
@@ -98,7 +100,7 @@ void snib__place_ask_all(struct snib__engine *e, struct snib__gate *gate, snib__
     }
 }
 
-/* The first waiter of this process asks for all of them that have places; the others for themselves. */
+/* The first waiter of this process asks for all that have places; the others ask for themselves. */
 void snib__place_beat(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     bool asked = false;
@@ -123,7 +125,7 @@ static void place_take(struct snib__engine *e, struct snib__hold *hold, int64_t 
     snib__gate_grant(e, hold, token, sent_at, now);
 }
 
-/* Somebody's release has granted the hold by a first lease, after `known`. */
+/* A release has granted the hold with a first lease, later than `known`. */
 static void place_promised(struct snib__engine *e, struct snib__hold *hold, int64_t token,
                            int64_t first_ms, snib__time known, snib__time now)
 {
@@ -132,8 +134,8 @@ static void place_promised(struct snib__engine *e, struct snib__hold *hold, int6
     if (lease < first)
         first = lease;
     snib__time safe = snib__lease_end(known, first);
-    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* its counter had gone */
-    /* Little is left, or the lease is not the granter's, or it is on the master only. */
+    bool untold = (hold->options & SNIB_LOCK_FENCED) && token == 0; /* the counter was missing */
+    /* Little is left, the lease differs from the granter's, or the grant is on the master only. */
     if (safe < now + first / 2 || hold->lease_ms || untold || e->config.durability) {
         place_ask(e, hold, now);
         return;
@@ -151,8 +153,8 @@ static struct snib__hold *place_find(const struct snib__gate *gate, uint64_t num
     return hold;
 }
 
-/* A grant that has been heard of: take it, ask if it is an old one, or keep it until the reply that is on its
- * way tells whether it was made before or after. */
+/* A grant has been heard of.  Take it, ask if it is an old one, or keep it until the reply in
+ * flight tells whether it was made before or after. */
 static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__time known,
                         int64_t token, int64_t first_ms, int64_t server_ms, snib__time now)
 {
@@ -170,7 +172,7 @@ static void place_heard(struct snib__engine *e, struct snib__hold *hold, snib__t
     }
 }
 
-/* A message on the process' channel. */
+/* A message on the process's channel. */
 void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const char *text,
                          snib__time now)
 {
@@ -178,14 +180,14 @@ void snib__place_message(struct snib__engine *e, struct snib__gate *gate, const 
     int64_t part[3] = {0}; /* token, first lease, server's ms */
     struct snib__hold *hold = place_find(gate, strtoull(text, &end, 10));
     if (!hold || !hold->op)
-        return; /* it has left; its release is on the way */
+        return; /* it has left; its release is in flight */
     for (int i = 0; i < 3 && *end == ':'; i++)
         part[i] = strtoll(end + 1, &end, 10);
     if (part[1] > 0)
         place_heard(e, hold, hold->deadline, part[0], part[1], part[2], now);
 }
 
-/* Something came on the waiter's own channel: a release of Redisson's, or the subscription is there. */
+/* News on the waiter's own channel: a Redisson release, or the subscription is confirmed. */
 void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, uint64_t number,
                              const char *what, snib__time now)
 {
@@ -199,7 +201,7 @@ void snib__place_own_channel(struct snib__engine *e, struct snib__gate *gate, ui
         gate->wait->hint = true;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                         snib__time now)
@@ -221,7 +223,8 @@ static bool place_queue(struct snib__engine *e, struct snib__hold *hold, snib__t
     return true;
 }
 
-/* Who comes while others of this process wait for the subscription asks after them. */
+/* An operation that arrives while others of this process wait for the
+ * subscription asks after them. */
 static bool place_is_behind(const struct snib__gate *gate)
 {
     return gate->wait && gate->wait->head && !snib__chan_on(gate->wait);
@@ -278,7 +281,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         place_listen(e, hold);
     if ((!awake && snib__chan_on(gate->wait)) || gate->wait->hint) {
         gate->wait->hint = false;
-        place_ask(e, hold, now); /* a grant may not have been heard */
+        place_ask(e, hold, now); /* a grant may have gone unheard */
         return;
     }
     if (gate->wait->timer_at == 0 || gate->wait->head == op)
@@ -287,7 +290,7 @@ void snib__place_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
 
 /* ---- leaving ---- */
 
-/* A waiter in the gate's queue goes; its place at the server is given back. */
+/* A waiter leaves the gate's queue; its place at the server is given back. */
 void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
     struct snib__hold *hold = op->hold;
@@ -297,7 +300,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (queued) /* else its request is on the way, and the answer will find nobody */
+    if (queued) /* otherwise its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
     if (!gate->wait->head)
         snib__wait_rest(e, gate, now);
@@ -305,7 +308,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
         snib__wait_sleep(e, gate, -1, false, now);
 }
 
-/* A release, or a place given back, has granted the lock to another of ours. */
+/* A release, or a place given back, has granted the lock to another waiter of this client. */
 void snib__place_released(struct snib__engine *e, struct snib__gate *gate,
                           const struct snib__verdict *verdict, snib__time sent_at, snib__time now)
 {

@@ -1,15 +1,15 @@
-/* release.c - giving back: releases, their answers, and requests that were never answered.
+/* release.c - releases, their replies, and requests that were never answered.
  *
- * A request without an answer is repeated with the same owner number on the next connection; that is
- * harmless by the scripts' construction.  If the operation has gone, a release is sent instead.  A
- * release that the server refuses is repeated until the lease has certainly ended.
+ * A request without a reply is repeated with the same owner number on the next connection, which
+ * the scripts make harmless.  If its operation has gone, a release is sent instead.  A release that
+ * the server refuses is repeated until the lease has certainly ended.
  */
 #include "engine/internal.h"
 #include "net/script.h"
 
-#define RELEASE_RETRY (500 * SNIB__MS) /* between releases that the server refuses */
+#define RELEASE_RETRY (500 * SNIB__MS) /* between releases while the server refuses them */
 #define RELEASE_PLACE                                                                              \
-    (6000 * SNIB__MS) /* a place in a fair queue and its first lease end by then */
+    (6000 * SNIB__MS) /* by then a place in a fair queue and its first lease have ended */
 
 void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_t code,
                          snib__time now)
@@ -34,15 +34,15 @@ void snib__gate_released(struct snib__engine *e, struct snib__hold *hold, int32_
     snib__hold_settle(e, hold);
 }
 
-/* How many messages of its own release a gate hears. */
+/* How many messages of its own release a gate receives. */
 static uint32_t release_messages(const struct snib__engine *e, const struct snib__gate *gate)
 {
     uint8_t traits = gate->kind->traits;
     uint32_t n = traits & SNIB__MANY_MESSAGES ? 0 : traits & SNIB__TWO_MESSAGES ? 2 : 1;
-    return e->publish == SNIB__BOTH ? 2 * n : n; /* it comes by both ways */
+    return e->publish == SNIB__BOTH ? 2 * n : n; /* published in both ways */
 }
 
-/* There is no memory to send it: whoever waits is told, and it is tried again. */
+/* Out of memory: fail the waiting operation and retry the release later. */
 static void release_no_memory(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     if (hold->op)
@@ -69,7 +69,7 @@ void snib__gate_send_release(struct snib__engine *e, struct snib__hold *hold, sn
         release_no_memory(e, hold, now);
 }
 
-/* there: the server has surely had it. */
+/* there: the server certainly had the hold. */
 static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool there,
                           snib__time now)
 {
@@ -85,13 +85,13 @@ static void release_begin(struct snib__engine *e, struct snib__hold *hold, bool 
         return;
     }
     if (hold->gate->kind->traits & SNIB__UNOWNED)
-        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* to stop trying */
+        hold->deadline = snib__lease_end(now, snib__hold_lease(e, hold)); /* when to stop trying */
     if (there && snib__gate_active(gate) == hold && snib__sole_hand_over(e, hold, now))
         return;
     snib__gate_send_release(e, hold, now);
 }
 
-/* Begin to give back a hold, whoever asks for it.  Renewal ends here, before anything is sent. */
+/* Begin a release, whoever asks for it.  Renewal ends here, before anything is sent. */
 void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool held = hold->phase == SNIB__HELD;
@@ -101,8 +101,8 @@ void snib__gate_release(struct snib__engine *e, struct snib__hold *hold, snib__t
     release_begin(e, hold, held, now);
 }
 
-/* A grant goes back, or to the next of this process, without having been anybody's: it counts as no acquisition,
- * and that it is gone when its release comes is no loss. */
+/* Return a grant, or hand it to the next waiter of this process, without it having had a user: it
+ * is not counted as an acquisition, and if it is gone when its release arrives, that is no loss. */
 void snib__gate_spurn(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                       snib__time now)
 {
@@ -122,10 +122,10 @@ bool snib__release_lapsed(const struct snib__engine *e, const struct snib__hold 
     return now > hold->deadline + slack;
 }
 
-/* The hold was lost and the program has done with it, but the server may still keep it for us, and others wait for
- * that: take it back, unless it is known to be gone, or a later hold has the number and so what is there.  Of a
- * multi lock one member is known to be gone, and the others are there.  A server that does not answer while the
- * lease ends need not be waited for. */
+/* The hold was lost and the program is done with it, but the server may still keep the lock for it
+ * while other clients wait.  Release it, unless it is known to be gone, or a later hold shares the
+ * number and thus the lock.  Of a lost multi lock only one member is known to be gone.  If the
+ * server does not answer until the lease has ended, no release is needed. */
 void snib__gate_release_lost(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     bool known = hold->reason == SNIB_REASON_TAKEN || hold->reason == SNIB_REASON_DELETED ||
@@ -192,8 +192,9 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     struct snib__verdict verdict = {0};
     if (!error)
         gate->kind->released(e, hold, reply, n, &verdict);
-    /* No message comes of a release that was refused or that told nobody.  If one was taken for it, it was
-     * somebody else's; that is no loss, for the next waiter tries as soon as this release has ended. */
+    /* A release that was refused, or that reached no subscriber, brings no message.  If a
+     * foreign message was mistaken for it, nothing is lost, because the next waiter tries as
+     * soon as this release has ended. */
     if (verdict.receivers == 0 && (hold->flags & SNIB__COUNTED) && wait)
         wait->own_messages -= wait->own_messages < release_messages(e, gate)
                                   ? wait->own_messages
@@ -205,8 +206,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             hold->op = NULL;
             snib__op_fail(e, op, error, text, reply->count);
         }
-        if (error ==
-            SNIB_EWRONGTYPE) { /* other data has taken its place: there is nothing of ours */
+        /* the key now has another type, so nothing of this hold is left */
+        if (error == SNIB_EWRONGTYPE) {
             snib__gate_ref(gate);
             hold->reason = SNIB_REASON_TAKEN;
             snib__hold_found_lost(e, hold, now);
@@ -216,7 +217,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
             return;
         }
         if ((gate->kind->traits & SNIB__UNOWNED) && snib__doubtful(error)) {
-            snib__gate_ref(gate); /* it may have been done, and would be done twice */
+            /* it may have been carried out, and must not be carried out twice */
+            snib__gate_ref(gate);
             snib__gate_released(e, hold, error, now);
             snib__gate_advance(e, gate, now);
             snib__gate_put(e, gate);
@@ -225,7 +227,8 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
         snib__timer_set(e, SNIB__TIMER_HOLD, &hold->timer_at, now + RELEASE_RETRY);
         return;
     }
-    /* Gone, but an earlier request has no answer and the lease cannot have ended: that request did it. */
+    /* The hold is gone, but an earlier request has no reply and the lease cannot have
+     * ended: that request did it. */
     bool ours = verdict.yes || ((hold->flags & SNIB__RESENT) && now < hold->deadline);
     int64_t others = verdict.receivers - ((hold->flags & SNIB__AWAKE) ? 1 : 0);
     snib__gate_ref(gate);
@@ -242,9 +245,10 @@ void snib__gate_answer_release(struct snib__engine *e, struct snib__hold *hold, 
     snib__gate_put(e, gate);
 }
 
-/* ---- requests without an answer ---- */
+/* ---- requests without a reply ---- */
 
-/* An attempt of which nothing remains.  Who waits is looked after when the link is back. */
+/* Forget an attempt of which nothing remains.  Its gate's waiters are
+ * woken when the link is back. */
 static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -256,7 +260,7 @@ static void release_untry(struct snib__engine *e, struct snib__hold *hold, snib_
     snib__gate_put(e, gate);
 }
 
-/* What must not be repeated ends here: nobody knows whether it was done. */
+/* A request that must not be repeated ends here, with an unknown outcome. */
 static void release_unknown(struct snib__engine *e, const struct snib__request *request,
                             snib__time now)
 {
@@ -270,8 +274,8 @@ static void release_unknown(struct snib__engine *e, const struct snib__request *
     release_untry(e, hold, now);
 }
 
-/* There is no memory to send a request.  Whoever waits for it is told; what an earlier try of it may have left at
- * the server is taken back when there is. */
+/* Out of memory to send a request.  The waiting operation fails; what an earlier try may have left
+ * at the server is released once there is memory. */
 void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind,
                        snib__time sent_at, snib__time now)
 {
@@ -307,7 +311,8 @@ void snib__gate_unsent(struct snib__engine *e, struct snib__hold *hold, int kind
     release_no_memory(e, hold, now);
 }
 
-/* The connection ended before the answer: repeat the request, or undo it if nobody waits for it. */
+/* The connection ended before the reply: repeat the request, or undo it
+ * if its operation has gone. */
 void snib__gate_unanswered(struct snib__engine *e, const struct snib__request *request,
                            snib__time now)
 {

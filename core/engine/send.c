@@ -1,7 +1,7 @@
 /* send.c - requests on their way to a node: encoded, sent, kept until they can be, taken back.
  *
- * Requests that come while the node is not ready wait in its `todo` and are encoded when they leave, so that
- * the time before the send is the true one.
+ * Requests that come while the node is not ready wait in its `todo`.  They are encoded when they
+ * leave, so that the recorded time of sending is the true one.
  */
 #include "engine/ask.h"
 #include "engine/internal.h"
@@ -62,8 +62,8 @@ static void send_unwrite(struct snib__conn *conn, size_t size)
     conn->out.len = conn->out.head + size;
 }
 
-/* Append the request's command, and before it its script if the connection has not loaded it, and ASKING.
- * Returns the script, or -1: nothing half-written leaves. */
+/* Append the request's command, preceded by its script if the connection has not loaded it, and by
+ * ASKING.  Returns the script, or -1 with nothing appended. */
 static int send_append(struct snib__engine *e, struct snib__conn *conn,
                        const struct snib__request *request, snib__time now)
 {
@@ -99,7 +99,7 @@ struct snib__op *snib__request_op(const struct snib__request *request)
     return held && hold ? hold->op : NULL;
 }
 
-/* Who waits for it reads on this link. */
+/* A caller waiting for the request reads on this link. */
 void snib__request_note_link(const struct snib__request *request, struct snib__link *link)
 {
     struct snib__op *op = snib__request_op(request);
@@ -112,7 +112,7 @@ void snib__request_note_link(const struct snib__request *request, struct snib__l
         wait->incoming->op->link = link;
 }
 
-/* The gate whose requests keep their order among each other; NULL: it is of no name. */
+/* The gate whose requests must stay in order; NULL: the request has no lock name. */
 static struct snib__gate *send_gate(const struct snib__request *request)
 {
     if (request->kind == SNIB__REQ_ASK)
@@ -138,7 +138,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     struct snib__request second = {.kind = SNIB__REQ_ASK, .script = -1, .sent_at = now};
     if (snib__conn_expect(conn, request) < 0 ||
         (script == SNIB__TWO_COMMANDS && snib__conn_expect(conn, &second) < 0)) {
-        send_unwrite(conn, size); /* with a script load, if there was one: its entry goes too */
+        send_unwrite(conn, size); /* including a script load, with its entry in the ring */
         conn->appended -= conn->ring_count - before;
         conn->ring_count = before;
         request->gate = NULL;
@@ -150,7 +150,7 @@ int snib__link_write(struct snib__engine *e, struct snib__link *link, struct sni
     return 0;
 }
 
-/* By the lane that is right for it. */
+/* Write it on the right lane. */
 static int send_write(struct snib__engine *e, struct snib__node *node,
                       struct snib__request *request, snib__time now)
 {
@@ -159,7 +159,7 @@ static int send_write(struct snib__engine *e, struct snib__node *node,
     return snib__link_write(e, snib__lane_for(e, node, send_gate(request), now), request, now);
 }
 
-/* Close the gaps among the requests that wait, if they are worth it. */
+/* Close the gaps among the waiting requests, if there are enough. */
 static void send_pack(struct snib__node *node)
 {
     uint32_t kept = 0;
@@ -188,7 +188,7 @@ int snib__node_later(struct snib__node *node, const struct snib__request *reques
     return 0;
 }
 
-/* Which node a request is for. */
+/* The node that a request is for. */
 static struct snib__node *send_node_of(int kind, void *subject)
 {
     if (kind == SNIB__REQ_ASK)
@@ -215,7 +215,7 @@ int snib__node_send_to(struct snib__engine *e, struct snib__node *node,
     if (snib__node_ready(node))
         return send_write(e, node, &sent, now);
     if (sent.kind == SNIB__REQ_RENEW || snib__request_own(&sent))
-        return -1; /* it is asked again when the link is ready */
+        return -1; /* asked again when the link is ready */
     if (snib__node_later(node, &sent) < 0)
         return -1;
     snib__request_note_link(&sent, NULL);
@@ -235,8 +235,9 @@ void snib__node_again(struct snib__engine *e, const struct snib__request *reques
         snib__gate_unsent(e, again.subject, again.kind, again.sent_at, now);
 }
 
-/* A subject's request that waits is not to be sent.  It leaves a gap.  When many leave at once they are the
- * oldest or the newest in turn, so the search comes from both ends, and skips the gaps it has found there. */
+/* Take back a subject's waiting request, leaving a gap.  When many leave at once they
+ * are the oldest or the newest in turn, so the search starts from both ends and skips
+ * the gaps it has found there. */
 static bool send_unwait(struct snib__node *node, const void *subject)
 {
     struct snib__request *todo = node->todo;
@@ -279,7 +280,8 @@ static void send_disregard(struct snib__conn *conn, const void *subject)
     }
 }
 
-/* Drop what is not sent, mark what is: by a node that has served the name before, perhaps. */
+/* Drop requests not yet sent and discard the replies to those in flight, on every node: another may
+ * have served the name before. */
 void snib__node_forget(struct snib__engine *e, void *subject)
 {
     snib__node_unsend(e, subject);
@@ -298,7 +300,7 @@ void snib__node_flush(struct snib__engine *e, struct snib__node *node, snib__tim
         struct snib__hold *hold = todo[i].subject;
         if (!hold)
             continue;
-        /* An acquire that may have worked and that nobody waits for any more becomes a release. */
+        /* An acquire that may have worked, but whose operation has gone, becomes a release. */
         if (todo[i].kind == SNIB__REQ_ACQUIRE && !hold->op)
             snib__gate_unanswered(e, &todo[i], now);
         else if (send_write(e, node, &todo[i], now) == 0)

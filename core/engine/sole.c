@@ -1,11 +1,11 @@
 /* sole.c - locks with one holder: a gate has at most one active hold.
  *
- * Everybody else of this process queues in the gate, first come first served, so a process sends one
- * attempt per release however many of its callers wait.
+ * All other operations of this process queue in the gate, first come first served, so a process
+ * sends one attempt per release however many callers wait.
  *
- *     acquire -> active is free: TRYING ----granted----> HELD -> release, nobody waits:  RELEASING -> free
- *                    ^            '-refused-> queue, sleep         somebody waits: one TRANSFER to the
- *                    '------ message, re-check, free -'            head of the queue, which becomes active
+ *     acquire -> active is free: TRYING --granted---> HELD -> release, no waiter: RELEASING -> free
+ *                    ^            '-refused-> queue, sleep    with a waiter: one TRANSFER to the
+ *                    '----- message, re-check, free -'        queue's head, which becomes active
  */
 #include "engine/internal.h"
 
@@ -51,7 +51,7 @@ void snib__sole_advance(struct snib__engine *e, struct snib__gate *gate, snib__t
         snib__wait_rest(e, gate, now);
 }
 
-/* Put an operation at the front of its gate's queue, to sleep there. */
+/* Put an operation into its gate's queue, to sleep there. */
 void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, snib__time now)
 {
     struct snib__wait *wait = snib__wait_get(e, op->gate);
@@ -69,14 +69,15 @@ void snib__sole_queue(struct snib__engine *e, struct snib__op *op, bool front, s
     snib__wait_push(wait, op, front);
 }
 
-/* From now on nobody has the gate's hold, or its attempt, and the server has not told of its end. */
+/* The gate's hold or attempt has lost its user, and the server has not yet confirmed its end. */
 void snib__sole_settles(struct snib__gate *gate, snib__time now)
 {
     if (gate->wait)
         gate->wait->settling_since = now;
 }
 
-/* Of a writer's reads, which share a number, one waits for the other like this, too. */
+/* A read under a write hold shares its number, so it waits for an earlier
+ * such read in the same way. */
 bool snib__sole_unconfirmed(const struct snib__engine *e, const struct snib__op *op, snib__time now)
 {
     const struct snib__gate *gate = op->gate;
@@ -132,12 +133,12 @@ void snib__sole_refused(struct snib__engine *e, struct snib__hold *hold,
     bool awake = (hold->flags & SNIB__AWAKE) && gate->wait->blocker == verdict->blocker;
     snib__wait_rebind(e, gate->wait, verdict->blocker);
     if (!awake && snib__chan_on(gate->wait))
-        snib__sole_advance(e, gate, now); /* subscribed since: a release may not have been heard */
+        snib__sole_advance(e, gate, now); /* subscribed since: a release may have gone unheard */
     else
         snib__wait_sleep(e, gate, verdict->left_ms, verdict->foreign, now);
 }
 
-/* May the hold go to the head of the local queue, or is it other processes' turn? */
+/* Whether the hold may go to the head of the local queue, or it is other processes' turn. */
 static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
                                struct snib__hold *hold, snib__time now)
 {
@@ -146,9 +147,10 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
         (gate->kind->traits & SNIB__NO_HANDOVER) || now >= hold->deadline)
         return false;
     if (wait->chain == 0) {
-        wait->chain_since = hold->acquired_at ? hold->acquired_at : now; /* nobody had it */
+        /* no user ever had it */
+        wait->chain_since = hold->acquired_at ? hold->acquired_at : now;
         wait->chain_most = (uint32_t)e->config.handover_max;
-        /* Each of those who wait has a turn, then others have theirs. */
+        /* Each current waiter has a turn, then other clients have theirs. */
         if (snib__turn_contested(wait) && wait->queued < wait->chain_most)
             wait->chain_most = wait->queued;
     }
@@ -158,7 +160,7 @@ static bool sole_may_hand_over(struct snib__engine *e, struct snib__gate *gate,
     return true;
 }
 
-/* Pass the hold on to the head of the local queue by one command; false: it is to be released. */
+/* Pass the hold on to the head of the local queue with one command; false: release it instead. */
 bool snib__sole_hand_over(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__gate *gate = hold->gate;
@@ -196,16 +198,17 @@ void snib__sole_answer_transfer(struct snib__engine *e, struct snib__hold *hold,
         snib__gate_grant(e, next, verdict.token, sent_at, now);
     } else {
         if (snib__doubtful(error))
-            hold->flags |= SNIB__RESENT; /* this try may have worked; */
+            hold->flags |= SNIB__RESENT; /* this try may have worked */
         if (error && (hold->flags & SNIB__RESENT))
-            next->flags |= SNIB__RESENT; /* this one, or one before */
+            next->flags |= SNIB__RESENT; /* this try may have worked, or an earlier one */
         if (next->op)
             snib__sole_queue(e, next->op, true, now);
         else if (next->flags & SNIB__RESENT)
             snib__gate_undo(e, next, sent_at, now);
         else
             snib__gate_forget_hold(e, next);
-        if (error) { /* the plain release is harder to refuse, and finds nothing if the try has worked */
+        /* a plain release is refused less often, and finds nothing if the try has worked */
+        if (error) {
             snib__gate_send_release(e, hold, now);
         } else {
             if (!verdict.yes)

@@ -1,9 +1,10 @@
-/* timer.c - a binary heap of deadlines that come in no order: waits, fixed leases, re-checks.
+/* timer.c - a binary heap of deadlines that arrive in no order: waits, fixed leases, re-checks.
  *
  * Each subject stores its place, so that it can be moved or taken out; place 0 means "not in here".
  * Renewals are not in here: with one lease length they are a sorted list (watchdog.c).
- * A subject's room is reserved when its memory is, so to set a timer cannot fail: what has been begun, the retry
- * of a release above all, never ends for want of memory.
+ *
+ * Room is reserved with each subject's memory, so setting a timer cannot fail: nothing that has
+ * begun, above all the retry of a release, is left unfinished for lack of memory.
  */
 #include "engine/internal.h"
 

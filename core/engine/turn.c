@@ -1,27 +1,29 @@
 /* turn.c - giving way: waiters of other clients have their turns, too.
  *
- * A client that has just released a lock could have it back before anybody else has even heard of the
- * release.  So it lets the strangers go first: those who listen, beside itself, as the release's reply counts
- * them.  Until it has heard as many releases of theirs it does not try.  Clients that all do so take turns
- * in a ring, each with one chain of hand-overs, and no two of them ask for the same release; a client that
- * tries at every message, as Redisson's, has its place in the ring while all others give way.
+ * A client that has just released a lock could have it back before any other client has even heard
+ * of the release.  So it lets the strangers go first: the other clients that listen, as counted by
+ * the release's reply.  It does not try until it has heard as many of their releases.  Clients that
+ * all do so take turns in a ring, each with one chain of hand-overs, and no two of them ask for the
+ * same release.  A client that tries at every message, as Redisson does, has its place in the ring
+ * while all others give way.
  *
- * A stranger may be dead, slow, or listen without waiting, so a chance ends after some patience; the more
- * turns are still owed, the later, so that those who are nearly due come first.  Strangers that let a
- * chance pass are taken for absent until a longer one is offered, so much later that little time is lost.
- * While nobody else listens nothing is owed, and all this costs nothing.
+ * A stranger may be dead or slow, or may listen without waiting, so a chance ends after a while.
+ * The more turns are still owed, the longer the chance, so that clients whose turn is near come
+ * first.  Strangers that let a chance pass count as absent until a longer one is offered, so much
+ * later that little time is lost.  While no other client listens, nothing is owed and all this
+ * costs nothing.
  */
 #include "engine/internal.h"
 
-#define TURN_PATIENCE (1 * SNIB__MS) /* how long a stranger may need to come: until it is known, */
-#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least, */
+#define TURN_PATIENCE (1 * SNIB__MS)   /* how long a stranger may take until that is measured */
+#define TURN_LEAST (3 * SNIB__MS / 10) /* ... at least */
 #define TURN_MOST (20 * SNIB__MS)      /* ... at most */
-#define TURN_RANKS 4                   /* turns owed, at most, that lengthen a chance */
-#define TURN_ABSENT 4  /* so many times as long as it lasted a chance is not offered again, */
-#define TURN_MISSES 3  /* ... doubled so often, at most */
-#define TURN_TRUSTED 4 /* chances in a row were used: one that is not means nothing */
+#define TURN_RANKS 4                   /* turns owed lengthen a chance up to this many */
+#define TURN_ABSENT 4  /* an unused chance is not repeated for this many times its length, */
+#define TURN_MISSES 3  /* ... doubled at most this often */
+#define TURN_TRUSTED 4 /* after this many used chances in a row one miss is ignored */
 
-/* From now on the next stranger has its chance. */
+/* The next stranger's chance starts now. */
 static void turn_offer(struct snib__wait *wait, snib__time now)
 {
     uint32_t ranks = wait->owed < TURN_RANKS ? wait->owed : TURN_RANKS;
@@ -29,24 +31,25 @@ static void turn_offer(struct snib__wait *wait, snib__time now)
     wait->offered_until = now + wait->patience + ranks * TURN_LEAST;
 }
 
-/* Who else listens is waiting, for all that is known. */
+/* Other clients that listen are presumed to wait. */
 bool snib__turn_contested(const struct snib__wait *wait)
 {
     return wait->strangers > wait->absent;
 }
 
-/* A release begins: what is heard from here on may be told before its reply comes. */
+/* A release begins: from here on messages may overtake its reply. */
 void snib__turn_releasing(struct snib__wait *wait)
 {
     wait->owed = 0;
     wait->early = 0;
 }
 
-/* A release has been told to so many beside this client. */
+/* A release message went to this many subscribers besides this client. */
 void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_t strangers,
                          snib__time now)
 {
-    /* Redisson listens only while it waits: who has just had a turn may be about to ask again. */
+    /* Redisson listens only while it waits: a client that has just had a turn
+     * may be about to ask again. */
     if (gate->wait && gate->wait->came && strangers <= 0)
         strangers = 1;
     if (!gate->wait && strangers <= 0)
@@ -68,7 +71,7 @@ void snib__turn_released(struct snib__engine *e, struct snib__gate *gate, int64_
     turn_offer(wait, now);
 }
 
-/* A stranger has come within so long: three times that is patience enough. */
+/* A stranger took this long to come: three times that is enough patience. */
 static void turn_came(struct snib__wait *wait, snib__time took)
 {
     if (3 * took < wait->patience)
@@ -77,7 +80,7 @@ static void turn_came(struct snib__wait *wait, snib__time took)
         wait->patience = TURN_LEAST;
 }
 
-/* Somebody had a turn although all that are expected have had theirs: one that was taken for absent is not. */
+/* A turn was taken although none was owed: one stranger that counted as absent is not. */
 static void turn_unexpected(struct snib__wait *wait)
 {
     if (wait->owed == 0 && wait->absent > 0 && --wait->absent == 0)
@@ -88,7 +91,8 @@ static void turn_unexpected(struct snib__wait *wait)
 void snib__turn_heard(struct snib__wait *wait, snib__time now)
 {
     const struct snib__hold *active = snib__gate_active(wait->gate);
-    wait->came |= !wait->chan_prev && !wait->chan_next; /* no other gate of ours has the channel */
+    /* no other gate of this client has the channel */
+    wait->came |= !wait->chan_prev && !wait->chan_next;
     if (wait->owed == 0) {
         wait->early += active && active->phase == SNIB__RELEASING;
         turn_unexpected(wait);
@@ -96,7 +100,7 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     }
     turn_came(wait, now - wait->offered_at);
     wait->owed--;
-    if (wait->owed == 0 && wait->absent == 0) { /* they all have come */
+    if (wait->owed == 0 && wait->absent == 0) { /* all of them have come */
         if (wait->uses < TURN_TRUSTED)
             wait->uses++;
         else
@@ -105,7 +109,8 @@ void snib__turn_heard(struct snib__wait *wait, snib__time now)
     turn_offer(wait, now);
 }
 
-/* Is the first waiter to give way?  Not if its own time would be over before, or if it has only one try. */
+/* Whether the first waiter must give way: not if its time ends before,
+ * nor if it has only one try. */
 bool snib__turn_is_theirs(const struct snib__wait *wait, const struct snib__op *op, snib__time now)
 {
     return wait->owed > 0 && now < wait->offered_until && op->deadline > wait->offered_until &&
@@ -121,14 +126,15 @@ void snib__turn_give_way(struct snib__engine *e, struct snib__wait *wait, snib__
     snib__timer_set(e, SNIB__TIMER_WAIT, &wait->timer_at, wait->offered_until);
 }
 
-/* An attempt was refused: somebody has taken the turn. */
+/* An attempt was refused: a stranger has taken the turn. */
 void snib__turn_refused(struct snib__wait *wait)
 {
     turn_unexpected(wait);
     wait->waited_out = false;
 }
 
-/* An attempt has worked.  After a full chance that means that who is still owed has not come. */
+/* An attempt has worked.  After a full chance this means that the strangers
+ * still owed a turn did not come. */
 void snib__turn_granted(struct snib__wait *wait, snib__time now)
 {
     if (wait->waited_out && wait->owed > 0 && now >= wait->offered_until) {

@@ -1,20 +1,20 @@
 /* wait.c - sleeping until the lock may be free.
  *
- * A message is a hint to try, never a grant.  Expiry of a lease sends no message, messages can be lost,
- * so every sleep also ends by the holder's remaining lease or by the re-check cap, with jitter.  An
- * attempt that was sent before the subscription was confirmed may have missed a release and is made
- * again on the confirmation.
+ * A message is a hint to try, never a grant.  The expiry of a lease sends no message, and messages
+ * can be lost, so every sleep also ends with the holder's remaining lease or at the re-check cap,
+ * with jitter.  An attempt that was sent before the subscription was confirmed may have missed a
+ * release, so it is repeated on the confirmation.
  *
- * A subscription stays for a moment after the last waiter, because a hot lock wants it again at once.
+ * A subscription outlives the last waiter for a moment, because a hot lock needs it again at once.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 
 #define WAIT_LINGER (400 * SNIB__MS)
-#define WAIT_BRIEF (50 * SNIB__MS)    /* timed attempts in a row come no faster */
-#define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder who tells nobody */
-#define WAIT_BEAT (1000 * SNIB__MS)   /* a place in a fair queue is kept alive by this */
+#define WAIT_BRIEF (50 * SNIB__MS)    /* the least spacing of timed attempts in a row */
+#define WAIT_FOREIGN (100 * SNIB__MS) /* between looks at a holder that sends no release message */
+#define WAIT_BEAT (1000 * SNIB__MS)   /* keeps a place in a fair queue alive */
 #define WAIT_POLL_MAX 7               /* a spinning waiter's pause doubles from 1 to 128 ms */
 
 static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
@@ -35,7 +35,7 @@ static void wait_unidle(struct snib__engine *e, struct snib__wait *wait)
 struct snib__wait *snib__wait_get(struct snib__engine *e, struct snib__gate *gate)
 {
     if (gate->wait) {
-        wait_unidle(e, gate->wait); /* or the tick would free it under its waiters */
+        wait_unidle(e, gate->wait); /* otherwise the tick would free it while it has waiters */
         return gate->wait;
     }
     struct snib__wait *wait = calloc(1, sizeof *wait);
@@ -69,14 +69,14 @@ void snib__wait_free(struct snib__engine *e, struct snib__wait *wait)
     free(wait);
 }
 
-/* A multi lock waits for another of its members now. */
+/* A multi lock now waits for another of its members. */
 void snib__wait_rebind(struct snib__engine *e, struct snib__wait *wait, uint32_t blocker)
 {
     if (wait->blocker == blocker)
         return;
     snib__chan_detach(e, wait);
     wait->blocker = blocker;
-    snib__chan_attach(e, wait); /* out of memory: it polls */
+    snib__chan_attach(e, wait); /* without memory it polls */
 }
 
 /* ---- the queue ---- */
@@ -97,14 +97,14 @@ void snib__wait_push(struct snib__wait *wait, struct snib__op *op, bool front)
         wait->tail = op;
 }
 
-/* Into the place that its start gives it. */
+/* Insert by start time, so that a waiter keeps its turn. */
 void snib__wait_insert(struct snib__wait *wait, struct snib__op *op)
 {
     struct snib__op *before = wait->head;
     if (wait->tail && wait->tail->serial < op->serial)
         before = NULL; /* a new one */
     while (before && before->serial < op->serial)
-        before = before->next; /* over the few that were refused with it */
+        before = before->next; /* past the few that were refused with it */
     if (!before || before == wait->head) {
         snib__wait_push(wait, op, before != NULL);
         return;
@@ -132,7 +132,8 @@ void snib__wait_remove(struct snib__wait *wait, struct snib__op *op)
     wait->queued--;
 }
 
-/* Nobody waits at the gate: let the subscription linger, or end at once what has none. */
+/* No operation waits at the gate: let the subscription linger, or free a
+ * wait that has none at once. */
 void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time now)
 {
     struct snib__wait *wait = gate->wait;
@@ -145,7 +146,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
         wait->chain = 0;
     if (!wait->chan || wait->chan->state == SNIB__CHAN_OFF ||
         wait->chan->state == SNIB__CHAN_REFUSED) {
-        /* The chain of hand-overs must not be forgotten, nor whose turn it is. */
+        /* Keep the chain of hand-overs and the turns owed. */
         if (snib__gate_active(gate))
             return;
         if (wait->owed == 0) {
@@ -166,7 +167,7 @@ void snib__wait_rest(struct snib__engine *e, struct snib__gate *gate, snib__time
 
 /* ---- waking ---- */
 
-/* Somebody waits asleep: let the first of them try. */
+/* If operations sleep at the gate, let the first of them try. */
 void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time now)
 {
     if (!snib__gate_active(wait->gate) && !wait->gate->trying && !wait->incoming && wait->head &&
@@ -174,7 +175,7 @@ void snib__wait_try(struct snib__engine *e, struct snib__wait *wait, snib__time 
         snib__gate_advance(e, wait->gate, now);
 }
 
-/* The command link is back: what was released meanwhile may not have been heard. */
+/* The command link is back: releases in the meantime may have gone unheard. */
 void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *node, snib__time now)
 {
     for (uint32_t i = 0; i < e->gates_cap; i++)
@@ -189,7 +190,7 @@ void snib__wait_recheck_all(struct snib__engine *e, const struct snib__node *nod
         }
 }
 
-/* again: the same news as the message before it. */
+/* again: the same news as in the message before it. */
 void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const char *text,
                         bool again, snib__time now)
 {
@@ -198,7 +199,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
         snib__place_message(e, wait->gate, text, now);
         return;
     }
-    if (wait->own_messages > 0) { /* told us what the release's reply has told us already */
+    if (wait->own_messages > 0) { /* the release's own reply has already said so */
         wait->own_messages--;
         return;
     }
@@ -216,7 +217,7 @@ void snib__wait_message(struct snib__engine *e, struct snib__wait *wait, const c
 
 /* ---- sleeping ---- */
 
-/* How long to sleep when the holder's remaining lease is known, or -1. */
+/* How long to sleep; left_ms: the holder's remaining lease, or -1 if unknown. */
 static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait, int64_t left_ms,
                                 bool foreign)
 {
@@ -244,7 +245,7 @@ static snib__time wait_duration(struct snib__engine *e, struct snib__wait *wait,
     return sleep;
 }
 
-/* The first waiter was refused: sleep.  foreign: by somebody whose release tells nobody. */
+/* The first waiter was refused: sleep.  foreign: the holder's release sends no message. */
 void snib__wait_sleep(struct snib__engine *e, struct snib__gate *gate, int64_t left_ms,
                       bool foreign, snib__time now)
 {
@@ -269,7 +270,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
     }
     if (!wait->waited_out) {
         e->stats.rechecks++;
-        wait->own_messages = 0; /* what has not come by now was lost */
+        wait->own_messages = 0; /* a message that has not come by now was lost */
     }
     if (wait->gate->kind->discipline == SNIB__QUEUED)
         snib__place_beat(e, wait->gate, now);
@@ -277,7 +278,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
         snib__wait_try(e, wait, now);
 }
 
-/* Leave the channels that nobody has needed for a while. */
+/* Leave channels that have been unused for a while. */
 void snib__wait_tick(struct snib__engine *e, snib__time now)
 {
     while (e->idle_head && e->idle_head->idle_since + WAIT_LINGER <= now)

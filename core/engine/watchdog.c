@@ -3,24 +3,25 @@
  *     head                    cursor                          tail
  *      |--- being renewed ------|--- not yet due, by deadline ---|
  *
- * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list in
- * order of the last renewal is in order of due time and of deadline at once: no heap, no timer per lock.
- * A batch takes up to 100 holds, or 400 ids of permits, from the cursor into one script, so that the server is soon
- * there for others again.  An answer moves its holds to the tail;
- * without an answer the cursor goes back to the head and they are tried again, until the deadline of the
- * head passes: then it is lost.
+ * There is such a list for each kind.  All renewed holds of a client have the same lease, so a list
+ * in order of the last renewal is also in order of due time and of deadline: no heap, no timer per
+ * lock.  A batch takes up to 100 holds, or 400 permit ids, from the cursor into one script, which
+ * keeps the server's pauses short.  A reply moves its holds to the tail.  Without a reply the
+ * cursor goes back to the head and they are retried until the deadline of the head passes: then it
+ * is lost.
  *
- * In a cluster the keys of one command must be of one slot, and a slot has few locks: there a window of up to
- * 1,000 holds is sorted by slot, and each run of a slot is a batch.  All of them leave at once.
+ * In a cluster the keys of one command must be in one slot, and a slot has few locks.  There a
+ * window of up to 1,000 holds is sorted by slot, and each run of one slot is a batch.  All of them
+ * leave at once.
  *
- * Due is after a third of the lease.  When many holds are due at once, batches begin a little early
- * and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
+ * Holds are due after a third of the lease.  When many are due at once, batches start a little
+ * early and spaced, so that a burst of acquisitions spreads over the period within a few rounds.
  */
 #include "engine/internal.h"
 
 #include <stdlib.h>
 
-#define WATCHDOG_IDS_MAX 400 /* a hold may have more, and has a batch of its own then */
+#define WATCHDOG_IDS_MAX 400 /* a hold with more has a batch of its own */
 #define WATCHDOG_WINDOW 1000 /* in a cluster */
 
 static snib__time watchdog_sent(const struct snib__engine *e, const struct snib__hold *hold)
@@ -37,7 +38,7 @@ static struct snib__renewals *watchdog_list(struct snib__engine *e, const struct
 void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
 {
     struct snib__renewals *list = watchdog_list(e, hold);
-    /* Grants come in the order of their sending, so this loop hardly ever turns. */
+    /* Grants come in the order of sending, so this loop rarely iterates. */
     struct snib__hold *after = list->tail;
     while (after && after != list->cursor && after->deadline > hold->deadline)
         after = after->prev;
@@ -57,7 +58,7 @@ void snib__watchdog_add(struct snib__engine *e, struct snib__hold *hold)
     list->n++;
 }
 
-/* Before the list's element `next`, or at its end. */
+/* Insert before the list's element `next`; NULL: at the end. */
 static void watchdog_insert(struct snib__renewals *list, struct snib__hold *hold,
                             struct snib__hold *next)
 {
@@ -79,7 +80,7 @@ void snib__watchdog_merge(struct snib__engine *e, struct snib__hold *chain)
 {
     struct snib__renewals *list = watchdog_list(e, chain);
     struct snib__hold *at = list->head;
-    bool earlier = false; /* something was put before the cursor */
+    bool earlier = false; /* something was inserted before the cursor */
     while (chain) {
         struct snib__hold *hold = chain;
         chain = chain->next;
@@ -115,7 +116,7 @@ static snib__time watchdog_period(const struct snib__engine *e)
     return e->config.lease / 3;
 }
 
-/* When the hold at the cursor is to be renewed: on time, or a little before if the holds are many. */
+/* When to renew the hold at the cursor: on time, or a little early if there are many holds. */
 static snib__time watchdog_due(const struct snib__engine *e, const struct snib__renewals *list)
 {
     const struct snib__node *node = list->cursor->gate->node;
@@ -163,7 +164,7 @@ static void watchdog_note_lateness(struct snib__engine *e, const struct snib__ho
                          (int)((now - due) / SNIB__MS));
 }
 
-/* What the server has to look at for a hold. */
+/* How many ids the server must check for a hold. */
 static uint32_t watchdog_ids(const struct snib__hold *hold)
 {
     int32_t kind = hold->gate->kind->kind;
@@ -176,8 +177,8 @@ static void watchdog_put(struct snib__batch *batch, struct snib__hold *hold)
     batch->of[batch->n++].number = hold->number;
 }
 
-/* Send a batch of the first of n holds of one node and kind, and in a cluster of one slot.  Returns how many
- * have left, or 0. */
+/* Send a batch of the first of n holds of one node and kind; in a cluster, as far as they share a
+ * slot.  Returns how many are in it, or 0. */
 static uint32_t watchdog_send_batch(struct snib__engine *e, struct snib__hold *const *holds,
                                     uint32_t n, snib__time now)
 {
@@ -207,8 +208,8 @@ static int watchdog_by_slot(const void *a, const void *b)
     return (*one)->gate->slot - (*other)->gate->slot;
 }
 
-/* Send from the cursor what is due, and what will be within a twelfth of the period: one batch, or in a cluster
- * a window of them. */
+/* From the cursor on, send what is due, or will be within a twelfth of the period: one batch, or in
+ * a cluster a window of them. */
 static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, snib__time now)
 {
     struct snib__hold *holds[WATCHDOG_WINDOW];
@@ -240,7 +241,7 @@ static bool watchdog_send(struct snib__engine *e, struct snib__renewals *list, s
     return true;
 }
 
-/* A renewal of one hold only, or (lease_ms 0) the question whether it is held. */
+/* Renew one hold only, or (lease_ms 0) query whether it is still held. */
 int snib__watchdog_single(struct snib__engine *e, struct snib__hold *hold, int64_t lease_ms,
                           snib__time now)
 {
@@ -320,7 +321,7 @@ void snib__watchdog_again(struct snib__engine *e, struct snib__request *request,
         watchdog_split(e, batch, now);
         return;
     }
-    /* A fair lock is a mutex to whoever only keeps it: its queue is looked after when it can be. */
+    /* To be kept alive, a fair lock is just a mutex; its queue catches up when that is possible. */
     batch->narrow = split && batch->kind == SNIB_FAIR;
     request->asking = false;
     if (snib__node_send_to(e, batch->node, request, now) < 0)
@@ -333,7 +334,7 @@ void snib__watchdog_unanswered(struct snib__engine *e, struct snib__batch *batch
     watchdog_rewind(e, batch);
 }
 
-/* The first lease that a fair hold was granted with has become its own. */
+/* The short first lease of a fair hold has been replaced by its own lease. */
 static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, snib__time sent_at,
                                snib__time now)
 {
@@ -345,13 +346,14 @@ static void watchdog_confirmed(struct snib__engine *e, struct snib__hold *hold, 
     e->stats.renewals++;
 }
 
-/* The lease that confirms a first one; another was renewed before the hold got a fixed lease. */
+/* The lease that confirms a first one; a reply with another lease predates
+ * a change to a fixed lease. */
 static int64_t watchdog_lease_ms(const struct snib__engine *e, const struct snib__hold *hold)
 {
     return (int64_t)(snib__hold_lease(e, hold) / SNIB__MS);
 }
 
-/* The holds of the batch that are still the same and still held are given a new deadline, or are lost. */
+/* Holds of the batch that are unchanged and still held get a new deadline, or are lost. */
 void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, snib__time sent_at,
                            const struct snib__value *reply, uint32_t n, int32_t error,
                            snib__time now)
@@ -359,7 +361,7 @@ void snib__watchdog_answer(struct snib__engine *e, struct snib__batch *batch, sn
     if (error || reply->type != SNIB__RESP_ARRAY) {
         struct snib__renewals *list = &batch->node->renewals[batch->kind];
         list->retry = now + e->config.lease / 20;
-        /* A right that is missing for one lock is refused for the command: the others are not to suffer. */
+        /* One lock's missing permission fails the whole command: the others must not suffer. */
         list->alone = list->alone || (error == SNIB_EPERM && batch->n > 1);
         watchdog_rewind(e, batch);
         return;
@@ -402,8 +404,8 @@ static void watchdog_ask_fixed(struct snib__engine *e, struct snib__hold *hold, 
         snib__watchdog_single(e, hold, 0, now);
 }
 
-/* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another server, or
- * one that was restarted, holds with a fixed lease are only asked for. */
+/* After a reconnect every hold is renewed at once (watchdog_due looks at ready_since).  On another
+ * server, or after a restart, holds with a fixed lease are only queried. */
 void snib__watchdog_reconnected(struct snib__engine *e, struct snib__node *node, bool other_server,
                                 snib__time now)
 {
