@@ -494,7 +494,7 @@ bool snib__gate_leave(struct snib__engine *e, struct snib__op *op, snib__time no
             snib__wait_try(e, gate->wait, now);
     } else if (!(hold->flags & SNIB__RESENT) && hold->phase == SNIB__TRYING &&
                !(gate->wait && gate->wait->incoming == hold) &&
-               snib__node_unsend(e, hold)) { /* never sent, or certainly not carried out */
+               snib__node_unsend(e, hold)) { /* it was never sent, or surely not done */
         if (!snib__gate_sole(gate))
             gate->trying--;
         snib__gate_forget_hold(e, hold);

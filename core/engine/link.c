@@ -264,8 +264,8 @@ void snib__engine_link_down(struct snib__engine *e, struct snib__link *link, int
     link->connecting = false;
     snib__conn_reset(&link->conn);
     link->conn.failure = 0;
-    /* Even the first attempt has jitter: a server or a Sentinel that goes
-     * ends all its clients at once. */
+    /* The first attempt has jitter too: a server or Sentinel that goes drops all its clients at
+     * once. */
     link->next_try = now + link->backoff / 2 +
                      snib__engine_random(e, link->backoff ? link->backoff / 2 : LINK_BACKOFF_MIN);
     link->backoff = link->backoff == 0                     ? LINK_BACKOFF_MIN

@@ -300,7 +300,7 @@ void snib__place_leave(struct snib__engine *e, struct snib__op *op, snib__time n
     op->hold = NULL;
     hold->op = NULL;
     snib__place_left(e, hold);
-    if (queued) /* otherwise its request is in flight, and a late grant goes back */
+    if (queued) /* else its request is in flight, and a late grant goes back */
         snib__gate_undo(e, hold, now, now);
     if (!gate->wait->head)
         snib__wait_rest(e, gate, now);

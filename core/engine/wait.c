@@ -270,7 +270,7 @@ void snib__wait_expired(struct snib__engine *e, struct snib__wait *wait, snib__t
     }
     if (!wait->waited_out) {
         e->stats.rechecks++;
-        wait->own_messages = 0; /* a message that has not come by now was lost */
+        wait->own_messages = 0; /* what has not come by now was lost */
     }
     if (wait->gate->kind->discipline == SNIB__QUEUED)
         snib__place_beat(e, wait->gate, now);
