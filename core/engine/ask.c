@@ -1,4 +1,4 @@
-/* ask.c - questions that change no hold of ours: info, force release, ping, list, describe, server, counts. */
+/* ask.c - queries that change no hold of this client: info, force release, ping, list, counts. */
 #include "engine/ask.h"
 #include "engine/internal.h"
 #include "net/script.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_LIST_KEYS 256 /* keys looked at in one step of a list, at most */
+#define ASK_LIST_KEYS 256 /* the most keys examined in one step of a list */
 #define ASK_LIST_BYTES                                                                             \
-    640 /* of the buffer for each: the longest name, and a step may find a few more */
+    640 /* buffer bytes per key: the longest name, and a step may find a few more */
 
 static struct snib__op *ask_start(struct snib__engine *e, struct snib__op *op, snib__time now)
 {
@@ -55,7 +55,7 @@ struct snib__op *snib__engine_ping(struct snib__engine *e, snib__time wait, snib
     return ask_start(e, op, now);
 }
 
-/* An operation with something to carry; NULL with *out_code, or done already. */
+/* An operation with a payload; NULL with *out_code, or already done. */
 static struct snib__op *ask_carry(struct snib__engine *e, int kind, struct snib__gate *gate,
                                   const char *text, size_t n, snib__time now, int32_t *out_code)
 {
@@ -194,7 +194,7 @@ static int ask_server(struct snib__buf *out, int32_t what)
     return bad < 0 ? -1 : SNIB__NO_SCRIPT;
 }
 
-/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, -1 when out of memory. */
+/* Returns the script's index, SNIB__NO_SCRIPT for a plain command, or -1 when out of memory. */
 int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib__op *op)
 {
     if (op->kind == SNIB__OP_INFO)
@@ -213,7 +213,7 @@ int snib__ask_encode(struct snib__engine *e, struct snib__buf *out, struct snib_
     return ask_list(e, out, op->asked);
 }
 
-/* Whether we are among the holders of a lock that many may hold. */
+/* Whether this client is among the holders of a shared lock. */
 static bool ask_shares(const struct snib__gate *gate)
 {
     const struct snib__hold *hold = snib__gate_sole(gate) ? NULL : gate->peers;
@@ -222,7 +222,7 @@ static bool ask_shares(const struct snib__gate *gate)
     return hold != NULL;
 }
 
-/* Somebody of this process waits for it; its attempt may be on its way. */
+/* An operation of this client waits for the lock; its attempt may be in flight. */
 static bool ask_waits(const struct snib__gate *gate)
 {
     for (const struct snib__hold *hold = snib__gate_first(gate); hold;
@@ -246,7 +246,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     answer->count = reply[3].integer;
     answer->waiting = reply[4].integer;
     answer->fencing = snib__reply_number(e, &reply[5]);
-    /* Our own subscription does not wait while nobody of us does. */
+    /* This client's own subscription does not count as a waiter while no operation of it waits. */
     if (answer->waiting > 0 && op->gate->kind->discipline != SNIB__QUEUED &&
         snib__chan_on(op->gate->wait) && !ask_waits(op->gate))
         answer->waiting--;
@@ -257,7 +257,7 @@ static int32_t ask_info(struct snib__engine *e, struct snib__op *op,
     return SNIB_OK;
 }
 
-/* The strings of a reply, from one of them on, as clean texts. */
+/* The strings of a reply from index `from` on, as clean texts. */
 static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *reply, uint32_t from,
                          uint32_t n, const struct snib__resp *resp)
 {
@@ -284,7 +284,7 @@ static int32_t ask_texts(struct snib__asked *asked, const struct snib__value *re
     return SNIB_OK;
 }
 
-/* The lines of one string, as clean texts; empty ones and comments are left out. */
+/* The lines of one string, as clean texts, without empty lines and comments. */
 static int32_t ask_lines(struct snib__asked *asked, const char *text, size_t n)
 {
     if (n + 1 > asked->cap)

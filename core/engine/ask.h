@@ -11,19 +11,19 @@
 struct snib__op;
 
 struct snib__asked {
-    uint64_t cursor;   /* LIST in: where to go on; out: where to go on next, 0 at the end */
+    uint64_t cursor;   /* LIST in: where to continue; out: where to continue next, 0 at the end */
     int64_t n;         /* COUNT */
     int32_t what;      /* COUNT: enum snib_count; SERVER: enum snib_server */
-    size_t cap;        /* LIST, DESCRIBE, SERVER: bytes of texts at most */
-    snib_texts *texts; /* their answer, until somebody takes it */
+    size_t cap;        /* LIST, DESCRIBE, SERVER: the most bytes of text */
+    snib_texts *texts; /* their result, until the caller takes it */
     size_t text_len;   /* LIST: the pattern; DESCRIBE: the name */
     char text[];
 };
 
-/* Whether a question must not be asked again when the answer is lost: it changes something. */
+/* Whether a query must not be repeated when its reply is lost, because it changes something. */
 bool snib__ask_once(const struct snib__op *op);
 
-/* What the operation carries, with what it was answered. */
+/* Frees the payload with its result. */
 void snib__asked_free(struct snib__asked *asked);
 
 #endif

@@ -1,16 +1,17 @@
 /* cluster.c - the route of a cluster: a server for each slot.
  *
- * An answer may say that the request was not done, and who would do it:
+ * An error reply may say that the request was not carried out, and which node would do it:
  *
- *     MOVED        the slot is another's: its names move there, and the request goes there
- *     ASK          this once, for its keys have gone ahead: ASKING and the request go there, nothing moves
+ *     MOVED        another node serves the slot: its names move there, with the request
+ *     ASK          the keys have moved ahead: ASKING and this request go there, nothing else moves
  *     TRYAGAIN, CLUSTERDOWN, a key that is not local
- *                  nobody would: it is sent again after a pause (pause.c)
+ *                  no node would: it is resent after a pause (pause.c)
  *
- * The map (map.c) is asked of one node at a time: when there is none yet, after a MOVED, while a node with names of
- * ours is down, silent or not what it was, and every ten seconds or so while the client is in use.  Who is asked
- * changes with each question; when nobody is connected, the nodes that are known, their replicas and the seeds are
- * connected to in turn, a new one each time.  An idle client asks nothing.
+ * The map (map.c) is requested from one node at a time: when there is none yet, after a MOVED,
+ * while a node with gates of this client is down, silent or in doubt, and about every ten seconds
+ * while the client is in use.  Each query goes to another node.  When none is connected, the known
+ * nodes, their replicas and the seeds are connected in turn, another one each time.  An idle client
+ * asks nothing.
  */
 #include "engine/cluster.h"
 #include "engine/ask.h"
@@ -19,16 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLUSTER_PACE (60 * SNIB__MS)   /* between questions while somebody is not served */
+#define CLUSTER_PACE (60 * SNIB__MS)   /* between queries while some request is not served */
 #define CLUSTER_SLOW (400 * SNIB__MS)  /* ... when that lasts */
-#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are, but something has changed */
+#define CLUSTER_CALM (1000 * SNIB__MS) /* ... when all are served, but something has changed */
 #define CLUSTER_PERIOD (10000 * SNIB__MS)
-/* Of a node: then others are asked whether it is what it was, and what it owes is sent to them if it is not. */
+/* After a node is silent this long others are asked about its role, and take over its
+ * requests if it was replaced. */
 #define CLUSTER_SILENCE (250 * SNIB__MS)
 #define CLUSTER_CURSOR_BITS 52 /* of a list's cursor: the server's; above: the member */
-#define CLUSTER_CIRCLE 4       /* redirections of a request before each pause */
+#define CLUSTER_CIRCLE 4       /* redirects of a request before each pause */
 
-enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* questions */
+enum { CLUSTER_INFO = 1, CLUSTER_MAP = 2 }; /* queries */
 
 /* ---- members ---- */
 
@@ -48,7 +50,7 @@ static bool cluster_is_free(const struct snib__node *node)
     return snib__lane_rest(node) && node->todo_n == 0;
 }
 
-/* A node that serves nothing any more, for another address. */
+/* An idle node, for reuse with another address. */
 static uint16_t cluster_reuse(struct snib__cluster *c)
 {
     for (uint32_t i = 1; i < c->n; i++)
@@ -116,9 +118,9 @@ static struct snib__node *cluster_serves(struct snib__engine *e, const char *nam
     return c->member[c->owner[snib__slot(name, n)]].node;
 }
 
-/* ---- questions of the caller ---- */
+/* ---- queries of the API ---- */
 
-/* The member after one that serves anything; 0: there is none. */
+/* The next member that serves any slot; 0: none. */
 static uint16_t cluster_after(const struct snib__cluster *c, uint32_t i)
 {
     while (++i < c->n)
@@ -159,7 +161,7 @@ uint64_t snib__cluster_cursor_out(const struct snib__engine *e, const struct sni
     return i << CLUSTER_CURSOR_BITS | cursor;
 }
 
-/* Questions without a gate that wait for a node go to where they would go now. */
+/* Redirect waiting queries without a gate to the node they would choose now. */
 static void cluster_reask(struct snib__engine *e, snib__time now)
 {
     struct snib__cluster *c = e->map;
@@ -169,14 +171,14 @@ static void cluster_reask(struct snib__engine *e, snib__time now)
     snib__node_reroute(e, c->member[0].node, now);
 }
 
-/* ---- the map is asked ---- */
+/* ---- requesting the map ---- */
 
 static bool cluster_in_use(const struct snib__engine *e)
 {
     return e->live || e->releasing || e->stats.held > 0;
 }
 
-/* Since when, or from when on, nobody knows whether the member is what it was. */
+/* Since when, or from when on, it is uncertain whether the member still has its role. */
 static snib__time cluster_doubted(const struct snib__member *member)
 {
     const struct snib__node *node = member->node;
@@ -206,7 +208,7 @@ static snib__time cluster_urgent(const struct snib__engine *e)
     return from;
 }
 
-/* When the map is to be asked. */
+/* When to request the map next. */
 static snib__time cluster_due(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -226,7 +228,7 @@ static void cluster_question(struct snib__engine *e, struct snib__node *node, sn
     snib__node_ask(e, node, CLUSTER_MAP, now);
 }
 
-/* The next connected node that answers. */
+/* The next connected node that replies. */
 static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time now)
 {
     for (uint32_t i = 0; i < c->n; i++) {
@@ -237,7 +239,7 @@ static struct snib__node *cluster_connected(struct snib__cluster *c, snib__time 
     return NULL;
 }
 
-/* The nth of all addresses where somebody may know. */
+/* The nth of all addresses that may have a map. */
 static const struct snib__address *cluster_candidate(const struct snib__engine *e, uint32_t nth)
 {
     const struct snib__cluster *c = e->map;
@@ -292,7 +294,7 @@ static int cluster_encode(struct snib__engine *e, struct snib__buf *out, struct 
                : SNIB__NO_SCRIPT;
 }
 
-/* All that the URL names is something else than nodes of a cluster. */
+/* Nothing in the URL is a cluster node. */
 static bool cluster_is_none(const struct snib__engine *e)
 {
     const struct snib__cluster *c = e->map;
@@ -304,7 +306,8 @@ static bool cluster_is_none(const struct snib__engine *e)
     return others == e->config.seeds_n;
 }
 
-/* Nobody of those who were asked can tell whose the slots are, and no more will. */
+/* A node could not provide a map: record why, and fail what waits for
+ * one if no retry would help. */
 static void cluster_hopeless(struct snib__engine *e, const struct snib__node *node, int32_t code,
                              const char *text, uint32_t n, snib__time now)
 {
@@ -343,7 +346,7 @@ static void cluster_answer(struct snib__engine *e, struct snib__node *node, uint
     cluster_reask(e, now);
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void cluster_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
@@ -358,7 +361,7 @@ static void cluster_ready(struct snib__engine *e, struct snib__link *link, snib_
         cluster_question(e, link->node, now);
 }
 
-/* Redisson's rule: sharded channels where the servers have them; decided by the first that is met. */
+/* As in Redisson: sharded channels if the servers support them; the first server met decides. */
 static int cluster_publish(struct snib__engine *e, const struct snib__link *link)
 {
     if (!e->publishes) {
@@ -384,8 +387,8 @@ static void cluster_down(struct snib__engine *e, struct snib__link *link, int32_
         cluster_hopeless(e, link->node, code, NULL, 0, now);
 }
 
-/* "MOVED 866 127.0.0.1:7001": the slot, and the address after the last colon's pattern.  False: it is nothing like
- * that; an empty host is the one that was asked; one that nobody has set leaves *out_known false. */
+/* Parse "MOVED 866 127.0.0.1:7001": slot and address.  An empty host means the sender's; an unset
+ * one leaves *out_known false.  False: it has another form. */
 static bool cluster_parse(const struct snib__engine *e, const struct snib__node *from,
                           const char *text, uint16_t *out_slot, struct snib__address *out,
                           bool *out_known)
@@ -407,7 +410,7 @@ static bool cluster_parse(const struct snib__engine *e, const struct snib__node 
     return true;
 }
 
-/* Again after a pause, for there is nobody to send it to now. */
+/* Resend after a pause, because no node can take it now. */
 static bool cluster_pause(struct snib__engine *e, struct snib__request *request, const char *text,
                           uint32_t n, snib__time now)
 {
@@ -416,7 +419,8 @@ static bool cluster_pause(struct snib__engine *e, struct snib__request *request,
     return snib__pause(e, request, text, n, now) == 0;
 }
 
-/* In the middle of a script, which may have written before: its repetition is harmless, if it may be repeated. */
+/* The error came from within a script that may have written before.  Repeating it is harmless where
+ * repetition is allowed at all. */
 static bool cluster_broken_off(struct snib__engine *e, struct snib__request *request,
                                const char *text, uint32_t n, snib__time now)
 {
@@ -449,8 +453,9 @@ static bool cluster_go_on(struct snib__engine *e, struct snib__node *to,
     return true;
 }
 
-/* Whether its script looks at leases of readers, which nobody can name as keys.  Where the slot goes to those that
- * are still on their way would be missing, and readers would be taken for dead. */
+/* Whether its script checks leases of other readers, which it cannot declare as keys.  On the
+ * node that a slot is moving to, leases that have not arrived yet would be missing, and live
+ * readers would be taken for dead. */
 static bool cluster_looks_around(const struct snib__request *request)
 {
     const struct snib__hold *hold = request->subject;
@@ -473,7 +478,8 @@ static bool cluster_moved(struct snib__engine *e, struct snib__link *link,
         return false;
     uint16_t member = known ? snib__cluster_member(e, &address) : 0;
     c->wanted = true;
-    /* It was sent to a node that does not serve the slot any more, or not yet: what is known now is newer. */
+    /* The request went to a node that no longer serves the slot, or not yet:
+     * current knowledge is newer. */
     bool late = !asking && c->owner[slot] && c->member[c->owner[slot]].node != link->node;
     if (member && !asking && !late && c->member[member].node != link->node)
         snib__map_told(e, slot, member, now);
@@ -490,11 +496,11 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
                                snib__time now)
 {
     bool moved = strncmp(text, "MOVED ", 6) == 0 || strncmp(text, "ASK ", 4) == 0;
-    /* Garnet's slots take no writes while they move: the command was not begun. */
+    /* Garnet refuses writes to migrating slots: the command was not started. */
     bool moving = n == 9 && memcmp(text, "MIGRATING", 9) == 0;
     bool again = strncmp(text, "TRYAGAIN", 8) == 0, down = strncmp(text, "CLUSTERDOWN", 11) == 0;
     bool broken = memmem(text, n, "non local key", 13) != NULL;
-    if (snib__request_own(request)) /* of the server that was asked, not of a name */
+    if (snib__request_own(request)) /* of this server, not of a name */
         return false;
     if (moved)
         return cluster_moved(e, link, request, text, n, now);
@@ -515,7 +521,8 @@ static bool cluster_redirected(struct snib__engine *e, struct snib__link *link,
 
 /* ---- time ---- */
 
-/* Its lanes may be there without the first, which may be on its way to what is a replica now. */
+/* Its other lanes may be up without the first, which may be
+ * reconnecting to what is now a replica. */
 static snib__time cluster_overdue(const struct snib__member *member)
 {
     const struct snib__node *node = member->node;
@@ -525,7 +532,7 @@ static snib__time cluster_overdue(const struct snib__member *member)
     return oldest + CLUSTER_SILENCE;
 }
 
-/* A node that the cluster has no more. */
+/* Disconnect a node that has left the cluster. */
 static void cluster_leave(struct snib__engine *e, const struct snib__member *member, snib__time now)
 {
     const struct snib__cluster *c = e->map;

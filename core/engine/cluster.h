@@ -1,57 +1,58 @@
-/* cluster.h - between cluster.c, which talks with the nodes, and map.c, which knows whose the slots are. */
+/* cluster.h - shared by cluster.c, which talks to the nodes, and map.c, which has the slot map. */
 #ifndef SNIB__CLUSTER_H
 #define SNIB__CLUSTER_H
 
 #include "engine/route.h"
 #include "net/slot.h"
 
-#define SNIB__MEMBERS_MAX 1024 /* addresses at once: a cluster has a thousand nodes at most */
+#define SNIB__MEMBERS_MAX 1024 /* known addresses; a cluster has a thousand nodes at most */
 #define SNIB__RECENT_MAX 64
 #define SNIB__SPARES_MAX 32
 
-struct snib__member { /* an address that belongs, or has belonged, to the cluster */
+struct snib__member { /* an address that is or was part of the cluster */
     struct snib__node *node;
-    uint32_t slots; /* how many it serves */
-    uint32_t had;   /* ... before the map that is being read */
-    bool told;      /* the map that is being read has it */
-    uint64_t epoch; /* of the map that it tells next; 0: not told */
-    bool deposed; /* it has lost all its slots: what it has not answered soon is asked of others */
+    uint32_t slots; /* slots it serves */
+    uint32_t had;   /* ... before the map being read */
+    bool told;      /* named in the map being read */
+    uint64_t epoch; /* of the map it sends next; 0: unknown */
+    /* lost all its slots: requests it does not answer soon go to other nodes */
+    bool deposed;
 };
 
-/* A server has said itself where a slot is: for a while no map that says otherwise is believed. */
+/* A server's own MOVED for a slot: for a while, maps that say otherwise are not believed. */
 struct snib__recent {
     uint16_t slot;
     snib__time until;
 };
 
 struct snib__cluster {
-    uint32_t n;                                    /* members; the first is no server */
+    uint32_t n;                                    /* members; the first stands for no server */
     struct snib__member member[SNIB__MEMBERS_MAX]; /* by number */
-    uint16_t owner[SNIB__SLOTS];                   /* number of the member; 0: nobody */
-    uint16_t draft[SNIB__SLOTS];                   /* of the map that is being read */
+    uint16_t owner[SNIB__SLOTS];                   /* member number; 0: none */
+    uint16_t draft[SNIB__SLOTS];                   /* from the map being read */
     struct snib__gate *gates[SNIB__SLOTS];         /* e->slots */
-    struct snib__recent recent[SNIB__RECENT_MAX];  /* a ring */
+    struct snib__recent recent[SNIB__RECENT_MAX];  /* a ring buffer */
     uint32_t recent_at;
-    struct snib__address
-        spare[SNIB__SPARES_MAX]; /* replicas: who may know when a master does not */
+    /* replicas, which may have a map when no master answers */
+    struct snib__address spare[SNIB__SPARES_MAX];
     uint32_t spares_n;
-    bool known;     /* there has been a map */
-    bool wanted;    /* something has changed, or is missing */
-    bool trouble;   /* somebody is not served */
-    uint64_t epoch; /* the newest that a map came with */
+    bool known;     /* a map has been received */
+    bool wanted;    /* a map is wanted: something changed or is missing */
+    bool trouble;   /* some request is not served */
+    uint64_t epoch; /* the highest epoch that came with a map */
     snib__time epoch_at;
-    uint32_t urgent_n;   /* questions in a row that did not help */
-    snib__time asked_at; /* the last question */
-    snib__time next;     /* not before */
-    uint32_t turn;       /* whose turn it is to be asked, or connected to */
+    uint32_t urgent_n;   /* queries in a row that did not help */
+    snib__time asked_at; /* the time of the last query */
+    snib__time next;     /* no query before this */
+    uint32_t turn;       /* the next node to ask or connect */
 };
 
-/* The member that an address belongs to, made if need be; 0: there are too many, or no memory. */
+/* The member for an address, created if needed; 0: too many, or out of memory. */
 uint16_t snib__cluster_member(struct snib__engine *e, const struct snib__address *address);
 
-/* A server that was asked for the slot says that it is another's. */
+/* The server that was asked for the slot says that another serves it. */
 void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib__time now);
-/* The answer of a node to CLUSTER SLOTS, and its epoch just before; 0: not known. */
+/* A node's reply to CLUSTER SLOTS, and its epoch just before; 0: unknown. */
 void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t epoch,
                       const struct snib__value *reply, uint32_t n, snib__time now);
 

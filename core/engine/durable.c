@@ -1,14 +1,16 @@
-/* durable.c - grants that count only when replicas have them.
+/* durable.c - grants that count only once replicas have them.
  *
- * WAIT says how many replicas have received what its own connection has written, and blocks that connection.
- * So acquisitions have a link of their own, and go in batches: those that come while a WAIT is under way are
- * collected, and leave together with the next one.
+ * WAIT reports how many replicas have received what its own connection has written, and blocks that
+ * connection.  So acquisitions have a link of their own and go in batches: those that arrive while
+ * a WAIT is in flight are collected, and leave together with the next one.
  *
- *     collected --WAIT answered--> sent, and WAIT behind them --granted--> waiting --WAIT answered--> decided
+ *     collected --WAIT answered--> sent, with a WAIT behind
+ *               --granted--> waiting --WAIT answered--> decided
  *
- * What the server has granted is decided when the WAIT behind it is: enough replicas have it; or the hold says how
- * many; or it is given back and the operation fails, whether or not the release is answered, for such a hold is never
- * renewed.  A link that ends before leaves all of that in doubt, as ever, and it is asked again.
+ * A grant of the server is decided when the WAIT behind it is answered.  Either enough replicas
+ * have it; or the hold reports how many; or it is returned and the operation fails, even if the
+ * release is never answered, because such a hold is never renewed.  If the link ends before, the
+ * grant is in doubt like any unanswered request, and the request is repeated.
  */
 #include "engine/internal.h"
 
@@ -16,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DURABLE_RECOUNT (1000 * SNIB__MS) /* of the replicas, while anything is acquired */
+#define DURABLE_RECOUNT (1000 * SNIB__MS) /* between counts of the replicas, while acquiring */
 
 struct snib__durable {
     struct snib__request *collected;
@@ -24,17 +26,17 @@ struct snib__durable {
     struct durable_grant {
         struct snib__request request;
         struct snib__verdict verdict;
-    } * granted; /* what the WAIT under way is for, or the next */
+    } * granted; /* the grants that the current or next WAIT is for */
     uint32_t granted_n, granted_cap;
-    bool waiting;           /* a WAIT is under way, or the count before it */
-    uint32_t need;          /* ... for so many */
-    int32_t replicas;       /* that are in step, as the master said last; -1: it does not say */
-    bool any;               /* there has been one */
-    snib__time counted_at;  /* it was asked then */
-    bool refused;           /* the server has no WAIT, or the user may not */
+    bool waiting;           /* a WAIT is in flight, or the count before it */
+    uint32_t need;          /* ... for this many replicas */
+    int32_t replicas;       /* in step according to the master's last report; -1: it does not say */
+    bool any;               /* there has been at least one */
+    snib__time counted_at;  /* when it was asked */
+    bool refused;           /* the server has no WAIT, or the user may not use it */
     bool told;              /* ... or has no replicas, and that is logged */
-    snib__time backoff;     /* of the link, after answers to WAIT that were of no use */
-    snib__time stuck_since; /* something is collected, and the link is not there; SNIB__NEVER */
+    snib__time backoff;     /* of the link, after useless replies to WAIT */
+    snib__time stuck_since; /* since when requests are collected without a link; SNIB__NEVER */
 };
 
 static struct snib__link *durable_link(struct snib__node *node)
@@ -69,7 +71,7 @@ void snib__durable_free(struct snib__node *node)
     node->durable = NULL;
 }
 
-/* Room for one more; 0 or -1. */
+/* Make room for one more; 0 or -1. */
 static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
 {
     if (n < *cap)
@@ -83,7 +85,7 @@ static int durable_room(void **list, uint32_t n, uint32_t *cap, size_t size)
     return 0;
 }
 
-/* ---- how many ----------------------------------------------------------------------------------- */
+/* ---- how many replicas ---- */
 
 static void durable_tell(struct snib__engine *e, struct snib__node *node, const char *why)
 {
@@ -93,7 +95,7 @@ static void durable_tell(struct snib__engine *e, struct snib__node *node, const 
     node->durable->told = true;
 }
 
-/* How many replicas are asked for; 0: there is nothing to be waited for. */
+/* How many replicas are required; 0: there is nothing to wait for. */
 static uint32_t durable_need(struct snib__engine *e, struct snib__node *node)
 {
     const struct snib__durable *d = node->durable;
@@ -119,7 +121,7 @@ static void durable_count(struct snib__durable *d, int32_t replicas, snib__time 
     d->counted_at = now;
 }
 
-/* ---- batches ------------------------------------------------------------------------------------ */
+/* ---- batches ---- */
 
 int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                          const struct snib__request *request)
@@ -136,8 +138,8 @@ int snib__durable_encode(const struct snib__engine *e, struct snib__buf *out,
                : SNIB__NO_SCRIPT;
 }
 
-/* Ask how many replicas have what was sent, and before it how many there are, if that is not known well.  Without
- * memory the link is left: what it sent is in doubt. */
+/* Ask how many replicas have what was sent, and first how many there are, if that is outdated.  If
+ * out of memory, drop the link: what it sent is then in doubt. */
 static void durable_wait(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -161,13 +163,13 @@ static void durable_send_one(struct snib__engine *e, struct snib__node *node,
                              struct snib__request *request, snib__time now)
 {
     struct snib__hold *hold = request->subject;
-    if (!hold->op) /* it may have worked, and nobody waits for it any more */
+    if (!hold->op) /* it may have worked, but its operation has gone */
         snib__gate_unanswered(e, request, now);
     else if (snib__link_write(e, durable_link(node), request, now) < 0)
         snib__gate_unsent(e, hold, request->kind, request->sent_at, now);
 }
 
-/* Send what was collected, and a WAIT behind it. */
+/* Send the collected requests, with a WAIT behind them. */
 static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -178,7 +180,7 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
     d->collected = NULL;
     d->collected_n = d->collected_cap = 0;
     d->stuck_since = SNIB__NEVER;
-    d->waiting = true; /* what comes of it is collected, too */
+    d->waiting = true; /* requests that result from this are collected, too */
     for (uint32_t i = 0; i < n; i++)
         durable_send_one(e, node, &batch[i], now);
     free(batch);
@@ -187,7 +189,7 @@ static void durable_go_on(struct snib__engine *e, struct snib__node *node, snib_
         durable_wait(e, node, now);
 }
 
-/* An operation's request is collected, so its thread waits for the answer on this link. */
+/* Collect an operation's request; its thread waits for the reply on this link. */
 static int durable_collect(struct snib__node *node, const struct snib__request *request,
                            snib__time now)
 {
@@ -202,7 +204,7 @@ static int durable_collect(struct snib__node *node, const struct snib__request *
     return 0;
 }
 
-/* The link, if there is to be one now. */
+/* Open the link, if possible now. */
 static int durable_want(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__link *link = durable_link(node);
@@ -248,7 +250,7 @@ bool snib__durable_unsend(struct snib__node *node, const void *subject)
     return false;
 }
 
-/* The names of a node are served elsewhere: what is collected for it goes there. */
+/* The node's names are served elsewhere: send the collected requests there. */
 void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     struct snib__durable *d = node->durable;
@@ -264,7 +266,7 @@ void snib__durable_reroute(struct snib__engine *e, struct snib__node *node, snib
     free(batch);
 }
 
-/* ---- decisions ---------------------------------------------------------------------------------- */
+/* ---- decisions ---- */
 
 static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint32_t reached,
                            uint32_t need)
@@ -283,18 +285,18 @@ static void durable_refuse(struct snib__engine *e, struct snib__hold *hold, uint
     snib__op_done(e, op, SNIB_EREPLICAS);
 }
 
-/* The rest of a grant, now that it is known where it is. */
+/* Finish a grant, now that the number of replicas is known. */
 static void durable_decide(struct snib__engine *e, const struct durable_grant *grant,
                            uint32_t reached, uint32_t need, snib__time now)
 {
     struct snib__hold *hold = grant->request.subject;
     hold->replicas = (uint8_t)(reached < UINT8_MAX ? reached : UINT8_MAX);
     if (reached < need && hold->op && e->config.durability_policy != SNIB_DURABILITY_REPORT)
-        durable_refuse(e, hold, reached, need); /* nobody has it: it goes back */
+        durable_refuse(e, hold, reached, need); /* without its operation it goes back */
     snib__gate_acquired(e, hold, grant->request.sent_at, &grant->verdict, now);
 }
 
-/* What was granted up to now is decided. */
+/* Decide all grants so far. */
 static void durable_decide_all(struct snib__engine *e, struct snib__node *node, uint32_t reached,
                                uint32_t need, snib__time now)
 {
@@ -320,11 +322,11 @@ bool snib__durable_granted(struct snib__engine *e, struct snib__link *link,
         return false;
     struct durable_grant grant = {*request, *verdict};
     if (durable_room((void **)&d->granted, d->granted_n, &d->granted_cap, sizeof *d->granted) < 0) {
-        durable_decide(e, &grant, 0, 1, now); /* nobody could say where it is */
+        durable_decide(e, &grant, 0, 1, now); /* the number of replicas would stay unknown */
         return true;
     }
     d->granted[d->granted_n++] = grant;
-    if (!d->waiting) /* it was sent again, behind its WAIT */
+    if (!d->waiting) /* the request was resent behind its WAIT */
         durable_wait(e, node, now);
     return true;
 }
@@ -344,8 +346,9 @@ static void durable_counted(struct snib__engine *e, struct snib__link *link,
     durable_go_on(e, node, now);
 }
 
-/* WAIT was answered by an error, as UNBLOCKED: it is no master any more.  Or it says the same the next time, so the
- * pauses grow, and what is sent again, which is no new operation, does not shorten them. */
+/* WAIT got an error.  UNBLOCKED: the server is no master any more.  Other errors may come
+ * again, so the pauses grow; and requests that are resent are not new operations, so they
+ * do not shorten the pauses. */
 static void durable_leave(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
     struct snib__durable *d = link->node->durable;
@@ -385,7 +388,7 @@ void snib__durable_answer(struct snib__engine *e, struct snib__link *link,
         durable_waited(e, link, reply, error, now);
 }
 
-/* ---- coming and going --------------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__time now)
 {
@@ -396,14 +399,14 @@ void snib__durable_ready(struct snib__engine *e, struct snib__link *link, snib__
     durable_go_on(e, link->node, now);
 }
 
-/* The node is ready, and something may be collected for its link. */
+/* The node is ready, and requests may be collected for its link. */
 void snib__durable_node_ready(struct snib__engine *e, struct snib__node *node, snib__time now)
 {
     if (snib__durable_pending(node) && durable_link(node)->conn.state != SNIB__CONN_READY)
         snib__link_want(e, durable_link(node), now);
 }
 
-/* Nobody could connect it for long: the operations end. */
+/* The link could not be opened for too long: the operations end. */
 static void durable_give_up(struct snib__engine *e, struct snib__node *node, int32_t code,
                             int os_error, snib__time now)
 {
@@ -436,7 +439,7 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     d->waiting = false;
     for (uint32_t i = 0; i < n; i++) {
         const struct snib__hold *hold = granted[i].request.subject;
-        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not asked again: it is ours */
+        if (hold->gate->kind->traits & SNIB__UNOWNED) /* that is not repeated: the grant is kept */
             durable_decide(e, &granted[i], 0, d->need ? d->need : 1, now);
         else
             snib__node_orphan(e, &granted[i].request, code, os_error, now);
@@ -445,5 +448,5 @@ void snib__durable_down(struct snib__engine *e, struct snib__link *link, int32_t
     if (d->stuck_since != SNIB__NEVER && now >= d->stuck_since + e->config.patience)
         durable_give_up(e, node, code, os_error, now);
     if (d->collected_n > 0 && snib__node_ready(node))
-        link->wanted = true; /* after its pause, which is nothing that a new operation shortens */
+        link->wanted = true; /* after its pause, which new operations do not shorten */
 }

@@ -1,4 +1,4 @@
-/* engine.c - the whole: birth and end, time, close, statistics. */
+/* engine.c - the engine as a whole: creation, time, close, statistics. */
 #include "engine/engine.h"
 
 #include "engine/ask.h"
@@ -32,7 +32,7 @@ struct snib__engine *snib__engine_new(const struct snib__config *config)
     if (!e)
         return NULL;
     e->config = *config;
-    if (config->durability) /* what goes from hand to hand is nowhere else */
+    if (config->durability) /* a hand-over is on the master only */
         e->config.handover_max = 0;
     else
         e->config.durability_timeout = 0;
@@ -129,15 +129,15 @@ snib__time snib__engine_deadline(const struct snib__engine *e)
     return next;
 }
 
-/* The caller's hold is lost; what the server has of it is given back by another of its number. */
+/* The caller's hold is lost; a second hold with its number releases what the server has. */
 static void engine_close_hold(struct snib__engine *e, struct snib__hold *hold, snib__time now)
 {
     struct snib__hold *rest = snib__outer_is(hold->gate) ? NULL : snib__hold_again(e, hold);
     if (rest) {
         if (now >= snib__hold_end(hold))
-            rest->acquired_at = 0; /* the rest of a loss, which is told once */
+            rest->acquired_at = 0; /* the rest of a loss, which is reported once */
         snib__gate_release(e, rest, now);
-        hold->count = 0; /* without memory it is tried again when the hold is freed */
+        hold->count = 0; /* without memory this is retried when the hold is freed */
     }
     if (!snib__hold_over(e, hold, now))
         snib__hold_lose(e, hold, SNIB_REASON_CLOSED, now);
@@ -153,7 +153,7 @@ void snib__engine_close(struct snib__engine *e, snib__time now)
         if (op->kind == SNIB__OP_RELEASE)
             continue;
         snib__gate_leave(e, op, now);
-        next = op->live_next; /* leaving lets others try, and their end may come of that */
+        next = op->live_next; /* leaving lets other operations try, and that may end them */
         snib__op_done(e, op, SNIB_ECLOSED);
     }
     for (uint32_t i = 0; i < e->gates_cap; i++)

@@ -1,15 +1,16 @@
-/* map.c - whose a cluster's slots are.
+/* map.c - a cluster's slot map: which node serves which slot.
  *
- * Two things are told: MOVED says of one slot that it is another's, CLUSTER SLOTS says it of all.  Neither has a
- * number that says which is newer, so this is believed:
+ * There are two sources: MOVED says of one slot that another node serves it, CLUSTER SLOTS says it
+ * of all.  Neither has a number that tells which is newer, so the client believes:
  *
- *   MOVED      at once, for the server that says it was asked for that slot itself
- *   a map      if the epoch of the node that tells it (CLUSTER INFO, asked just before) is not older than that of
- *              the newest map, or none like that has come for 15 s, for a cluster may be made anew;
- *              and slot by slot, but for slots of which a MOVED has told otherwise within the last 3 s
+ *   MOVED      at once, if its sender was thought to serve the slot
+ *   a map      if the epoch of the node that sends it (CLUSTER INFO, asked just before) is not
+ *              older than that of the newest map, or if no such map has come for 15 s, because a
+ *              cluster may be created anew; and slot by slot, except slots for which a MOVED has
+ *              said otherwise within the last 3 s
  *
- * So a node that lags behind cannot take back what is known; when a map was wrong all the same, the next MOVED
- * says so.  What no map names stays with nobody, a node without an address.
+ * So a node that lags behind cannot undo what is known; if a map was wrong all the same, the next
+ * MOVED corrects it.  Slots that no map names belong to member 0, a node without an address.
  */
 #include "engine/cluster.h"
 
@@ -48,15 +49,15 @@ void snib__map_told(struct snib__engine *e, uint16_t slot, uint16_t member, snib
     node->idle = false;
     snib__slot_move(e, slot, node, &moved, now);
     snib__slot_moved(e, moved, now);
-    /* A question that is under way is redirected as this one was: nodes that send all to each other would be asked
-     * once more with each answer. */
+    /* A query in flight is redirected like this one: between nodes that redirect everything to each
+     * other, each reply would otherwise add one more. */
     snib__slot_confirm(e, slot, false, now);
     snib__node_reroute(e, c->member[before].node, now);
 }
 
 /* ---- CLUSTER SLOTS ---- */
 
-/* The value after this one and all that is in it. */
+/* The index after a value with all its elements. */
 static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t at)
 {
     uint32_t left = 1;
@@ -69,7 +70,7 @@ static uint32_t map_skip(const struct snib__value *reply, uint32_t n, uint32_t a
     return at;
 }
 
-/* The text at a place; NULL: there is none. */
+/* The string at an index; NULL: there is none. */
 static const char *map_text(const struct snib__engine *e, const struct snib__value *reply,
                             uint32_t n, uint32_t at, size_t *out_len)
 {
@@ -79,7 +80,7 @@ static const char *map_text(const struct snib__engine *e, const struct snib__val
     return snib__resp_text(e->resp, &reply[at]);
 }
 
-/* The value of the pair "ip" in a node's further facts. */
+/* The value for "ip" in a node's metadata. */
 static const char *map_ip(const struct snib__engine *e, const struct snib__value *reply, uint32_t n,
                           uint32_t at, size_t *out_len)
 {
@@ -93,8 +94,8 @@ static const char *map_ip(const struct snib__engine *e, const struct snib__value
     return NULL;
 }
 
-/* [endpoint, port, id, facts]: a nil or empty endpoint is the host that was asked, and "?" one that was never
- * set.  False: nobody could go there. */
+/* [endpoint, port, id, metadata]: a nil or empty endpoint means the host that was asked, "?" one
+ * that was never set.  False: there is no usable address. */
 static bool map_address(const struct snib__engine *e, const struct snib__node *from,
                         const struct snib__value *reply, uint32_t n, uint32_t at,
                         struct snib__address *out)
@@ -121,7 +122,7 @@ static void map_note_spare(struct snib__cluster *c, const struct snib__address *
         c->spare[c->spares_n++] = *address;
 }
 
-/* [from, to, master, replica...] into the draft.  False: it is nothing like that. */
+/* Read [from, to, master, replica...] into the draft.  False: it has another form. */
 static bool map_range(struct snib__engine *e, const struct snib__node *from,
                       const struct snib__value *reply, uint32_t n, uint32_t at)
 {
@@ -165,7 +166,7 @@ static bool map_read(struct snib__engine *e, const struct snib__node *from,
     return true;
 }
 
-/* An older map than one that is known. */
+/* A map older than one already known. */
 static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
 {
     if (epoch == 0)
@@ -177,7 +178,7 @@ static bool map_is_old(struct snib__cluster *c, uint64_t epoch, snib__time now)
     return false;
 }
 
-/* A member whom the new map leaves without a slot. */
+/* Update a member after a map that may leave it without slots. */
 static void map_depose(struct snib__cluster *c, uint32_t i)
 {
     struct snib__member *member = &c->member[i];
@@ -227,7 +228,7 @@ void snib__map_answer(struct snib__engine *e, struct snib__node *from, uint64_t 
         return;
     c->trouble = c->wanted = false;
     if (reply->count == 0 && c->known)
-        return; /* a node that knows nobody yet, or no more */
+        return; /* a node that does not know the cluster yet, or no longer */
     c->known = c->known || reply->count > 0;
     map_apply(e, now);
 }

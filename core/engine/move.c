@@ -1,12 +1,13 @@
-/* move.c - names whose node changes: a slot has moved, or its server's part is played by another.
+/* move.c - names that move to another node: their slot has moved, or another server has taken over.
  *
- * What is under way at the old node is answered there, or by nobody, and is sent again to the new one either way:
- * every request of an owner may be repeated.  Holds are at risk until the new server has confirmed them; it is
- * asked at once, or as soon as there is a connection to it.
+ * Requests in flight at the old node are answered there or not at all, and are resent to the new
+ * node either way: every request of an owner may be repeated.  Holds are at risk until the new
+ * server has confirmed them; it is asked at once, or as soon as a connection to it is ready.
  */
 #include "engine/route.h"
 
-/* Holds of the watchdog leave their list, and are collected: there may be many, and the list has an order. */
+/* Unlink renewed holds from their list and collect them: there may be
+ * many, and the list is ordered. */
 static void move_holds(struct snib__engine *e, struct snib__gate *gate, struct snib__node *node,
                        struct snib__hold **moved)
 {
@@ -34,10 +35,10 @@ static void move_gate(struct snib__engine *e, struct snib__gate *gate, struct sn
         snib__chan_move(e, gate->wait, node, now);
     bool used = gate->active || (gate->wait && gate->wait->head);
     if (used && !snib__outer_is(gate) && !snib__node_ready(node))
-        snib__node_want(e, node, now); /* who sleeps would only be heard when it is there */
+        snib__node_want(e, node, now); /* sleeping waiters hear nothing before it is connected */
 }
 
-/* ---- the collected ---- */
+/* ---- collected holds ---- */
 
 static bool move_before(const struct snib__hold *one, const struct snib__hold *other)
 {

@@ -1,9 +1,10 @@
-/* pause.c - requests that nobody can serve now, and that nobody has done: they are sent again after a pause.
+/* pause.c - requests that no node can serve now and none has carried out: resent after a pause.
  *
- * A slot's keys are on their way (TRYAGAIN), the cluster has lost a master (CLUSTERDOWN), its nodes send a request
- * in a circle.  The pauses of a request grow to a sixth of a second and have jitter.  An operation endures this as
- * it endures a server that cannot be reached; a release goes on until its lease has certainly ended, a renewal as
- * long as there are holds in it.
+ * The reason is that a slot is migrating (TRYAGAIN), that the cluster has lost a master
+ * (CLUSTERDOWN), or that nodes redirect a request in a circle.  The pauses of a request grow to a
+ * sixth of a second and have jitter.  An operation is as patient with this as with a server that
+ * cannot be reached; a release continues until its lease has certainly ended, a renewal as long as
+ * there are holds in it.
  */
 #include "engine/internal.h"
 
@@ -19,7 +20,7 @@ static snib__time pause_length(struct snib__engine *e, const struct snib__reques
     return most / 2 + snib__engine_random(e, most / 2);
 }
 
-/* Who waits for it has patience from now on, and knows why. */
+/* The waiting operation's patience starts here, and it records the reason. */
 static void pause_note(struct snib__engine *e, const struct snib__request *request,
                        const char *text, uint32_t n, snib__time now)
 {
@@ -83,15 +84,14 @@ static void pause_over(struct snib__engine *e, struct snib__request *request, sn
     else if (request->kind == SNIB__REQ_ACQUIRE && !hold->op)
         snib__gate_unanswered(e, request, now); /* an earlier try may have worked */
     else if (request->kind == SNIB__REQ_RELEASE && !hold->op && snib__release_lapsed(e, hold, now))
-        snib__gate_retry_release(e, hold, now); /* that ends it */
+        snib__gate_retry_release(e, hold, now); /* which ends it */
     else
         snib__node_again(e, request, now);
 }
 
 void snib__pause_tick(struct snib__engine *e, snib__time now)
 {
-    uint32_t n =
-        e->paused_n; /* those that are paused again meanwhile are looked at the next time */
+    uint32_t n = e->paused_n; /* requests paused again meanwhile are handled the next time */
     for (uint32_t i = 0; i < n;) {
         struct snib__request request = e->paused[i].request;
         if (e->paused[i].until > now) {
@@ -102,7 +102,8 @@ void snib__pause_tick(struct snib__engine *e, snib__time now)
         e->paused[i] = e->paused[n];
         e->paused[n] = e->paused[--e->paused_n];
         pause_over(e, &request, now);
-        n = n < e->paused_n ? n : e->paused_n; /* who gave up took others with it */
+        /* an operation that gave up took other requests with it */
+        n = n < e->paused_n ? n : e->paused_n;
     }
 }
 

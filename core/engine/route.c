@@ -1,4 +1,4 @@
-/* route.c - the engine's side of route.h: what a route has no function for is not its business. */
+/* route.c - the engine's side of route.h: a route's NULL functions do nothing. */
 #include "engine/route.h"
 
 #include <stdio.h>
@@ -68,9 +68,9 @@ bool snib__route_redirected(struct snib__engine *e, struct snib__link *link,
     return e->route->redirected && e->route->redirected(e, link, request, text, n, now);
 }
 
-/* ---- servers that are something else than the URL says ---- */
+/* ---- servers of another type than the URL says ---- */
 
-/* Whether what a node says of itself is not what it is asked as. */
+/* Whether the node is of another type than it is used as. */
 bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *link)
 {
     int mode = link->conn.mode;
@@ -82,7 +82,7 @@ bool snib__route_misfits(const struct snib__engine *e, const struct snib__link *
            (e->config.topology == SNIB__CLUSTER) != (mode == SNIB__MODE_CLUSTER);
 }
 
-/* What it is, and what to do. */
+/* What the server is, and what to do. */
 void snib__route_misfit_words(const struct snib__engine *e, const struct snib__link *link,
                               char out[SNIB__WORDS_MAX])
 {

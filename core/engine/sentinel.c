@@ -1,18 +1,20 @@
-/* sentinel.c - the route of a deployment with one master at a time, which the sentinels tell.
+/* sentinel.c - the route of a deployment with one master at a time, as reported by sentinels.
  *
- *     home has no address --first answer--> at the master --higher epoch, or down and told another--> at the next
+ *     home has no address --first answer--> at the master
+ *         --a higher epoch, or down and another address reported--> at the next
  *
- * The sentinels are asked in turn, one at a time: whose answer is late has the next one asked beside it, and whose
- * answer is of no use has it asked at once.  A round in which nobody helps is followed by a pause.  Nothing that
- * they say is a proof: the server proves by its role that it is the master.
+ * The sentinels are asked in turn, one at a time.  If one is late, the next is asked in parallel;
+ * if its answer is useless, the next is asked at once.  A round without a useful answer is followed
+ * by a pause.  No answer is a proof: the server proves by its role that it is the master.
  *
- * Each failover has a configuration epoch of its own, higher than those before.  A sentinel that was away tells
- * of an earlier one until it has heard, so what is lower than what was seen is not believed; and a master that
- * answers is only left for a higher one, or when a sentinel has just told of the switch.
+ * Each failover has a configuration epoch higher than all before it.  A sentinel that was cut off
+ * reports an older one until it catches up, so an epoch lower than one already seen is not
+ * believed; and a master that replies is left only for a higher epoch, or when a sentinel has just
+ * announced the switch.
  *
- * While something is held, waited for or given back the sentinels are asked once a second, each in its turn, and
- * all of them are listened to, for one of them has led the failover and the others tell of it a second or two later: up
- * to five, any of which may have led.  An idle client is silent.
+ * While anything is held, awaited or being released, one sentinel is asked per second, in turn.  Up
+ * to five are subscribed to, because the sentinel that led a failover announces it a second or two
+ * before the others, and any of them may be the one.  An idle client is silent.
  */
 #include "engine/route.h"
 
@@ -20,42 +22,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SENTINELS_MAX 32                /* the URL has no more */
-#define SENTINELS_LEARNT 16             /* no more are learnt once there are so many */
-#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer the next one is asked, too */
-#define SENTINEL_POLL (1000 * SNIB__MS) /* between questions while the master answers, */
+#define SENTINELS_MAX 32                /* the URL names no more */
+#define SENTINELS_LEARNT 16             /* with this many known, no more are learnt */
+#define SENTINEL_LATE (250 * SNIB__MS)  /* without an answer by then the next one is asked, too */
+#define SENTINEL_POLL (1000 * SNIB__MS) /* between queries while the master replies, */
 #define SENTINEL_HURRY (250 * SNIB__MS) /* ... and while it does not */
 #define SENTINEL_EAGER (50 * SNIB__MS)  /* a new operation shortens a pause to this */
-#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a round without help: doubled each time, */
+#define SENTINEL_PAUSE (100 * SNIB__MS) /* after a useless round: doubled each time, */
 #define SENTINEL_REST (2000 * SNIB__MS) /* ... up to this */
-#define SENTINEL_EARS 5                 /* so many are listened to */
+#define SENTINEL_EARS 5                 /* how many are subscribed to */
 #define SENTINEL_SHUN                                                                              \
-    (30000 * SNIB__MS) /* one that failed is asked again in polls after this at most */
+    (30000 * SNIB__MS) /* polls ask a sentinel that has failed again after at most this long */
 
 enum { ASK_MASTER = 1, ASK_ADDRESS, ASK_OTHERS };
 
-/* What came of the last question. */
+/* The result of the last query. */
 enum sentinel_outcome {
-    OUTCOME_NONE,  /* never asked, or it did not answer */
+    OUTCOME_NONE,  /* never asked, or no answer */
     OUTCOME_GOOD,  /* believed */
     OUTCOME_STALE, /* not believed */
     OUTCOME_UNKNOWN,
-    OUTCOME_REFUSED /* by a refusal that another attempt will meet, too */
+    OUTCOME_REFUSED /* refused in a way that a retry would meet again */
 };
 
 struct sentinel {
     struct snib__node *node;
-    bool asked;    /* and has not answered */
-    bool others;   /* it has been asked for the others on this connection */
-    bool switched; /* it has told of a switch, and is asked about it */
+    bool asked;    /* and it has not answered yet */
+    bool others;   /* asked for the other sentinels on this connection */
+    bool switched; /* it has announced a switch: its next answer is about that */
     bool deaf;     /* it refuses the subscription */
     uint8_t outcome;
     bool has_epoch;
     uint64_t epoch; /* of its answer */
     struct snib__address address;
-    snib__time shun, shun_until; /* after it failed */
-    bool heard;                  /* it is listened to, or is to be */
-    bool confirmed;              /* a subscription on this connection */
+    snib__time shun, shun_until; /* skipped by polls until then, after a failure */
+    bool heard;                  /* subscribed to, or about to be */
+    bool confirmed;              /* a subscription is confirmed on this connection */
     snib__time listen, listen_pause;
     int32_t code; /* REFUSED */
 };
@@ -63,13 +65,13 @@ struct sentinel {
 struct sentinels {
     struct sentinel all[SENTINELS_MAX];
     uint32_t n;
-    uint32_t turn;    /* who was asked last */
-    uint32_t left;    /* of the round: to be asked yet */
-    bool round;       /* one is running */
+    uint32_t turn;    /* the last one asked */
+    uint32_t left;    /* how many the round has still to ask */
+    bool round;       /* a round is running */
     uint64_t epoch;   /* the highest that was believed */
-    snib__time late;  /* when the next one is asked beside who was asked last */
-    snib__time next;  /* round */
-    snib__time pause; /* after the last one that was of no use */
+    snib__time late;  /* when the next one is asked in parallel */
+    snib__time next;  /* when the next round begins */
+    snib__time pause; /* after the last useless round */
 };
 
 static struct sentinels *sentinels_of(const struct snib__engine *e)
@@ -112,8 +114,8 @@ static int sentinels_begin(struct snib__engine *e)
         there = sentinel_add(e, &e->config.seeds[i]);
     if (!there)
         return -1;
-    map->turn =
-        (uint32_t)snib__engine_random(e, map->n); /* clients do not all begin with the same one */
+    /* clients should not all start with the same one */
+    map->turn = (uint32_t)snib__engine_random(e, map->n);
     return 0;
 }
 
@@ -130,7 +132,7 @@ static struct snib__node *sentinel_serves(struct snib__engine *e, const char *na
 
 /* ---- asking ---- */
 
-/* Send the questions: what is said of the master and where it is belong together, so they leave together. */
+/* Send the queries.  The epoch and the address belong together, so they leave together. */
 static void sentinel_question(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
     one->has_epoch = false;
@@ -153,7 +155,7 @@ static void sentinel_ask(struct snib__engine *e, struct sentinel *one, snib__tim
         snib__link_want(e, &one->node->links[SNIB__COMMAND], now);
 }
 
-/* Ask the next one of the round.  In a poll those that have just failed are left out. */
+/* Ask the next one of the round.  A poll skips those that have just failed. */
 static void sentinels_go_on(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -192,9 +194,10 @@ static void sentinels_begin_round(struct snib__engine *e, snib__time now)
     sentinels_end_round(e, SENTINEL_POLL, now); /* all have just failed */
 }
 
-/* ---- what a round came to ---- */
+/* ---- the result of a round ---- */
 
-/* Home fails as the sentinels did.  What waits for it ends now if asking again would not help. */
+/* Give home the failure of the sentinels.  Operations waiting for it end now
+ * if a retry would not help. */
 static void sentinels_blame(struct snib__engine *e, const struct snib__node *node, int32_t code,
                             const char *words, bool now_or_never, snib__time now)
 {
@@ -208,7 +211,7 @@ static void sentinels_blame(struct snib__engine *e, const struct snib__node *nod
         snib__node_fail_ops(e, home, now);
 }
 
-/* Nobody helped and home was never found: say why. */
+/* A round was useless and home was never found: say why. */
 static void sentinels_explain(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -238,8 +241,8 @@ static void sentinels_explain(struct snib__engine *e, snib__time now)
 
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now);
 
-/* More than half of them agree on an epoch that is lower than what was seen: whoever set them up anew has begun
- * at 0 again.  Not while the master answers. */
+/* More than half of them agree on an epoch lower than one already seen: they were set up from
+ * scratch and count from 0 again.  Not while the master replies. */
 static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -259,7 +262,7 @@ static bool sentinels_begun_anew(struct snib__engine *e, snib__time now)
     return false;
 }
 
-/* One has been of no use: on to the next, or the round is over. */
+/* One was useless: continue with the next, or end the round. */
 static void sentinels_unhelped(struct snib__engine *e, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -292,9 +295,9 @@ static void sentinel_failed(struct snib__engine *e, struct sentinel *one, int ou
     sentinels_unhelped(e, now);
 }
 
-/* ---- what they say ---- */
+/* ---- what they report ---- */
 
-/* The master is where this one says. */
+/* The master is where this sentinel says. */
 static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, snib__time now)
 {
     struct sentinels *map = sentinels_of(e);
@@ -312,7 +315,7 @@ static void sentinel_follow(struct snib__engine *e, const struct sentinel *one, 
         home->failure = SNIB_EUNREACHABLE;
         snib__node_readdress(e, home, &one->address, now);
     }
-    bool unheard = false; /* each is asked soon, once: one of them may know better */
+    bool unheard = false; /* ask each of these once, soon: one of them may know better */
     for (uint32_t i = 0; i < map->n; i++)
         unheard |= !map->all[i].others && !map->all[i].asked && now >= map->all[i].shun_until;
     sentinels_end_round(e,
@@ -331,10 +334,10 @@ static bool sentinel_believed(const struct snib__engine *e, const struct sentine
            one->epoch > sentinels_of(e)->epoch || one->switched || !snib__node_ready(home);
 }
 
-/* It has answered both questions. */
+/* Both queries have been answered. */
 static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib__time now)
 {
-    if (!one->has_epoch) /* it may not be asked for it */
+    if (!one->has_epoch) /* it may not have the permission */
         one->epoch = sentinels_of(e)->epoch;
     bool believed = sentinel_believed(e, one);
     one->asked = one->switched = false;
@@ -346,7 +349,7 @@ static void sentinel_answered(struct snib__engine *e, struct sentinel *one, snib
         sentinels_unhelped(e, now);
 }
 
-/* SENTINEL MASTER: names and values, all of them texts. */
+/* SENTINEL MASTER: names and values, all strings. */
 static void sentinel_told_master(struct snib__engine *e, struct sentinel *one,
                                  const struct snib__value *reply, uint32_t n)
 {
@@ -369,7 +372,7 @@ static bool sentinel_read_address(const struct snib__engine *e, const struct sni
                               e->config.seeds[0].tls);
 }
 
-/* SENTINEL SENTINELS: of each other one a list of names and values. */
+/* SENTINEL SENTINELS: for each other sentinel a list of names and values. */
 static void sentinel_told_others(struct snib__engine *e, const struct snib__value *reply,
                                  uint32_t n)
 {
@@ -413,7 +416,8 @@ static void sentinel_answer(struct snib__engine *e, struct snib__node *node, uin
     } else if (what == ASK_OTHERS && !error) {
         sentinel_told_others(e, reply, n);
     } else if (what == ASK_ADDRESS && error) {
-        bool stranger = error == SNIB_ENOTSUP; /* INFO, which would have told, may be forbidden */
+        /* INFO, which would have shown it, may be forbidden */
+        bool stranger = error == SNIB_ENOTSUP;
         if (stranger)
             snib__route_misfit_words(e, &node->links[SNIB__COMMAND], node->words);
         else
@@ -439,10 +443,11 @@ static int sentinel_encode(struct snib__engine *e, struct snib__buf *out, struct
     return SNIB__NO_SCRIPT;
 }
 
-/* ---- listening ---- */
+/* ---- subscriptions ---- */
 
-/* The leader says the first of it when it has promoted a replica, the second when the others follow that one: a second
- * or more in which the old master goes on.  The other sentinels say the second alone. */
+/* The leader of a failover publishes the second when it has promoted a replica, and the first when
+ * the other replicas follow it: a second or more during which the old master continues.  The other
+ * sentinels publish the first only. */
 static const char *const sentinel_news[] = {"+switch-master", "+promoted-slave"};
 
 static struct snib__link *sentinel_ear(const struct sentinel *one)
@@ -450,7 +455,8 @@ static struct snib__link *sentinel_ear(const struct sentinel *one)
     return &one->node->links[SNIB__PUBSUB];
 }
 
-/* When another one is to be listened to; SNIB__NEVER: there are enough, or no more.  out: which. */
+/* When the next sentinel should be subscribed to, and which; SNIB__NEVER:
+ * enough are, or none is left. */
 static snib__time sentinels_listen_at(struct sentinels *map, struct sentinel **out)
 {
     snib__time first = SNIB__NEVER;
@@ -476,7 +482,8 @@ static void sentinels_listen(struct snib__engine *e, snib__time now)
         if (sentinel_ear(next)->conn.state != SNIB__CONN_READY)
             snib__link_want(e, sentinel_ear(next), now);
     }
-    for (uint32_t i = 0; i < map->n; i++) /* an idle client did not ask whether they are there */
+    /* an idle client has not checked whether they are still up */
+    for (uint32_t i = 0; i < map->n; i++)
         if (map->all[i].heard && sentinel_ear(&map->all[i])->conn.state == SNIB__CONN_READY)
             sentinel_ear(&map->all[i])->wanted = true;
 }
@@ -491,8 +498,8 @@ static void sentinel_deafened(struct sentinel *one, snib__time now)
                                                                 : one->listen_pause * 2;
 }
 
-/* "service old-host old-port new-host new-port", or "slave name host port @ service ...": who it is about is all that
- * is believed. */
+/* "service old-host old-port new-host new-port", or "slave name host port @ service ...":
+ * only the service is believed. */
 static bool sentinel_about_ours(const struct snib__engine *e, const char *channel, const char *text)
 {
     size_t n = strlen(e->config.service);
@@ -503,7 +510,7 @@ static bool sentinel_about_ours(const struct snib__engine *e, const char *channe
     return strncmp(text, e->config.service, n) == 0 && text[n] == ' ';
 }
 
-/* Of the two subscriptions the second is a luxury that a user may not have. */
+/* The second subscription is optional: a user may lack the permission for it. */
 static void sentinel_refused(struct snib__engine *e, struct sentinel *one)
 {
     if (one->confirmed || one->deaf)
@@ -533,12 +540,12 @@ static void sentinel_heard(struct snib__engine *e, struct snib__link *link,
                             snib__resp_text(link->conn.resp, &reply[3]))) {
         one->switched = true;
         if (one->asked && snib__node_ready(one->node))
-            sentinel_question(e, one, now); /* what it was asked before may be answered as before */
+            sentinel_question(e, one, now); /* an earlier query may still get the old answer */
         sentinel_ask(e, one, now);
     }
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void sentinel_wanted(struct snib__engine *e, struct snib__node *node, snib__time now)
 {

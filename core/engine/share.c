@@ -1,8 +1,9 @@
 /* share.c - locks that many may hold at once: readers, permits, semaphores; and latches.
  *
- * Holds of a gate are independent of each other.  Whoever is refused waits in the gate's queue; a wake-up
- * sends the first of them, and as long as attempts succeed twice as many of those behind, so a thousand
- * readers are in after a score of round trips, and a thousand who wait for one permit cost an attempt or two.
+ * Holds of a gate are independent of each other.  A refused operation waits in the gate's queue.  A
+ * wake-up sends the first waiter, and as long as attempts succeed, twice as many of those behind
+ * it: a thousand readers are in after a score of round trips, while a thousand waiters for one
+ * permit cost an attempt or two.
  */
 #include "engine/internal.h"
 
@@ -27,8 +28,8 @@ static void share_try(struct snib__engine *e, struct snib__op *op, snib__time no
     }
 }
 
-/* A writer's reads share its number: while one of them is there or on its way back, a repeated release would
- * take the next one with it. */
+/* Reads under a write hold share its number.  While one of them is held or being released, a
+ * repeated release would take the next one with it. */
 bool snib__share_number_busy(const struct snib__hold *hold)
 {
     const struct snib__hold *peer = hold->flags & SNIB__LENT ? hold->gate->peers : NULL;
@@ -43,14 +44,14 @@ void snib__share_advance(struct snib__engine *e, struct snib__gate *gate, snib__
     if (!wait)
         return;
     if (gate->trying >= wait->burst) {
-        wait->hint = true; /* for when those on their way have been refused */
+        wait->hint = true; /* for when the attempts in flight have been refused */
         return;
     }
     snib__timer_cancel(e, &wait->timer_at);
     for (uint32_t n = wait->burst - gate->trying; n > 0 && wait->head; n--) {
         struct snib__op *op = wait->head;
         if (snib__share_number_busy(op->hold))
-            break; /* the answer to the other's release comes back here */
+            break; /* the reply to the other read's release resumes here */
         snib__wait_remove(wait, op);
         share_try(e, op, now);
     }
@@ -127,8 +128,9 @@ void snib__share_answer(struct snib__engine *e, struct snib__hold *hold, snib__t
         return;
     wait->burst = 1;
     if (gate->trying > 0)
-        return; /* the last answer decides */
-    /* Subscribed since, so a release may not have been heard; or whoever left wanted more than the next. */
+        return; /* the last reply decides */
+    /* Subscribed since, so a release may have gone unheard; or a waiter left that
+     * wanted more than the next. */
     if ((!awake && snib__chan_on(wait)) || left)
         snib__share_advance(e, gate, now);
     else
