@@ -1,4 +1,4 @@
-/* engine.h - what a driver and the API see of the engine: the whole lock logic as one state machine.
+/* engine.h - what a driver and the API see of the engine: all lock logic as one state machine.
  *
  * Sans-I/O: no thread, socket, clock, sleep or random call in here.  Time comes in as `now`
  * (nanoseconds of a clock that counts suspended time), bytes come in and go out, wishes go out.

@@ -7,7 +7,7 @@
  * when threads have met on the first often enough, and closed when they have been idle for long.
  *
  *     a thread's request   ->  a lane with nothing in flight, while few requests are in flight;
- *                              otherwise the first: many requests travel together, in few system calls
+ *                              otherwise the first: many requests travel in few system calls
  *     the next of a gate   ->  the lane on which an earlier one has no reply yet, for there is
  *                              no order between lanes
  *
